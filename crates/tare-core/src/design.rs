@@ -40,6 +40,9 @@ pub struct Design {
     /// versions, see [`Design::margin`].
     #[serde(default)]
     pub margin: Option<f64>,
+    /// How CPUs rest that have nothing to do.
+    #[serde(default, skip_serializing_if = "Idle::is_any")]
+    pub idle: Idle,
 }
 
 impl Design {
@@ -80,6 +83,10 @@ impl Design {
             Chosen::Instead(why) => format!("{arrangement}, not chopped ({why})"),
             Chosen::Asked | Chosen::Usual => arrangement,
         };
+        let arrangement = match self.idle {
+            Idle::Any => arrangement,
+            Idle::Shallow => format!("{arrangement}, CPUs in no deep idle state"),
+        };
         match self.half_width {
             Some(share) => {
                 format!("{arrangement}, until intervals reach {} % either way", percent(share))
@@ -88,6 +95,32 @@ impl Design {
                 Some(metric) => format!("{arrangement}, until one form is better in {metric} than every other"),
                 None => arrangement,
             },
+        }
+    }
+}
+
+/// How CPUs rest that have nothing to do. The deeper they do, the longer they need to wake, and forms differ in how
+/// often they have one woken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Idle {
+    /// As this machine has them rest.
+    #[default]
+    Any,
+    /// In the state that is left at once, as long as the run is under way.
+    Shallow,
+}
+
+impl Idle {
+    fn is_any(&self) -> bool {
+        *self == Idle::Any
+    }
+
+    /// Reads `idle: shallow`, or `any`.
+    pub(crate) fn read(fields: &mut Fields, problems: &mut Problems) -> Idle {
+        match fields.choice("idle", &["any", "shallow"], problems) {
+            Some("shallow") => Idle::Shallow,
+            _ => Idle::Any,
         }
     }
 }

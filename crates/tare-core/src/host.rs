@@ -10,7 +10,7 @@ use crate::form::LayerUse;
 use crate::held::Held;
 use crate::ladder::LayerRung;
 use crate::profile::Profile;
-pub use crate::seen::{FilesSeen, SeenFile};
+pub use crate::seen::{FilesSeen, SeenFile, Wait};
 use crate::study::LoadOrigin;
 use crate::telemetry::{Prober, Rest, Scope, TelemetryRow};
 use crate::units::CpuSet;
@@ -185,15 +185,15 @@ pub trait Host: Send {
     /// The hashes of what the running instance has mapped, sorted by path.
     ///
     /// # Errors
-    /// When it does not run or cannot be read.
-    fn mapped_files(&mut self, instance: &str) -> Result<Vec<SeenFile>, Fault>;
+    /// When it does not run or cannot be read, or nobody waits for it any more.
+    fn mapped_files(&mut self, instance: &str, wait: Wait) -> Result<Vec<SeenFile>, Fault>;
 
-    /// Holds the files that the running instance of `start` sees against those of its bundle: against `bundle`, where
-    /// this host is not where bundles are kept, as inside a guest.
+    /// Holds the files that the running instance of `start` sees against those of its bundle: against what is `said` of
+    /// it, where this host is not where bundles are kept, as inside a guest.
     ///
     /// # Errors
-    /// When it does not run, or they cannot be read or are too many.
-    fn files_seen(&mut self, start: &ServiceStart, bundle: Option<&[SeenFile]>) -> Result<FilesSeen, Fault>;
+    /// When it does not run, they cannot be read or are too many, or nobody waits for them any more.
+    fn files_seen(&mut self, start: &ServiceStart, said: Option<&[SeenFile]>, wait: Wait) -> Result<FilesSeen, Fault>;
 
     /// The end of the instance's output, at most 64 KiB.
     ///
@@ -261,6 +261,14 @@ pub trait Host: Send {
     fn held(&mut self) -> Result<Vec<Held>, Fault> {
         Err(Fault::new("this kind of form cannot be frozen while others are loaded")
             .remedy("leave 'freeze' out of the study's design"))
+    }
+
+    /// What serves requests here, as this machine charges it with CPU time: of a guest its hypervisor.
+    ///
+    /// # Errors
+    /// When it cannot be told.
+    fn serving(&mut self) -> Result<Vec<Scope>, Fault> {
+        Ok(Vec::new())
     }
 
     /// Starts sampling this host, what runs on it, and `outside`, the scopes an inner host has on this one.

@@ -124,7 +124,9 @@ impl ImageUser {
 }
 
 /// The numbers of a user of an image, from the text of its `/etc/passwd` and `/etc/group`, by the rules of container
-/// engines: a number without an entry is itself, and its group then 0.
+/// engines: a number without an entry is itself, and its group then 0. The further groups of which `/etc/group` names
+/// the user a member, which engines add where `USER` names no group, are not taken over: a service has one group in
+/// every form.
 ///
 /// # Errors
 /// Which name the files do not have, or why no image may have these numbers.
@@ -267,7 +269,7 @@ mod tests {
     #[test]
     fn users_are_looked_up_as_engines_do() {
         let found = |user: &str| user_numbers(user, PASSWD, GROUP);
-        assert_eq!(found("redis"), Ok((999, 1000)));
+        assert_eq!(found("redis"), Ok((999, 1000)), "it is a member of staff, too, which is not taken over");
         assert_eq!(found("redis:staff"), Ok((999, 50)));
         assert_eq!(found("redis:7"), Ok((999, 7)));
         assert_eq!(found("999"), Ok((999, 1000)), "a number has the group of its entry");

@@ -1,7 +1,7 @@
 //! The quality of service: what a trial's figures must keep.
 
 use crate::config::{Fields, Node, NodeKind, Problems};
-use crate::units::exact_duration;
+use crate::units::{exact_duration, exact_percent};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -73,9 +73,7 @@ impl QuantileLimit {
 
     /// `p99 within 5ms`.
     pub fn describe(&self) -> String {
-        let percent = format!("{:.4}", self.quantile * 100.0);
-        let percent = percent.trim_end_matches('0').trim_end_matches('.');
-        format!("p{percent} within {}", exact_duration(self.within))
+        format!("p{} within {}", exact_percent(self.quantile), exact_duration(self.within))
     }
 }
 
@@ -224,9 +222,9 @@ fn read_share(node: &Node, problems: &mut Problems) -> Option<Share> {
     Some(Share { of: of?, within: within? })
 }
 
-/// A share in percent, to four digits behind the point.
+/// A share in percent, as it was stated.
 fn percent(share: f64) -> String {
-    format!("{} %", (share * 1e6).round() / 1e4)
+    format!("{} %", exact_percent(share))
 }
 
 #[cfg(test)]
@@ -262,6 +260,16 @@ mod tests {
         assert_eq!(words("5ms"), "get p99 within 5 ms");
         assert_ne!(words("5ms"), words("5200us"));
         assert_ne!(words("10200ms"), words("10s"));
+    }
+
+    #[test]
+    fn what_differs_by_a_millionth_differs_in_words() {
+        let words = |text: &str| read(text).unwrap().describe();
+        assert_eq!(words("{get: {p99.99991: 5ms}}"), "get p99.99991 within 5 ms");
+        assert_eq!(words("{get: {p99: 5.000001ms}}"), "get p99 within 5.000001 ms");
+        assert_eq!(words("{failures: 0.100001%}"), "failures at most 0.100001 %");
+        let shared = words("{get: {share: {of: 2.350001%, within: 20%}}}");
+        assert_eq!(shared, "get 2.350001 % give or take 20 % of all");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use crate::fault::Fault;
 use crate::host::{Facts, FilesSeen, ResourceReport, SeenFile};
-use crate::load::{LoadSummary, SecondRow, TurnLength};
+use crate::load::{LoadSummary, SecondRow, TurnLength, TurnUse};
 use crate::peak::PeakOutcome;
 use crate::placement::Placement;
 use crate::plan::PlannedTrial;
@@ -187,6 +187,10 @@ pub struct TrialRecord {
     /// which falls into the others' turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resting_cpu: Option<f64>,
+    /// By arm whose turn it was, its own among them: what its services used of the CPUs then. Empty where load took no
+    /// turns, or it was not counted.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub cpu_by_turn: BTreeMap<String, TurnUse>,
     /// What profilers saw, in a trial that is profiled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
@@ -241,6 +245,7 @@ impl TrialRecord {
             alone: None,
             lengths: Vec::new(),
             resting_cpu: None,
+            cpu_by_turn: BTreeMap::new(),
             profile: None,
         }
     }

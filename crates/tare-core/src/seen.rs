@@ -1,5 +1,6 @@
 //! Files as services see them: the proof that every form runs the same bits.
 
+use crate::fault::Fault;
 use serde::{Deserialize, Serialize};
 
 /// A file as a service sees it in its form.
@@ -63,4 +64,28 @@ impl FilesSeen {
 
 fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+/// For how long somebody waits while files are read, which may take minutes.
+#[derive(Clone, Copy)]
+pub struct Wait<'a>(Option<&'a dyn Fn() -> bool>);
+
+impl<'a> Wait<'a> {
+    /// Until `ended` says that the user wants an end. It is asked often, so it must be quick.
+    pub fn until(ended: &'a dyn Fn() -> bool) -> Self {
+        Wait(Some(ended))
+    }
+
+    /// However long it takes.
+    pub fn always() -> Self {
+        Wait(None)
+    }
+
+    /// Asked by who reads, before each file and before each piece of a large one.
+    ///
+    /// # Errors
+    /// When nobody waits any more: then reading is to end, and what was read so far says nothing.
+    pub fn check(self) -> Result<(), Fault> {
+        if self.0.is_some_and(|ended| ended()) { Err(Fault::new("interrupted")) } else { Ok(()) }
+    }
 }

@@ -18,7 +18,7 @@ pub use suite::{FindWorkload, Part, Suite};
 
 use crate::advice::Advice;
 use crate::config::{Fields, Node, Place, Problems};
-use crate::design::{Chosen, Design, Until, read_arrangement, read_margin};
+use crate::design::{Chosen, Design, Idle, Until, read_arrangement, read_margin};
 use crate::form::Form;
 use crate::instances::Instances;
 use crate::ladder::Ladder;
@@ -236,6 +236,7 @@ impl Study {
                 steady_within: times.steady_within,
                 margin: Some(margin),
                 best_in: None,
+                idle: Idle::read(fields, problems),
             },
             at_most,
             from: origin,

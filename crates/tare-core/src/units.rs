@@ -225,6 +225,17 @@ pub fn typed_duration(duration: Duration) -> String {
     exact_duration(duration).replace(' ', "")
 }
 
+/// `2`, `0.1`, `99.99991`: a share in percent as somebody stated it, with the fewest digits that mean it, and no more
+/// than twelve behind the point.
+pub fn exact_percent(share: f64) -> String {
+    const DIGITS_MAX: usize = 12;
+    let text = |digits: usize| format!("{:.digits$}", share * 100.0);
+    // What binary fractions add are nobody's digits: 99.9 / 100.0 is 0.9990000000000001.
+    let slack = 4.0 * f64::EPSILON * share.abs();
+    let means = |text: &String| text.parse::<f64>().is_ok_and(|percent| (percent / 100.0 - share).abs() <= slack);
+    (0..DIGITS_MAX).map(text).find(means).unwrap_or_else(|| text(DIGITS_MAX))
+}
+
 /// `512 MiB`, `1.5 GiB`, `40 B`: a size for a reader.
 pub fn show_bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -325,7 +336,24 @@ mod tests {
         assert_eq!(stated.map(|text| exact_duration(parse_duration(text).unwrap())), shown);
     }
 
+    #[test]
+    fn shares_are_shown_with_the_digits_that_were_stated() {
+        for (share, wanted) in [(0.999, "99.9"), (0.57, "57"), (0.0235, "2.35"), (1.0, "100"), (0.0, "0")] {
+            assert_eq!(exact_percent(share), wanted);
+        }
+        assert_eq!([0.999_999_1, 0.999_999_2].map(exact_percent), ["99.99991", "99.99992"]);
+        assert_eq!(exact_percent(1.0 / 3.0), "33.333333333333");
+    }
+
     proptest! {
+        #[test]
+        fn a_share_is_shown_as_it_was_typed(millionths in 0..=100_000_000u64) {
+            let typed = format!("{}.{:06}", millionths / 1_000_000, millionths % 1_000_000);
+            let typed = typed.trim_end_matches('0').trim_end_matches('.');
+            let share = parse_percent(&format!("{typed}%")).unwrap();
+            prop_assert_eq!(exact_percent(share), typed);
+        }
+
         #[test]
         fn what_is_typed_again_means_the_same(us in prop_oneof![0..10_000_000u64, 0..360_000_000_000u64]) {
             let stated = Duration::from_micros(us);

@@ -1,5 +1,5 @@
-//! What must bear any bytes: the agent's line, files of images and kernels, and options of layers. The table makes a
-//! test of each for the gate; `cargo xtask fuzz` runs them for as long as one likes.
+//! What must bear any bytes: the agent's line, files of images and kernels, what kernels and guests tell, and options
+//! of layers. The table makes a test of each for the gate; `cargo xtask fuzz` runs them for as long as one likes.
 
 use crate::LAYERS;
 use crate::{agent, container, local, vm};
@@ -34,6 +34,41 @@ hostile::targets! {
             b"k/a.ko:\nk/b.ko.xz: k/a.ko\nk/c-d.ko: k/b.ko.xz k/a.ko\n",
             // Without an end.
             b"a.ko: b.ko\nb.ko: a.ko\n",
+        ],
+    }
+    maps {
+        words: &["7f00-7f01", " r-xp ", " rwxp ", "/", " ", "\n", "/srv/root", " (deleted)", "/memfd:", "..", "-"],
+        samples: &[
+            b"00400000-00452000 r-xp 00001000 fe:00 12   /usr/lib/a b.so (deleted)\n\
+              7f00-7f01 r-xp 00001000 fe:00 12   /srv/root/bin/x\n7ffd-7ffe rwxp 00000000 00:01 12   /memfd:jit\n",
+            b"../../x r-xp 00000000 fe:00 12   /usr/lib/a.so\n",
+        ],
+    }
+    control_groups {
+        words: &["\n", "\n\n", ":", "0::/", "/", " - ", "cgroup", "cgroup2", "memory", "name=", ",", " ", "/docker/x"],
+        samples: &[
+            b"5:memory:/docker/x\n1:name=systemd:/docker/x\n0::/\n\n\
+              30 20 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n",
+            b"0::/outer-one/d\n0::/outer/d\n\n29 23 0:26 /outer /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+        ],
+    }
+    kernel_log {
+        files: &["src/container/fixtures/*.kmsg"],
+        words: &["oom-kill:", "task_memcg=", ",", "/docker/abc12", "abc12", "abc13", "\n", ";", "6,1,2,-;"],
+    }
+    console {
+        words: &["\n", "\r", "\u{1b}[m", "Kernel panic - not syncing", ": no init", " ", "[ 1.0] ", "\u{85}"],
+        samples: &[
+            b"[ 1.0] \x1b[mKernel panic - not syncing: no init\n[ 1.1] trace\r\n",
+            b"a\nb\nc\nd\ne\nf\ng\nh\ni\nj\nk\nl\nm\nn\no\np\nq\nr\ns\nt\nu\nv\nw\nx\ny\nz\nA\nB\n",
+        ],
+    }
+    disk_content {
+        words: &["\n", "=", "TYPE=", "ext4", "UUID=", "LABEL=", "tare-scratch", "PTTYPE=", "gpt", "crypto_LUKS", "\r"],
+        samples: &[
+            b"DEVNAME=/dev/x\nLABEL=tare-scratch\nUUID=74617265-0d15-4c0f-9a6e-5c2a7c4be901\nTYPE=ext4\n",
+            b"DEVNAME=/dev/x\nPTUUID=1\nPTTYPE=gpt\n",
+            b"TYPE=\n",
         ],
     }
     layer_options {
@@ -71,6 +106,31 @@ pub fn users_file(bytes: &[u8]) {
 /// What a kernel says of its modules.
 pub fn module_list(bytes: &[u8]) {
     vm::chew_modules(&String::from_utf8_lossy(bytes));
+}
+
+/// What the kernel says a process has mapped, which chose the files' names.
+pub fn maps(bytes: &[u8]) {
+    local::chew_maps(&String::from_utf8_lossy(bytes));
+}
+
+/// What the kernel says of control groups and where they are mounted.
+pub fn control_groups(bytes: &[u8]) {
+    container::chew_groups(&String::from_utf8_lossy(bytes));
+}
+
+/// What stands in the kernel's log, where processes have names of their own choice.
+pub fn kernel_log(bytes: &[u8]) {
+    container::chew_log(&String::from_utf8_lossy(bytes));
+}
+
+/// What a guest writes to its console.
+pub fn console(bytes: &[u8]) {
+    vm::chew_console(&String::from_utf8_lossy(bytes));
+}
+
+/// What is found on a disk that a user has named.
+pub fn disk_content(bytes: &[u8]) {
+    vm::chew_content(&String::from_utf8_lossy(bytes));
 }
 
 /// Options of layers, wherever in a file a layer's name stands. What is refused is told why; what is not is taken apart

@@ -1,11 +1,13 @@
-//! What must bear any bytes: replies of servers, outputs of tools, options, scripts and feeds, plans and orders. The
-//! table makes a test of each for the gate; `cargo xtask fuzz` runs them for as long as one likes.
+//! What must bear any bytes: replies of servers, name servers included, outputs of tools, options, scripts and feeds,
+//! plans and orders. The table makes a test of each for the gate; `cargo xtask fuzz` runs them for as long as one
+//! likes.
 
 mod talk;
 mod words;
 
 use crate::protocol::chew::{self, carried_out};
 use crate::protocol::{Draw, PROTOCOLS};
+use crate::resolve;
 use crate::script::{Escape, Feeds, Names, Template, Values, parse_csv, read_feeds, union};
 use flate2::Compression;
 use tare_core::config::{Node, Problems, parse};
@@ -39,6 +41,29 @@ hostile::targets! {
         b"\x1f\x8b\x08\x1f\0\0\0\0\0\x03\x02\0ab\x6e\0\x63\0\xb5\x5c\x03\0\0\0\0\0\0\0\0\0",
         b"\x78\x9c\xcb\x48\xcd\xc9\xc9\x07\x00\x06\x2c\x02\x15",
     ] }
+    http_answer { words: HTTP, samples: &[
+        b"HTTP/1.1 409 Conflict\r\nContent-Length: 4\r\n\r\n3 bids\n  are undecided",
+        b"HTTP/1.0 200\r\n\r\n",
+        b"x 200 OK\r\n\r\nwell",
+    ] }
+    dns_answer {
+        words: &["id", "\u{1}a\u{4}test\0", "\0\u{1}", "\0\u{5}", "\0\u{4}", "\0", "\u{1}\u{2}\u{3}\u{4}", "?"],
+        samples: &[
+            // An alias, then its address.
+            b"id\x81\x80\0\x01\0\x02\0\0\0\0\x01a\x04test\0\0\x01\0\x01\
+              \xc0\x0c\0\x05\0\x01\0\0\0\x09\0\x02\xc0\x0c\xc0\x0c\0\x01\0\x01\0\0\0\x09\0\x04\xc0\0\x02\x05",
+            // No such name; more answers than there are, by names as long as they go.
+            b"id\x81\x83\0\x01\0\0\0\0\0\0\x01a\x04test\0\0\x01\0\x01",
+            b"id\x81\x80\0\x01\xff\xff\0\0\0\0\x01a\x04test\0\0\x01\0\x01\xbf\xff",
+        ],
+    }
+    hosts_file {
+        words: &["\n", " ", "#", "10.0.0.7", "::1", "shop", "SHOP", "nameserver ", "search", "\t", "\u{85}"],
+        samples: &[
+            b"shop # shopping\n10.0.0.7\tshop.test shop # shopping\n::1 six\n",
+            b"search x\nnameserver 10.0.0.1\n nameserver ::1\nnameserver 10.0.0.2\nnameserver 10.0.0.3\n",
+        ],
+    }
     postgres { words: POSTGRES, cases: 1200, samples: &[
         // Let in; BEGIN, SELECT, UPDATE, COMMIT, SELECT and ROLLBACK prepared; begun, a row, changed, ended, a row.
         b"R\0\0\0\x08\0\0\0\0S\0\0\0\x08a\0b\0Z\0\0\0\x05I\
@@ -172,6 +197,21 @@ pub fn http_coded(bytes: &[u8]) {
         let (reply, closes, _) = reply(&[&[kind, 7], bytes].concat(), true).expect("both bytes are there");
         chew::says_hello(&reply, closes);
     }
+}
+
+/// A service's answer to whether all is well.
+pub fn http_answer(bytes: &[u8]) {
+    chew::of_http_answer(bytes);
+}
+
+/// What a name server answers.
+pub fn dns_answer(bytes: &[u8]) {
+    resolve::chew_answer(bytes);
+}
+
+/// What this machine says of hosts and name servers.
+pub fn hosts_file(bytes: &[u8]) {
+    resolve::chew_files(&String::from_utf8_lossy(bytes));
 }
 
 /// What a PostgreSQL server says from the first message on.

@@ -13,16 +13,30 @@ use tare_core::load::{LoadLine, LoadPlan, LoadSummary};
 /// How long a poll is held while there is no news.
 const HELD: Duration = Duration::from_millis(30);
 
+/// How long one waits for an answer.
+const TIMEOUT: Duration = Duration::from_millis(500);
+
+/// What a poll is told.
+#[derive(Clone, Copy, PartialEq)]
+enum Told {
+    /// A status.
+    Status(u16),
+    /// Nothing: its connection is closed.
+    Closed,
+    /// Nothing for longer than anybody waits.
+    Silence,
+}
+
 /// What polls are told.
 #[derive(Clone, Copy)]
 struct Manners {
     /// Once their user has logged out.
-    after: u16,
+    after: Told,
     /// Before.
-    before: u16,
+    before: Told,
 }
 
-/// Who is logged in, and how many polls were answered with another status than 200.
+/// Who is logged in, and how many polls were not answered with status 200.
 #[derive(Default)]
 struct Sessions {
     open: Mutex<(u64, HashSet<u64>)>,
@@ -54,17 +68,17 @@ fn serve(mut stream: &TcpStream, sessions: &Sessions, manners: Manners) {
         let what = parts.next().unwrap_or_default();
         let token: u64 = parts.next().and_then(|text| text.parse().ok()).unwrap_or_default();
         let mut open = sessions.open.lock().unwrap();
-        let (status, token) = match what {
+        let (told, token) = match what {
             "login" => {
                 open.0 += 1;
                 let token = open.0;
                 open.1.insert(token);
-                (200, token)
+                (Told::Status(200), token)
             }
             "logout" => {
                 open.1.remove(&token);
                 sessions.changed.notify_all();
-                (200, token)
+                (Told::Status(200), token)
             }
             _ => {
                 let wait = sessions.changed.wait_timeout_while(open, HELD, |open| open.1.contains(&token));
@@ -73,11 +87,16 @@ fn serve(mut stream: &TcpStream, sessions: &Sessions, manners: Manners) {
             }
         };
         drop(open);
-        let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\nX-Token: {token}\r\n\r\n");
         // Before it is known to the other side.
-        if status != 200 {
+        if told != Told::Status(200) {
             sessions.refused.fetch_add(1, Ordering::Relaxed);
         }
+        let status = match told {
+            Told::Status(status) => status,
+            Told::Closed => return,
+            Told::Silence => return std::thread::sleep(2 * TIMEOUT),
+        };
+        let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\nX-Token: {token}\r\n\r\n");
         if stream.write_all(answer.as_bytes()).is_err() {
             return;
         }
@@ -86,13 +105,20 @@ fn serve(mut stream: &TcpStream, sessions: &Sessions, manners: Manners) {
 
 /// Ten users who log in and out, and poll beside it all the while; with it, how many polls the peer refused.
 fn drive(manners: Manners) -> (LoadSummary, u64) {
+    drive_polls(manners, true)
+}
+
+/// The same with polls that linger, or do not.
+fn drive_polls(manners: Manners, lingers: bool) -> (LoadSummary, u64) {
     let (endpoint, sessions) = peer(manners);
-    let script = "
+    let script = format!(
+        "
 operations:
-  login: {get: /login, capture: {token: {header: X-Token}}}
-  news: {get: '/news/${token}', lingers: true}
-  logout: {get: '/logout/${token}'}
-";
+  login: {{get: /login, capture: {{token: {{header: X-Token}}}}}}
+  news: {{get: '/news/${{token}}', lingers: {lingers}}}
+  logout: {{get: '/logout/${{token}}'}}
+"
+    );
     let only = |to: &str| serde_json::json!({to: 1.0});
     let companions = serde_json::json!({"watch": {
         "after": ["login"], "at_most": 1, "until": {"logout": "all"}, "start": "news", "next": {"news": only("news")},
@@ -105,8 +131,8 @@ operations:
         "connections": "own", "ramp": {"secs": 0, "nanos": 0},
     }});
     let plan = LoadPlan {
-        timeout: Duration::from_secs(3),
-        ..LoadPlan::of("http", asked::options("http", script), endpoint, serde_json::from_value(profile).unwrap())
+        timeout: if manners.after == Told::Silence { TIMEOUT } else { Duration::from_secs(3) },
+        ..LoadPlan::of("http", asked::options("http", &script), endpoint, serde_json::from_value(profile).unwrap())
     };
     let mut out = Vec::new();
     let _ = tare_load::serve(Cursor::new(serde_json::to_vec(&plan).unwrap()), &mut out);
@@ -124,7 +150,7 @@ fn tells(refused: u64, told: u64) -> bool {
 
 #[test]
 fn a_poll_whose_user_has_logged_out_may_be_refused() {
-    let (summary, refused) = drive(Manners { after: 401, before: 200 });
+    let (summary, refused) = drive(Manners { after: Told::Status(401), before: Told::Status(200) });
     let news = &summary.operations["news"];
     assert!(tells(refused, news.after_end), "{refused} refused: {summary:?}");
     assert!((news.errors, summary.failures.len()) == (0, 0) && news.count > 0, "{summary:?}");
@@ -137,16 +163,41 @@ fn a_poll_whose_user_has_logged_out_may_be_refused() {
 
 #[test]
 fn what_is_no_refusal_or_comes_before_the_end_is_a_failure() {
-    let (broken, refused) = drive(Manners { after: 500, before: 200 });
+    let (broken, refused) = drive(Manners { after: Told::Status(500), before: Told::Status(200) });
     let news = &broken.operations["news"];
     assert!(
         tells(refused, news.errors) && news.after_end == 0,
         "a service that is at fault, {refused} times: {broken:?}"
     );
     assert_eq!(broken.failures["status 500"], news.errors, "{broken:?}");
-    let (hostile, refused) = drive(Manners { after: 401, before: 401 });
+    let (hostile, refused) = drive(Manners { after: Told::Status(401), before: Told::Status(401) });
     let news = &hostile.operations["news"];
     assert!(news.errors > 0 && news.count == 0, "nobody has logged out: {hostile:?}");
     assert!(tells(refused, news.errors + news.after_end), "{refused} refused: {hostile:?}");
     assert_eq!(hostile.failures["status 401"], news.errors, "{hostile:?}");
+}
+
+#[test]
+fn a_poll_whose_user_has_logged_out_may_have_its_connection_closed() {
+    let (summary, refused) = drive(Manners { after: Told::Closed, before: Told::Status(200) });
+    let news = &summary.operations["news"];
+    assert!(tells(refused, news.after_end), "{refused} closed: {summary:?}");
+    assert!((news.errors, summary.failures.len()) == (0, 0) && news.count > 0, "{summary:?}");
+    // And so where nothing comes at all, until it is the load that closes it.
+    let (summary, refused) = drive(Manners { after: Told::Silence, before: Told::Status(200) });
+    let news = &summary.operations["news"];
+    assert!(news.after_end > 0 && news.after_end <= refused && news.errors == 0, "{refused} not answered: {summary:?}");
+}
+
+#[test]
+fn a_connection_that_is_closed_before_the_end_or_amid_what_is_awaited_is_a_failure() {
+    let (hostile, refused) = drive(Manners { after: Told::Closed, before: Told::Closed });
+    let news = &hostile.operations["news"];
+    assert!(news.errors > 0 && news.count == 0, "nobody has logged out: {hostile:?}");
+    assert!(tells(refused, news.errors + news.after_end), "{refused} closed: {hostile:?}");
+    assert_eq!(hostile.failures["closed by server"], news.errors, "{hostile:?}");
+    // What does not linger is answered when it is asked for, and by whoever is asked.
+    let (broken, refused) = drive_polls(Manners { after: Told::Closed, before: Told::Status(200) }, false);
+    let news = &broken.operations["news"];
+    assert!(tells(refused, news.errors) && news.after_end == 0, "{refused} closed: {broken:?}");
 }

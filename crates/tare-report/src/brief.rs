@@ -240,11 +240,12 @@ fn percent(ratio: f64) -> String {
 fn undecided(said: Said, metric: &MetricAnalysis, ratio: &Ratio) -> String {
     match ratio.verdict {
         Verdict::Equivalent | Verdict::NoDifference => {
-            // Equals differ by the floor, so no less than that is seen. Stalls that decide leave no measure, nor do
-            // slices of which nobody knows whether they are long enough.
+            // Equals differ by the floor, so no less than that is seen. Stalls that decide leave no measure where there
+            // are trimmed ratios, nor do slices of which nobody knows whether they are long enough.
             let floor = metric.noise_floor.unwrap_or(0.0);
             let furthest = |Interval { low, high }: Interval| (1.0 - low).abs().max((high - 1.0).abs()).max(floor);
-            let left = ratio.cold.map_or(Some(0.0), |cold| cold.share);
+            let still = ratio.still.map_or(0.0, |still| still.share);
+            let left = ratio.cold.map_or(Some(0.0), |cold| cold.share).map(|left| left + still);
             let measured = ratio.interval.filter(|_| !ratio.trimming_differs).zip(left);
             let smaller = measured.map(|(interval, left)| percent_at_most(furthest(interval) + left));
             let smaller = smaller.map(|share| format!(" (smaller than {share})")).unwrap_or_default();

@@ -73,6 +73,7 @@ fn named(condition: &Condition) -> String {
         Condition::Protocol => "the protocol",
         Condition::Qos => "the QoS",
         Condition::Design => "the design",
+        Condition::Idle => "how CPUs rest",
         Condition::Settle => "the time to settle",
         Condition::SteadyWithin => "the time to get steady, at most",
         Condition::Measure => "the time measured",
@@ -157,9 +158,23 @@ mod tests {
             let within = format!("{{\"secs\":0,\"nanos\":{ns}}}");
             format!("{{\"operations\":{{\"get\":[{{\"quantile\":0.99,\"within\":{within}}}]}}}}")
         };
+        let rare = limit(5_000_000).replace("0.99", "0.9999991");
+        let rarer = limit(5_000_000).replace("0.99", "0.9999992");
         let secs = |secs: u32| format!("{{\"secs\":{secs},\"nanos\":0}}");
         for (condition, before, after, wanted) in [
             (Condition::Qos, Some(&*limit(500_000)), Some("null"), "the QoS: get p99 within 0.5 ms | none"),
+            (
+                Condition::Qos,
+                Some(&*limit(5_000_001)),
+                Some(&*limit(5_000_000)),
+                "the QoS: get p99 within 5.000001 ms | get p99 within 5 ms",
+            ),
+            (
+                Condition::Qos,
+                Some(&*rare),
+                Some(&*rarer),
+                "the QoS: get p99.99991 within 5 ms | get p99.99992 within 5 ms",
+            ),
             (Condition::Design, Some("\"blocks\""), Some("\"duet\""), "the design: blocks | duet"),
             (Condition::Settle, Some(&*secs(3)), Some(&*secs(4)), "the time to settle: 3 s | 4 s"),
             (Condition::SteadyWithin, Some("null"), Some(&*secs(30)), "the time to get steady, at most: none | 30 s"),

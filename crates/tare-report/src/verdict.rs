@@ -47,7 +47,12 @@ impl<'a> Said<'a> {
                     Some(_) => format!("; with what short slices may hide it may be beyond the margin of {margin}"),
                     None => "; what short slices hide is not known".to_owned(),
                 });
-                format!("no difference detectable{smallest}{equals}{}", cold.unwrap_or_default())
+                let still = ratio
+                    .still
+                    .filter(|still| still.decides)
+                    .map(|_| format!("; had nobody stood still, it might be beyond the margin of {margin}"));
+                let left = cold.or(still).unwrap_or_default();
+                format!("no difference detectable{smallest}{equals}{left}")
             }
             // It cannot be within the floor that it sets.
             Verdict::WithinNoise if self.control => "differs from its equal, and so raises the noise floor".to_owned(),

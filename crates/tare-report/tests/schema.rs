@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tare_core::design::{Arrangement, Chop};
 use tare_core::host::FilesSeen;
-use tare_core::load::{TurnLength, TurnsSummary};
+use tare_core::load::{TurnLength, TurnUse, TurnsSummary};
 use tare_core::record::{Record, SCHEMA, SuiteHeader};
 use tare_core::study::{Part, Published, PublishedValues};
 use tare_report::{FORMATS, Style, render_suite, schema};
@@ -266,6 +266,8 @@ fn chopped() -> Record {
     record.end.as_mut().expect("the sample has ended").how = tare_core::record::FITTED.to_owned();
     for (at, trial) in record.trials.iter_mut().enumerate() {
         trial.record.resting_cpu = Some(0.01 * at as f64);
+        let (whose, used) = ("native".to_owned(), TurnUse { cpu_ns: 12 * at as u64, during_ns: 1_000 });
+        trial.record.cpu_by_turn = [(whose, used)].into();
         let rates = |rate: f64| (0..6).map(|cycle| Some(rate + f64::from(cycle))).collect();
         let lengths = [(10_000_000, 800.0), (200_000_000, 1000.0)];
         trial.record.lengths =

@@ -5,6 +5,7 @@ use crate::sample;
 use std::time::Duration;
 use tare_core::design::{Arrangement, Chop};
 use tare_core::fault::Fault;
+use tare_core::load::{TurnUse, TurnsSummary};
 use tare_core::record::Record;
 use tare_core::telemetry::{PROBE, TelemetryRow};
 use tare_core::trial::{Outcome, Stage};
@@ -132,4 +133,36 @@ fn a_service_that_ended_stands_in_the_row_of_what_failed() {
         let text = told("terminal", &record, &analysis, verbose);
         assert!(text.contains("a service ended by itself in 1 of 5 trials, which no figure holds"), "{text}");
     }
+}
+
+#[test]
+fn what_services_use_in_whose_turns_is_said_and_named_where_it_takes_from_others() {
+    let mut record = sample::record();
+    record.header.study.design.arrangement = Arrangement::Chop(Chop::default());
+    let arms = ["native", "native (A/A)", "container", "container-hostnet"];
+    for trial in record.trials.iter_mut().map(|trial| &mut trial.record) {
+        let own = trial.trial.arm();
+        let share = |whose: &str| match (whose == own, own.as_str()) {
+            (true, _) => 900_000,
+            (false, "container") => 6_000,
+            (false, _) => 1_000,
+        };
+        let used = |whose: &str| (whose.to_owned(), TurnUse { cpu_ns: share(whose), during_ns: 1_000_000 });
+        trial.cpu_by_turn = arms.map(used).into();
+        trial.resting_cpu = Some(0.001);
+        if let Some(load) = &mut trial.load {
+            load.turns = Some(TurnsSummary { turns: 100, active_ns: 1_000_000_000, ..TurnsSummary::default() });
+        }
+    }
+    let analysis = analyse(&record);
+    let text = told("terminal", &record, &analysis, true);
+    for used in ["uses 90 % of a CPU in its own turns and 0.60 % in others'", "turns and 0.10 % in others'"] {
+        assert!(text.contains(used), "{text}");
+    }
+    let named = "container uses 0.6 % of a CPU while others are loaded, 0.5 % of it because of the load that it had \
+                 before, native 0.1 %: that work falls into the others' turns, so container looks up to 0.5 % better";
+    for verbose in [false, true] {
+        assert!(told("terminal", &record, &analysis, verbose).contains(named), "{text}");
+    }
+    assert!(!text.contains("container-hostnet uses 0.1 % of a CPU while"), "{text}");
 }

@@ -5,7 +5,7 @@ use crate::sample;
 use sample::record;
 use serde_json::Value;
 use tare_report::{FORMATS, Style};
-use tare_stats::{Analysis, Interval, LeftCold, Verdict, Withheld, analyse};
+use tare_stats::{Analysis, Interval, LeftCold, LeftStill, Verdict, Withheld, analyse};
 
 const FORM: &str = "container";
 
@@ -62,6 +62,13 @@ fn every_verdict_has_its_words() {
     let (some, unknown) = (cold(Some(0.02)), cold(None));
     assert!(some.ends_with("; with what short slices may hide it may be beyond the margin of 1.0 %"), "{some}");
     assert!(unknown.ends_with("; what short slices hide is not known"), "{unknown}");
+    let still = |decides| {
+        let still = LeftStill { share: 0.034, decides };
+        with(Verdict::NoDifference, |analysis| ratio(analysis).still = Some(still))
+    };
+    let (decides, decides_not) = (still(true), still(false));
+    assert!(decides.ends_with("; had nobody stood still, it might be beyond the margin of 1.0 %"), "{decides}");
+    assert!(decides_not.ends_with("; smallest detectable 1.8 %"), "{decides_not}");
     let unlike = said(1, |_| ());
     assert!(unlike.starts_with("longer: ") || unlike.starts_with("no difference"), "{unlike}");
 }

@@ -12,7 +12,7 @@ use tare_core::fault::Fault;
 use tare_core::held::Held;
 use tare_core::load::{LoadPlan, LoadSummary, LoadTask, TurnLength, Turns};
 use tare_core::record::{Slice as Part, TrialData};
-use tare_core::telemetry::TelemetryRow;
+use tare_core::telemetry::{Scope, TelemetryRow};
 use tare_core::trial::Stage;
 use tare_stats::{Loss, Warmth, resting_share};
 
@@ -212,9 +212,11 @@ fn load(
     }
     let held = hold(standing, inputs, around);
     let loaded = plans(standing, inputs, around);
+    let serving = loaded.iter().map(|(at, _)| serving(&mut standing[*at])).collect();
+    let arms: Vec<String> = loaded.iter().map(|(at, _)| inputs[*at].planned.arm()).collect();
     let plans: Vec<LoadPlan> = loaded.iter().map(|(_, plan)| piece.plan(plan.clone())).collect();
     let began = around.clock.now();
-    let mut driven = by_turns(plans, Turns { held: of(&held, &loaded), ..turns }, around);
+    let mut driven = by_turns(plans, Turns { held: of(&held, &loaded), serving, ..turns }, around);
     run_on(standing, &held);
     let share = around.clock.now().saturating_sub(began) / loaded.len().max(1) as u32;
     same_for_all(&mut driven);
@@ -225,7 +227,12 @@ fn load(
         *deployment.data.record.stages.entry(Stage::Measure).or_default() += share.as_secs_f64();
         let probed = deployment.host.as_mut().map_or_else(|| Ok(Vec::new()), |host| host.end_probe());
         match keep(driven, probed) {
-            Ok((load, telemetry)) => {
+            Ok((mut load, telemetry)) => {
+                let by_arm = &mut deployment.data.record.cpu_by_turn;
+                for (arm, used) in arms.iter().zip(std::mem::take(&mut load.cpu_by_turn)) {
+                    let so_far = by_arm.entry(arm.clone()).or_default();
+                    *so_far = *so_far + used;
+                }
                 let unfrozen = !held.is_empty() && load.turns.is_some_and(|turns| turns.freeze_ns.is_none());
                 deployment.data.record.warnings.extend(unfrozen.then(|| {
                     "not all that waited for their turns could be frozen, so their work may be in others' turns"
@@ -241,6 +248,12 @@ fn load(
         }
     }
     slice
+}
+
+/// What serves a load, so that what it uses in others' turns can be counted; nothing where that cannot be told, which
+/// is no fault of any form.
+fn serving(deployment: &mut Standing) -> Vec<Scope> {
+    deployment.host.as_mut().and_then(|host| host.serving().ok()).unwrap_or_default()
 }
 
 /// A piece as a slice of its trial; what it came to is worked out when all are over.

@@ -18,7 +18,7 @@ use tare_core::record::{
     BUDGET_SPENT, COMPLETE, DECIDED, End, FITTED, Header, INTERRUPTED, PRECISE_ENOUGH, TrialData, TrialRecord,
 };
 use tare_core::secrets::take_out;
-use tare_core::trial::Outcome;
+use tare_core::trial::{Outcome, Stage};
 use tare_core::units::CpuSet;
 use tare_stats::{decided, is_lead_look, is_look, precise_enough};
 
@@ -291,7 +291,10 @@ impl Run<'_> {
         let began = doing.clock.now();
         let there = |planned: &&&PlannedTrial| self.header.forms[&planned.form].unavailable.is_none();
         let ran = self.stand_together(&open.iter().filter(there).copied().collect::<Vec<_>>(), state, doing);
-        let Some(trials) = ran else { return Ok(Some(Ending::Interrupted)) };
+        // What the stop cut short while a form was verified would be mistaken for a failure of that form.
+        let cut_short = |data: &TrialData| matches!(data.record.outcome, Outcome::Failed { stage: Stage::Verify, .. });
+        let whole = |trials: &Vec<TrialData>| !(doing.stop.raised() && trials.iter().any(cut_short));
+        let Some(trials) = ran.filter(whole) else { return Ok(Some(Ending::Interrupted)) };
         let took = doing.clock.now().saturating_sub(began) / trials.len().max(1) as u32;
         for mut data in trials {
             take_out(&mut data.record, &self.header.workload.services);

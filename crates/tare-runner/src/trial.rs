@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::form::Form;
-use tare_core::host::{Host, Instance, InstanceState, OpenError, SeenFile, ServiceStart};
+use tare_core::host::{Host, Instance, InstanceState, OpenError, SeenFile, ServiceStart, Wait};
 use tare_core::instances::Replica;
 use tare_core::load::{Check, LoadPlan, LoadSummary, LoadTask, NO_LOCAL_PORT};
 use tare_core::peak::{PeakNote, PeakPlan};
@@ -295,7 +295,7 @@ impl Trial<'_, '_> {
         load: LoadSummary,
         figures: Result<TrialFigures, String>,
     ) -> Result<(), Early> {
-        let mut voids = Vec::new();
+        let (mut voids, stop) = (Vec::new(), self.stop);
         for instance in started {
             let name = &instance.instance;
             if let InstanceState::Ended(how) = host.state(name)? {
@@ -303,7 +303,7 @@ impl Trial<'_, '_> {
                 self.data.record.service_ended = Some(name.clone());
                 return Err(fault.with_log(host.log(name).unwrap_or_default()).into());
             }
-            let mapped = host.mapped_files(name)?;
+            let mapped = host.mapped_files(name, Wait::until(&|| stop.raised()))?;
             let service = self.inputs.workload.services.iter().find(|service| service.name == *name);
             let role = service.map_or(name.as_str(), Service::role);
             if let Some(reference) = self.inputs.reference_bits.get(role).filter(|bits| **bits != mapped) {
@@ -315,7 +315,7 @@ impl Trial<'_, '_> {
                 self.inputs.compare_files && service.replica.as_ref().is_none_or(Replica::is_first)
             };
             if let Some(service) = service.filter(compared) {
-                bits::against_bundle(host, service, &mut self.data.record);
+                bits::against_bundle(host, service, stop, &mut self.data.record)?;
             }
             let ran_on = ran_on(name, &self.data.telemetry);
             voids.extend(strayed(instance, &ran_on));

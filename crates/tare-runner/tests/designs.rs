@@ -6,7 +6,7 @@ use stage::{Trouble, header, outcomes, run, run_with};
 use std::path::Path;
 use std::time::Duration;
 use tare_core::design::{Arrangement, Chop, FIRST_LOOK, Slices};
-use tare_core::record::{Header, Record};
+use tare_core::record::{Header, Record, TrialData};
 use tare_core::trial::Outcome;
 use tare_runner::{Ending, read_record};
 use tare_stats::{Missing, Warning, analyse, contest, is_lead_look, is_look};
@@ -261,7 +261,15 @@ fn chopped_all_stand_unfrozen_and_one_process_loads_them() {
         let alone = trial.record.alone.as_ref().unwrap();
         assert!(trial.record.load.as_ref().unwrap().turns.unwrap().active_ns > 0 && alone.turns.is_none());
         assert!(trial.record.metrics["throughput"] > 0.0 && trial.seconds.is_empty());
+        assert_eq!(used_by_turn(trial), (900, vec![10, 10]), "in its own turns, and in those of the others");
     }
+}
+
+/// What a trial's services used in its own turns, and in those of other arms.
+fn used_by_turn(trial: &TrialData) -> (u64, Vec<u64>) {
+    let (mut used, own) = (trial.record.cpu_by_turn.clone(), trial.record.trial.arm());
+    let own = used.remove(&own).expect("its own turns are among them").cpu_ns;
+    (own, used.into_values().map(|used| used.cpu_ns).collect())
 }
 
 /// The turns that a run asked for: no shorter than this, compared up to that.
@@ -344,6 +352,7 @@ fn chopped_in_pieces_each_is_a_slice_and_nothing_is_loaded_alone() {
         assert!(trial.record.slices.iter().all(|slice| slice.metrics["throughput"] > 0.0), "{:?}", trial.record.slices);
         assert_eq!(trial.record.load.as_ref().unwrap().turns.unwrap().turns, 3, "all pieces count");
         assert!(trial.record.alone.is_none());
+        assert_eq!(used_by_turn(trial), (2700, vec![30, 30]), "all pieces count");
     }
 }
 

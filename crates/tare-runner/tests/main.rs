@@ -1,4 +1,4 @@
-//! Runs over a stage of our own: designs, order, profiles, preparation, and records of others.
+//! Runs over a stage of our own: designs, order, profiles, preparation, stops, and records of others.
 
 mod designs;
 mod order;
@@ -6,4 +6,5 @@ mod pacing;
 mod preparing;
 mod profiles;
 mod stage;
+mod stopping;
 mod strangers;

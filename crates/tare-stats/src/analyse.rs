@@ -24,7 +24,7 @@ use crate::resting::resting;
 use crate::same::{bits, resources};
 use crate::scale_out::scale_out;
 use crate::sequential::{Claim, ended_for_width, missed_aim, widened};
-use crate::stalls::{Stalls, beyond_baseline, stalls, stood_still};
+use crate::stalls::{beyond_baseline, stalls_that_decide};
 use crate::steady::never_steady;
 use crate::verdict::{Evidence, judge};
 use crate::voids::{replaced_blocks, void_too_often};
@@ -108,8 +108,7 @@ pub fn analyse(record: &Record) -> Analysis {
         study.ladder.as_ref().map(|ladder| climb(ladder, &study.baseline, &analysis.arms, &analysis.metrics));
     analysis.advice = study.advice.as_ref().map(|advice| win_back(advice, &analysis.arms, &analysis.metrics));
     explain(&mut analysis, record, &counted);
-    declare(&mut analysis, record);
-    analysis.stalls = stalls_that_decide(&analysis, &counted, one_level(study));
+    call_equal(&mut analysis, record, &counted);
     analysis.missed_aim = missed_aim(record, &analysis);
     analysis.warnings = warnings(record, &analysis);
     analysis
@@ -121,15 +120,12 @@ fn blocks_of(measured: &[&TrialData], arm: &str) -> u32 {
     trials.filter(|trial| trial.arm() == arm).map(|trial| trial.block).collect::<BTreeSet<_>>().len() as u32
 }
 
-/// The stalls of forms whose ratio is another one without them, and the baseline's, which may be what makes it so; and
-/// of whoever stood still for so much of its turns, or of its time beyond the baseline's, that it decides.
-fn stalls_that_decide(analysis: &Analysis, counted: &[&TrialData], one_level: bool) -> Vec<Stalls> {
-    let beyond = if one_level { beyond_baseline(analysis, counted) } else { BTreeSet::new() };
-    let ratios = || analysis.metrics.iter().flat_map(|metric| &metric.ratios);
-    let decide = |arm: &Arm| ratios().any(|r| r.trimming_differs && (r.arm == arm.name || arm.baseline));
-    let still = |arm: &Arm| counted.iter().any(|trial| trial.record.trial.arm() == arm.name && stood_still(trial));
-    let told = analysis.arms.iter().filter(|arm| decide(arm) || still(arm) || beyond.contains(&arm.name));
-    told.filter_map(|arm| stalls(&arm.name, counted)).collect()
+/// Adds which forms are equivalent, and the stalls that decide.
+fn call_equal(analysis: &mut Analysis, record: &Record, counted: &[&TrialData]) {
+    let one_level = one_level(&record.header.study);
+    let beyond = if one_level { beyond_baseline(analysis, counted) } else { BTreeMap::new() };
+    declare(analysis, record, &beyond);
+    analysis.stalls = stalls_that_decide(analysis, counted, &beyond);
 }
 
 /// Adds what differs besides, and what differences come from.
@@ -488,6 +484,7 @@ fn ratio(
         blocks_needed: None,
         equals_beyond_margin: false,
         cold: None,
+        still: None,
         verdict,
         withheld: evidence.withheld,
     }

@@ -340,6 +340,10 @@ pub struct Ratio {
     /// What slices of a chopped load may have left in it; none where load took no turns, and of the A/A control.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cold: Option<LeftCold>,
+    /// What stalls may have done to it, of throughput where no trimmed ratio stands beside it; none where the arm and
+    /// the baseline did not stand still for so different shares of their time that it decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub still: Option<LeftStill>,
     /// What may be said.
     pub verdict: Verdict,
     /// Why nothing is said, whatever the figures.
@@ -371,6 +375,7 @@ impl Ratio {
             verdict,
             equals_beyond_margin: false,
             cold: None,
+            still: None,
             withheld: None,
         }
     }
@@ -382,11 +387,22 @@ impl Ratio {
     }
 }
 
-/// What a form that is cold in slices may have left in its ratio, of which its interval says nothing.
+/// What slices may have left in a form's ratio, of which its interval says nothing: it is cold in them, or works in
+/// others' turns.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct LeftCold {
     /// By which share the ratio may be off, either way; none where nobody knows.
     pub share: Option<f64>,
+    /// Whether this alone keeps the form from being called equivalent.
+    pub decides: bool,
+}
+
+/// What stalls may have done to a form's ratio: how many of them fall into trials as short as these is chance, of which
+/// its interval says little.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct LeftStill {
+    /// By which share the ratio would be another one had nobody stood still, one way or the other.
+    pub share: f64,
     /// Whether this alone keeps the form from being called equivalent.
     pub decides: bool,
 }

@@ -6,6 +6,7 @@ use crate::family::CONFIDENCE;
 use crate::occasion::{ChangeError, Occasions, error_of_change};
 use serde::Serialize;
 use std::collections::BTreeSet;
+use tare_core::design::Idle;
 use tare_core::record::Header;
 use tare_core::study::Study;
 
@@ -107,6 +108,9 @@ fn arrangement(study: &Study) -> Conditions {
         (Condition::Measure, json(&study.measure)),
         (Condition::Timeout, json(&study.timeout)),
     ]);
+    if study.design.idle != Idle::Any {
+        all.insert(Condition::Idle, json(&study.design.idle));
+    }
     if let Some(plan) = &study.peak {
         all.extend([
             (Condition::SearchRules, json(&plan.rules)),
@@ -195,6 +199,7 @@ mod tests {
     use crate::analysis::Verdict;
     use crate::bound::{Bound, BoundCause, Side};
     use crate::family::tests::Noise;
+    use crate::occasion::are_alike;
     use crate::pair::Withheld;
     use crate::paired::sd;
     use rand_core::SeedableRng;
@@ -296,6 +301,16 @@ mod tests {
         let found: Vec<_> = differences(&before, &conditions(&other)).iter().map(said).collect();
         let wanted = [("design", "\"blocks\"", "\"duet\""), ("steady-within", "null", "{\"secs\":60,\"nanos\":0}")];
         assert_eq!(found, wanted.map(|(key, before, after)| (key.to_owned(), before.to_owned(), after.to_owned())));
+        let mut awake = header(&[]);
+        awake.study.design.idle = Idle::Shallow;
+        let found = differences(&before, &conditions(&awake));
+        let [Difference { condition: Condition::Idle, before: None, after: Some(after), .. }] = found.as_slice() else {
+            panic!("{found:?}")
+        };
+        assert_eq!(after, "\"shallow\"");
+        let awake = conditions(&awake);
+        assert!(!are_alike(&before, &awake) && !are_alike(&awake, &before));
+        assert_eq!(Condition::from_key("idle"), Some(Condition::Idle));
         let searched_none = conditions(&header(&[("/study/peak", serde_json::Value::Null)]));
         assert!(!searched_none.keys().any(|what| what.key().starts_with("search")), "{searched_none:?}");
         for condition in before.keys().chain(conditions(&other).keys()) {
@@ -304,8 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_words_round_is_another_one() {
-        // Both are p99.9999 in words.
+    fn a_limit_that_differs_by_a_millionth_is_another_one() {
         let quantile = |quantile: f64| {
             conditions(&header(&[("/study/qos/operations/get/0/quantile", serde_json::json!(quantile))]))
         };

@@ -26,6 +26,8 @@ pub enum Condition {
     Qos,
     /// How trials are arranged in blocks.
     Design,
+    /// How CPUs rest; only where somebody chose.
+    Idle,
     /// How long trials settle.
     Settle,
     /// How long they are waited for until they are steady, or that they are not.
@@ -99,7 +101,7 @@ pub enum OfForm {
 }
 
 /// The conditions that a record has once, and that hold no name.
-const SINGLE: [Condition; 17] = [
+const SINGLE: [Condition; 18] = [
     Condition::Workload,
     Condition::Baseline,
     Condition::Load,
@@ -107,6 +109,7 @@ const SINGLE: [Condition; 17] = [
     Condition::Protocol,
     Condition::Qos,
     Condition::Design,
+    Condition::Idle,
     Condition::Settle,
     Condition::SteadyWithin,
     Condition::Measure,
@@ -170,6 +173,7 @@ impl Condition {
             Condition::Protocol => "protocol",
             Condition::Qos => "qos",
             Condition::Design => "design",
+            Condition::Idle => "idle",
             Condition::Settle => "settle",
             Condition::SteadyWithin => "steady-within",
             Condition::Measure => "measure",

@@ -1,11 +1,12 @@
 //! When two forms may be called equal: not because no difference was found, but because none beyond a stated margin is
 //! left to be found. Two one-sided tests; D. J. Schuirmann, J. Pharmacokinetics and Biopharmaceutics 15 (1987).
 
-use crate::analysis::{Analysis, LeftCold, Ratio, Verdict};
+use crate::analysis::{Analysis, LeftCold, LeftStill, Ratio, Verdict};
 use crate::paired::blocks_needed;
 use crate::quantile::student_quantile;
+use crate::stalls::{Beyond, left_still};
 use crate::warming::left_cold;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use tare_core::record::Record;
 
 /// The level of each of the two tests, shared out over the forms.
@@ -14,11 +15,12 @@ const LEVEL: f64 = 0.05;
 /// Judges every form in every compared metric against the study's margin, a share. A form is equivalent when the
 /// interval of its ratio at twice the level, 90 % for a single form, lies within 1 / (1 + margin) and 1 + margin:
 /// around the ratio of operations over time, around that of trimmed means, and with what slices may have left in
-/// either. And the A/A control must be equivalent by the same test: where equals may differ by more than the margin,
-/// that two forms do not is luck. Where nothing was decided, says how many blocks would bring the interval down to the
-/// margin.
-pub(crate) fn declare(analysis: &mut Analysis, record: &Record) {
+/// either, or stalls have done where there are no trimmed means (`beyond`, by arm). And the A/A control must be
+/// equivalent by the same test: where equals may differ by more than the margin, that two forms do not is luck. Where
+/// nothing was decided, says how many blocks would bring the interval down to the margin.
+pub(crate) fn declare(analysis: &mut Analysis, record: &Record, beyond: &BTreeMap<String, Beyond>) {
     left_cold(analysis, record);
+    left_still(analysis, beyond);
     let margin = record.header.study.design.margin();
     analysis.margin = margin;
     let control = analysis.control.clone();
@@ -29,7 +31,11 @@ pub(crate) fn declare(analysis: &mut Analysis, record: &Record) {
     for metric in analysis.metrics.iter_mut().filter(|metric| metric.compared) {
         let forms = metric.ratios.iter().filter(|ratio| is_form(ratio) && ratio.interval.is_some()).count();
         let equals = metric.ratios.iter().find(|ratio| ratio.arm == control);
-        let equals_are = !metric.control_differs && equals.is_some_and(|equals| is_within(equals, margin, 1));
+        let of_equals = |equals: &Ratio| {
+            let left = equals.still.map_or(0.0, |still| still.share);
+            is_within_but(equals, margin, 1, left)
+        };
+        let equals_are = !metric.control_differs && equals.is_some_and(of_equals);
         for ratio in metric.ratios.iter_mut().filter(|ratio| is_form(ratio)) {
             judge(ratio, margin, forms, equals_are);
         }
@@ -66,6 +72,11 @@ fn judge(ratio: &mut Ratio, margin: f64, forms: usize, equals_are: bool) {
         let decides = within && !still;
         within = still;
         ratio.cold = Some(LeftCold { decides, ..*cold });
+    }
+    if let Some(still) = ratio.still {
+        let decides = within && !is_within_but(ratio, margin, forms, still.share);
+        within &= !decides;
+        ratio.still = Some(LeftStill { decides, ..still });
     }
     let equivalent = within && equals_are;
     ratio.equivalent = Some(equivalent);
@@ -166,6 +177,22 @@ mod tests {
         let mut wide = Ratio { cold: Some(LeftCold { share: None, decides: false }), ..measured(1.0, 3, &mut noise) };
         judge(&mut wide, 0.001, 1, true);
         assert_eq!((wide.equivalent, wide.cold.map(|cold| cold.decides)), (Some(false), Some(false)));
+    }
+
+    #[test]
+    fn whose_stalls_may_carry_it_beyond_the_margin_is_not_called_equivalent() {
+        let mut noise = Noise(Xoshiro256PlusPlus::seed_from_u64(5));
+        let clear = measured(1.0, 400, &mut noise);
+        for (share, equivalent) in [(0.001, true), (0.009, true), (0.0105, false), (f64::INFINITY, false)] {
+            let mut ratio = Ratio { still: Some(LeftStill { share, decides: false }), ..clear.clone() };
+            judge(&mut ratio, 0.0115, 1, true);
+            assert_eq!(ratio.equivalent, Some(equivalent), "{share}: {ratio:?}");
+            assert_eq!(ratio.still.map(|still| still.decides), Some(!equivalent), "{share}");
+        }
+        // Where its own interval is wider than that, it is not the stalls that decide.
+        let mut wide = Ratio { still: Some(LeftStill { share: 0.02, decides: false }), ..measured(1.0, 3, &mut noise) };
+        judge(&mut wide, 0.001, 1, true);
+        assert_eq!((wide.equivalent, wide.still.map(|still| still.decides)), (Some(false), Some(false)));
     }
 
     #[test]

@@ -67,8 +67,8 @@ pub use account::{CpuAccount, CpuPart, CpuUser, SoftInterrupts, interrupts_apart
 pub use advice::{Gain, MetricWinBack, WinBack};
 pub use analyse::analyse;
 pub use analysis::{
-    Analysis, Apparatus, Arm, BlockValue, Estimate, Interval, LeftCold, Method, MetricAnalysis, Ratio, Reason, Verdict,
-    ratio_of,
+    Analysis, Apparatus, Arm, BlockValue, Estimate, Interval, LeftCold, LeftStill, Method, MetricAnalysis, Ratio,
+    Reason, Verdict, ratio_of,
 };
 pub use best::{Contest, Lead, NoContest, contest, decided, is_lead_look};
 pub use bound::{Bound, BoundCause, Side};
@@ -100,7 +100,7 @@ pub use pair::Withheld;
 pub use probe_cost::ProbeCost;
 pub use profile::{CallRow, Flame, FormProfile, TimeRow, flame};
 pub use quantile::student_quantile;
-pub use resting::{Resting, leave_out_rest};
+pub use resting::{Resting, cpu_share, leave_out_rest, share_in_others_turns};
 pub use same::{BitsDifference, BitsSeen, Cell, ResourceRow, Sameness, ServiceBits, ServiceResources};
 pub use scale_out::{Grown, Growth, ScaleOut};
 pub use scaling::{

@@ -242,7 +242,7 @@ const MACHINE: [&str; 3] = ["cpu.model", "cpu.logical", "memory.total"];
 fn decides(condition: &Condition, baseline: &str) -> bool {
     match condition {
         Condition::Workload | Condition::Baseline | Condition::Load | Condition::Origin | Condition::Protocol => true,
-        Condition::Design | Condition::Settle | Condition::SteadyWithin | Condition::Measure => true,
+        Condition::Design | Condition::Idle | Condition::Settle | Condition::SteadyWithin | Condition::Measure => true,
         Condition::SearchRules | Condition::SearchWindow | Condition::Option(_) => true,
         Condition::Environment(fact) => MACHINE.contains(&fact.as_str()),
         Condition::Service { what, .. } => *what == OfService::Resources,
@@ -263,7 +263,8 @@ fn alike_but(aside: impl Fn(&Condition) -> bool, past: &Conditions, now: &Condit
     let Some(baseline) = baseline_of(now) else { return false };
     let deciding = |condition: &&Condition| decides(condition, &baseline) && !aside(condition);
     // What is stated only where it was chosen: who does not state it chose something else.
-    let is_choice = |condition: &Condition| matches!(condition, Condition::Option(_) | Condition::Form { .. });
+    let is_choice =
+        |condition: &Condition| matches!(condition, Condition::Option(_) | Condition::Form { .. } | Condition::Idle);
     let same = |condition: &Condition| match (past.get(condition), now.get(condition)) {
         (Some(before), Some(value)) => before == value,
         _ => !is_choice(condition),

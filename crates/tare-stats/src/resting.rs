@@ -1,9 +1,10 @@
-//! Forms that work while they are not loaded, where load takes turns: that work falls into the turns of others.
+//! Forms that work while they are not loaded, where load takes turns: that work falls into the turns of others. What
+//! each used in whose turns is counted; records that do not say tell what it used while another one was loaded alone.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
-use tare_core::load::LoadSummary;
-use tare_core::record::{BUSY_PER_OP, CPU_PER_OP, TrialData};
+use tare_core::load::{LoadSummary, TurnUse};
+use tare_core::record::{BUSY_PER_OP, CPU_PER_OP, TrialData, TrialRecord};
 
 /// So much more of a CPU than the baseline is named.
 const NAMED: f64 = 0.001;
@@ -17,22 +18,60 @@ pub struct Resting {
     pub share: f64,
     /// The same of the baseline.
     pub of_baseline: f64,
+    /// How much of `share` its own load brings about: what it uses in others' turns beyond what it uses while another
+    /// one is loaded alone, and it has not been loaded for a while. None where one of the two is not known.
+    pub follows: Option<f64>,
+}
+
+/// What the services of a deployment used in others' turns, as a share of one CPU.
+pub fn share_in_others_turns(record: &TrialRecord) -> Option<f64> {
+    let own = record.trial.arm();
+    let others = record.cpu_by_turn.iter().filter(|(arm, _)| **arm != own).map(|(_, used)| *used);
+    others.reduce(|sum, used| sum + used).and_then(cpu_share)
+}
+
+/// CPU time used, as a share of one CPU; none where nothing was counted.
+pub fn cpu_share(used: TurnUse) -> Option<f64> {
+    (used.during_ns > 0).then(|| used.cpu_ns as f64 / used.during_ns as f64)
+}
+
+/// What the deployments of a form tell: in others' turns, and while another one is loaded alone.
+#[derive(Default)]
+struct Seen {
+    counted: Vec<f64>,
+    alone: Vec<f64>,
+}
+
+impl Seen {
+    fn share(&self) -> Option<f64> {
+        mean(&self.counted).or(mean(&self.alone))
+    }
+
+    fn follows(&self) -> Option<f64> {
+        Some(mean(&self.counted)? - mean(&self.alone)?)
+    }
+}
+
+fn mean(shares: &[f64]) -> Option<f64> {
+    (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64)
 }
 
 /// The forms whose own work differs from the baseline's by more than a thousandth of a CPU: so much of the time of
 /// others is theirs, and their ratio is flattered by about as much.
 pub(crate) fn resting(measured: &[&TrialData], baseline: &str) -> Vec<Resting> {
-    let mut shares: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    let mut forms: BTreeMap<&str, Seen> = BTreeMap::new();
     // An emulated one is no claim anyway.
-    for trial in measured.iter().filter(|trial| !trial.record.emulated) {
-        shares.entry(&trial.record.trial.form).or_default().extend(trial.record.resting_cpu);
+    for record in measured.iter().map(|trial| &trial.record).filter(|record| !record.emulated) {
+        let seen = forms.entry(&record.trial.form).or_default();
+        seen.counted.extend(share_in_others_turns(record));
+        seen.alone.extend(record.resting_cpu);
     }
-    let mean = |shares: &Vec<f64>| shares.iter().sum::<f64>() / shares.len() as f64;
-    let Some(of_baseline) = shares.get(baseline).filter(|shares| !shares.is_empty()).map(mean) else {
-        return Vec::new();
-    };
-    let forms = shares.iter().filter(|(form, shares)| **form != baseline && !shares.is_empty());
-    let all = forms.map(|(form, shares)| Resting { form: (*form).to_owned(), share: mean(shares), of_baseline });
+    let Some(of_baseline) = forms.get(baseline).and_then(Seen::share) else { return Vec::new() };
+    let others = forms.iter().filter(|(form, _)| **form != baseline);
+    let all = others.filter_map(|(form, seen)| {
+        let (form, share, follows) = ((*form).to_owned(), seen.share()?, seen.follows());
+        Some(Resting { form, share, of_baseline, follows })
+    });
     all.filter(|found| (found.share - of_baseline).abs() > NAMED).collect()
 }
 
@@ -85,8 +124,28 @@ mod tests {
         ];
         trials[6].record.emulated = true;
         let named = resting(&trials.iter().collect::<Vec<_>>(), "plain");
-        assert_eq!(named, [Resting { form: "busy".into(), share: 0.040, of_baseline: 0.002 }]);
+        assert_eq!(named, [Resting { form: "busy".into(), share: 0.040, of_baseline: 0.002, follows: None }]);
         assert_eq!(resting(&[&trials[2]], "plain"), [], "nobody knows what the baseline does");
+    }
+
+    #[test]
+    fn whose_load_has_it_work_in_others_turns_is_named() {
+        let used =
+            |cpu_ms: u64, during_ms: u64| TurnUse { cpu_ns: cpu_ms * 1_000_000, during_ns: during_ms * 1_000_000 };
+        let counted = |form: &str, in_turns: [(&str, TurnUse); 3], alone: f64| {
+            let mut trial = trial(form, Some(alone));
+            trial.record.cpu_by_turn = in_turns.map(|(arm, used)| (arm.to_owned(), used)).into();
+            trial
+        };
+        // It does nothing by itself, and for 1 % of a CPU what it was asked for in its own turns.
+        let cleans_up = [("plain", used(12, 1000)), ("plain (A/A)", used(8, 1000)), ("later", used(900, 1000))];
+        let does_not = [("plain", used(900, 1000)), ("plain (A/A)", used(1, 1000)), ("later", used(1, 1000))];
+        let trials = [counted("plain", does_not, 0.001), counted("later", cleans_up, 0.002)];
+        let named = resting(&trials.iter().collect::<Vec<_>>(), "plain");
+        let [found] = named.as_slice() else { panic!("{named:?}") };
+        assert_eq!((found.form.as_str(), found.share, found.of_baseline), ("later", 0.010, 0.001));
+        assert!((found.follows.unwrap() - 0.008).abs() < 1e-9, "{found:?}");
+        assert_eq!(cpu_share(used(1, 0)), None);
     }
 
     #[test]

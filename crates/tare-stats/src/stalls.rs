@@ -5,14 +5,16 @@
 //! the moments that make the difference. Of loads that take turns it is a turn that took far longer than it was given.
 //!
 //! Short trials have no trimmed mean. There, and beside it, an arm is named that stood still for so much more of its
-//! time than the baseline that its ratio is another one for it. A load of a few operations a second has empty seconds
-//! by chance, and such a second is no stall.
+//! time than the baseline that its ratio is another one for it; and where no trimmed mean has a say, what that time may
+//! have done to the ratio is taken into account before the two are called equivalent. A load of a few operations a
+//! second has empty seconds by chance, and such a second is no stall.
 
-use crate::analysis::{Analysis, Interval};
+use crate::analysis::{Analysis, Arm, Interval, LeftStill};
 use crate::figures::evidence_within;
+use crate::nested::Nested;
 use crate::trial::RATE;
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use tare_core::load::{LoadSummary, SecondRow, TurnsSummary};
 use tare_core::record::TrialData;
 
@@ -102,7 +104,7 @@ pub struct Counted {
 }
 
 /// The stalls of an arm in its `trials`; none where it never stood still, or no second is known.
-pub(crate) fn stalls(arm: &str, trials: &[&TrialData]) -> Option<Stalls> {
+fn stalls(arm: &str, trials: &[&TrialData]) -> Option<Stalls> {
     let (mut found, mut measured_s, mut in_turns) = (Vec::new(), 0.0, false);
     for trial in trials.iter().filter(|trial| trial.record.trial.arm() == arm) {
         if let Some((load, turns)) = turned(trial) {
@@ -128,10 +130,31 @@ pub(crate) fn stalls(arm: &str, trials: &[&TrialData]) -> Option<Stalls> {
     (spells > 0).then(|| Stalls { arm: arm.to_owned(), seconds, measured_s, in_turns, spells, longest })
 }
 
-/// Arms that stood still for more of their time than the baseline by so much that it decides, and the baseline beside
-/// them or, where it did, instead. Loads that took turns have no seconds of their own, and forms that ran emulated say
-/// nothing of the real thing. `trials` stay at one level of load.
-pub(crate) fn beyond_baseline(analysis: &Analysis, trials: &[&TrialData]) -> BTreeSet<String> {
+/// The shares of their time in which an arm and the baseline stood still, where they differ by so much that it decides.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Beyond {
+    own: f64,
+    of_baseline: f64,
+}
+
+impl Beyond {
+    /// Whether it is the arm that stood still for longer.
+    fn is_more(&self) -> bool {
+        self.own > self.of_baseline
+    }
+
+    /// By which share the ratio of their throughput would be another one had nobody stood still, one way or the other.
+    fn share(&self) -> f64 {
+        // Between seconds there is time, so that stalls may last longer than all of them; and no ratio is infinite.
+        let moving = |still: f64| (1.0 - still).max(f64::EPSILON).ln();
+        (moving(self.own) - moving(self.of_baseline)).abs().exp_m1()
+    }
+}
+
+/// By arm that stood still for more of its time than the baseline, or for less, by so much that it decides. Loads that
+/// took turns have no seconds of their own, and forms that ran emulated say nothing of the real thing. `trials` stay at
+/// one level of load.
+pub(crate) fn beyond_baseline(analysis: &Analysis, trials: &[&TrialData]) -> BTreeMap<String, Beyond> {
     let ratios = || analysis.metrics.iter().filter(|metric| metric.name == RATE).flat_map(|metric| &metric.ratios);
     let half_width = |arm: &str| {
         let interval = ratios().find(|ratio| ratio.arm == arm).and_then(|ratio| ratio.interval);
@@ -139,20 +162,22 @@ pub(crate) fn beyond_baseline(analysis: &Analysis, trials: &[&TrialData]) -> BTr
     };
     let claimed = || analysis.arms.iter().filter(|arm| !analysis.emulated(arm));
     let baseline = claimed().find(|arm| arm.baseline);
-    let Some((baseline, usual)) = baseline.and_then(|arm| Some((arm, still_share(&arm.name, trials)?))) else {
-        return BTreeSet::new();
-    };
-    let mut named = BTreeSet::new();
-    for arm in claimed().filter(|arm| !arm.baseline) {
-        let Some(share) = still_share(&arm.name, trials) else { continue };
+    let Some(of_baseline) = baseline.and_then(|arm| still_share(&arm.name, trials)) else { return BTreeMap::new() };
+    let beyond = claimed().filter(|arm| !arm.baseline).filter_map(|arm| {
+        let own = still_share(&arm.name, trials)?;
         let least = BEYOND_SHARE.max(BEYOND_OF_HALF_WIDTH * half_width(&arm.name));
-        if share - usual > least {
-            named.extend([arm.name.clone(), baseline.name.clone()]);
-        } else if usual - share > least {
-            named.insert(baseline.name.clone());
-        }
+        ((own - of_baseline).abs() > least).then(|| (arm.name.clone(), Beyond { own, of_baseline }))
+    });
+    beyond.collect()
+}
+
+/// Takes down in each ratio of throughput what stalls may have done to it, where no trimmed ratio stands beside it.
+pub(crate) fn left_still(analysis: &mut Analysis, beyond: &BTreeMap<String, Beyond>) {
+    let untrimmed = analysis.metrics.iter_mut().filter(|metric| metric.name == RATE && metric.nested == Nested::Whole);
+    for ratio in untrimmed.flat_map(|metric| &mut metric.ratios) {
+        let left = |beyond: &Beyond| LeftStill { share: beyond.share(), decides: false };
+        ratio.still = beyond.get(&ratio.arm).map(left);
     }
-    named
 }
 
 /// The share of its measured time in which an arm stood still; none where it was not measured by the second.
@@ -170,8 +195,27 @@ fn measured_rows(trial: &TrialData) -> Vec<&SecondRow> {
     trial.seconds.iter().filter(|row| row.measured && row.seconds > 0.0).collect()
 }
 
+/// The stalls of forms whose ratio is another one without them, and the baseline's, which may be what makes it so; and
+/// of whoever stood still for so much of its turns, or of its time beyond the baseline's, that it decides.
+pub(crate) fn stalls_that_decide(
+    analysis: &Analysis,
+    counted: &[&TrialData],
+    beyond: &BTreeMap<String, Beyond>,
+) -> Vec<Stalls> {
+    // The baseline's are told beside those of a form, and instead of them where it is the baseline that stood still.
+    let is_beyond = |arm: &Arm| match arm.baseline {
+        true => !beyond.is_empty(),
+        false => beyond.get(&arm.name).is_some_and(Beyond::is_more),
+    };
+    let ratios = || analysis.metrics.iter().flat_map(|metric| &metric.ratios);
+    let decide = |arm: &Arm| ratios().any(|r| r.trimming_differs && (r.arm == arm.name || arm.baseline));
+    let still = |arm: &Arm| counted.iter().any(|trial| trial.record.trial.arm() == arm.name && stood_still(trial));
+    let told = analysis.arms.iter().filter(|arm| decide(arm) || still(arm) || is_beyond(arm));
+    told.filter_map(|arm| stalls(&arm.name, counted)).collect()
+}
+
 /// Whether a load that took turns stood still for all of one, so that it decides what the trial came to.
-pub(crate) fn stood_still(trial: &TrialData) -> bool {
+fn stood_still(trial: &TrialData) -> bool {
     turned(trial).is_some_and(|(load, turns)| is_more(&turns, TURN_SHARE) && long_turn(load, &turns).is_some())
 }
 
@@ -399,6 +443,15 @@ mod tests {
         assert_eq!(stalls("f", &[&turned(second / 10, Some(45 * second))]), None, "a third of a percent of its time");
         assert!(stood_still(&turned(second, None)));
         assert!(!stood_still(&turned(second / 2, None)), "less than 3 % of its time decides nothing");
+    }
+
+    #[test]
+    fn stalls_move_a_ratio_by_the_time_that_they_take() {
+        let share = |own, of_baseline| Beyond { own, of_baseline }.share();
+        assert!((share(0.5, 0.0) - 1.0).abs() < 1e-9, "twice as fast");
+        assert!((share(0.0, 0.5) - 1.0).abs() < 1e-9, "or half");
+        assert!((share(0.04, 0.02) - (0.98 / 0.96 - 1.0)).abs() < 1e-9);
+        assert!(share(1.1, 0.0).is_finite() && share(1.2, 1.1) == 0.0 && share(1.0, 0.0) > 1e3);
     }
 
     #[test]

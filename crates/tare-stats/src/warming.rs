@@ -70,7 +70,8 @@ pub(crate) fn settling(counted: &[&TrialData], arms: &[&str], baseline: &str) ->
 /// Takes down in each ratio of a chopped load what may be left of what forms are slower by while they get warm. In
 /// throughput, which is that of second halves, up to half of what the halves differ by, as far as that may be; in
 /// figures of whole turns all of it. Nobody knows where halves do not tell, the service is cold even in the longest
-/// slices, or turns of several lengths were to be compared and could not be.
+/// slices, or turns of several lengths were to be compared and could not be. So is what a form does more or less than
+/// the baseline in others' turns, where it is enough to be named.
 pub(crate) fn left_cold(analysis: &mut Analysis, record: &Record) {
     if !matches!(record.header.study.design.arrangement, Arrangement::Chop(_)) {
         return;
@@ -80,7 +81,10 @@ pub(crate) fn left_cold(analysis: &mut Analysis, record: &Record) {
         let left = if metric.name == "throughput" { Warming::left_in_throughput } else { Warming::at_most };
         for ratio in metric.ratios.iter_mut().filter(|ratio| ratio.arm != analysis.control) {
             let of_arm = analysis.warming.iter().find(|found| found.arm == ratio.arm).filter(|_| !is_unknown);
-            let share = of_arm.map(left);
+            // What a form does in others' turns, its own ones are spared.
+            let worked = analysis.resting.iter().find(|found| found.form == ratio.arm);
+            let spared = worked.map_or(0.0, |found| (found.share - found.of_baseline).abs());
+            let share = of_arm.map(|found| left(found) + spared);
             ratio.cold = Some(LeftCold { share, decides: false });
         }
     }

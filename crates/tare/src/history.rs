@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
-use tare_core::form::Form;
+use tare_core::form::{Form, LayerUse};
 use tare_core::record::{Header, PEAK_LOAD, Record};
 use tare_core::study::Study;
 use tare_core::workload::Workload;
@@ -19,12 +19,12 @@ use tare_layers::home;
 use tare_stats::{Conditions, Equals, Interval, Occasion, Occasions, Ratio, Series, SeriesPoint, Side, Verdict};
 
 /// The version of the tables.
-const VERSION: i64 = 8;
+const VERSION: i64 = 9;
 
-/// The tables of version 8: the ratios of every metric (without an interval where one is withheld or only a bound, and
+/// The tables of version 9: the ratios of every metric (without an interval where one is withheld or only a bound, and
 /// then with the side of it on which the truth lies), what each record was made under (by the keys of conditions), how
 /// far apart equals were (the A/A control: `log` of its ratio, with its own error and the degrees of freedom of that),
-/// how long trials of each form took beyond settling and measuring (`stands` says what was deployed, in words), and how
+/// how long trials of each form took beyond settling and measuring (`stands` is what was deployed, as JSON), and how
 /// each ratio varied from block to block and within deployments. `unread` holds the records that an older version took
 /// in, and kept less of, until they have been read again.
 const TABLES: &str = "
@@ -66,6 +66,10 @@ const FROM_VERSION_2: &str = "ALTER TABLE ratios ADD COLUMN bound TEXT;";
 const FROM_VERSION_7: &str = "
     UPDATE runs SET conditions = '{}';
     DELETE FROM equals;";
+
+/// From any version up to 8, which kept what was deployed by its words: nobody asks for these any more.
+const FROM_VERSION_8: &str = "
+    DELETE FROM times;";
 
 /// How many of the latest runs say how long a deployment takes: so few that a machine which changed is soon known.
 const TIMES_KEPT_IN_MIND: u32 = 5;
@@ -115,12 +119,14 @@ fn open_at(path: &Path) -> Result<Connection> {
     let version: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0)).with_context(doing)?;
     anyhow::ensure!(version <= VERSION, "{}: a newer Tare wrote the history {}", doing(), path.display());
     if version < VERSION {
-        let (before, after) = match version {
+        let (before, kept) = match version {
             1 => (FROM_VERSION_1, FROM_VERSION_1_KEPT),
             2..=5 => (FROM_VERSION_2, ""),
             _ => ("", ""),
         };
-        let all = format!("BEGIN; {before} {TABLES} {after} {FROM_VERSION_7} PRAGMA user_version = {VERSION}; COMMIT;");
+        let forgotten = if version < 8 { FROM_VERSION_7 } else { "" };
+        let after = format!("{kept} {forgotten} {FROM_VERSION_8}");
+        let all = format!("BEGIN; {before} {TABLES} {after} PRAGMA user_version = {VERSION}; COMMIT;");
         db.execute_batch(&all).with_context(doing)?;
     }
     read_again(&mut db)?;
@@ -229,9 +235,24 @@ impl Kept {
     }
 }
 
-/// What is deployed in a form, in words: a deployment of the same takes as long.
+/// What is deployed in a form, whatever that is called, as JSON: a deployment of the same takes as long.
 fn stands(study: &Study, workload: &Workload, form: &Form) -> String {
-    format!("{}; instances: {}", machine::describe(form), study.deployed(workload, form).services.len())
+    let Form { name: _, layers, placement: _, instances: _, options, resources, weight } = form;
+    let services = study.deployed(workload, form).services.len();
+    let stands = serde_json::json!({
+        "layers": layers.iter().map(telling).collect::<Vec<_>>(),
+        "options": options, "resources": resources, "weight": weight, "services": services,
+    });
+    stands.to_string()
+}
+
+/// A layer with those options that are not as usual: one that older versions did not have changes nothing.
+fn telling(layer: &LayerUse) -> serde_json::Value {
+    let usual = machine::usual_options(&layer.layer);
+    let options = layer.options.as_object().into_iter().flatten();
+    let telling: BTreeMap<&String, &serde_json::Value> =
+        options.filter(|(name, value)| usual.get(name.as_str()) != Some(*value)).collect();
+    serde_json::json!({"layer": layer.layer, "options": telling})
 }
 
 /// What trials of a form took beyond settling and measuring, in one run.

@@ -4,6 +4,7 @@
 //! files, hands the runner an apparatus made of real layers, and shows what comes out. One file per verb in `cmd/`.
 
 mod apparatus;
+mod awake;
 mod catalog;
 mod cli;
 mod cmd;

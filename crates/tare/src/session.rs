@@ -1,6 +1,7 @@
 //! A run on this machine from its mark to its report: what `tare run` and `tare resume` share.
 
 use crate::apparatus::Machine;
+use crate::awake::Awake;
 use crate::cli::Format;
 use crate::cmd::report::{plain_style, render, terminal_style};
 use crate::cmd::{note, print};
@@ -118,6 +119,7 @@ pub(crate) fn conduct(session: Session) -> Result<Ending> {
     let generator_cpus = cpus(GENERATOR).map_err(Fault::new)?;
     let service_cpus = cpus(SERVICES).map_err(Fault::new)?;
     numbers::check_free(&own_numbers(header))?;
+    let _awake = Awake::as_asked(header.study.design.idle)?;
     let mark = RunMark::create(&header.run)?;
     let sets = [service_cpus, cpus(HYPERVISOR).map_err(Fault::new)?];
     let opened = open_machine(header, carrier, sets, mark.scratch());

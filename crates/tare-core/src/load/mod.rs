@@ -16,7 +16,7 @@ pub use distribution::Distribution;
 pub use profile::{
     Arrivals, Behaviour, Branch, Companion, Condition, Ending, Followers, LoadProfile, Pause, UserConnections, WarmUp,
 };
-pub use turns::{TurnLength, Turns, TurnsSummary};
+pub use turns::{TurnLength, TurnUse, Turns, TurnsSummary};
 
 use crate::command::{CommandEnd, CommandStart};
 use crate::fault::Fault;
@@ -354,6 +354,10 @@ pub struct LoadSummary {
     /// many rounds. The same part of loads that took turns is of the same time. What moves cost is in them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub batches: Vec<f64>,
+    /// What all that serves this load used of the CPUs in the turns of each load, of the plan's own first and then of
+    /// those beside it. Empty where it was not counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpu_by_turn: Vec<TurnUse>,
     /// Of a plan with turns: what each of its loads came to, its own first. All else is then empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_load: Vec<Result<LoadSummary, Fault>>,
@@ -387,8 +391,8 @@ pub struct OperationSummary {
     /// say nothing of the service, and one that is not answered yet is no failure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lingers: bool,
-    /// Refusals that came after what asked had been ended, as to a long poll whose user has logged out since: no
-    /// failures, and in no other count.
+    /// Refusals that came after what asked had been ended, as to a long poll whose user has logged out since; of what
+    /// lingers also closed connections and time limits. No failures, and in no other count.
     #[serde(deserialize_with = "count", default, skip_serializing_if = "is_zero")]
     pub after_end: u64,
 }

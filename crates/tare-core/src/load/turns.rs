@@ -2,7 +2,9 @@
 
 use super::LoadPlan;
 use crate::held::Held;
+use crate::telemetry::Scope;
 use serde::{Deserialize, Serialize};
+use std::ops::Add;
 use std::time::Duration;
 
 /// Closed loops that take turns: each holds its connections, and one at a time is at work. Of a plan with turns,
@@ -24,6 +26,27 @@ pub struct Turns {
     /// What serves each of the loads, the own first, where that is to be frozen while another has its turn; else empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<Vec<Held>>,
+    /// What serves each of the loads, the own first, where the CPU time is to be counted that it uses in the turns of
+    /// each load; else empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub serving: Vec<Vec<Scope>>,
+}
+
+/// What something used of the CPUs in the turns of a load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TurnUse {
+    /// CPU time, ns.
+    pub cpu_ns: u64,
+    /// How long the turns were in which it was counted, each until the next one began, ns.
+    pub during_ns: u64,
+}
+
+impl Add for TurnUse {
+    type Output = TurnUse;
+
+    fn add(self, other: TurnUse) -> TurnUse {
+        TurnUse { cpu_ns: self.cpu_ns + other.cpu_ns, during_ns: self.during_ns + other.during_ns }
+    }
 }
 
 impl Turns {

@@ -108,7 +108,7 @@ impl Suite {
 }
 
 /// The fields at the top of a study with parts; the reader of a study knows them too, and asks for each in every part.
-const FIELDS: [&str; 27] = [
+const FIELDS: [&str; 28] = [
     "study",
     "question",
     "workload",
@@ -118,6 +118,7 @@ const FIELDS: [&str; 27] = [
     "at_most",
     "design",
     "margin",
+    "idle",
     "ruler",
     "from",
     "load",

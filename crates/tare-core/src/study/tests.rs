@@ -235,7 +235,12 @@ fn a_study_is_read_with_its_defaults_and_options_applied() {
     let (study, workload) = read(text).unwrap();
     assert_eq!(study.baseline, "plain");
     assert_eq!(study.load, LoadProfile::Closed { connections: 50, pipeline: 1 });
-    assert_eq!(study.design.margin(), 0.01);
+    assert_eq!((study.design.margin(), study.design.idle), (0.01, Idle::Any));
+    let (awake, _) = read(&format!("{text}idle: shallow\n")).unwrap();
+    assert_eq!(awake.design.idle, Idle::Shallow);
+    assert!(awake.design.describe().ends_with(", CPUs in no deep idle state"), "{}", awake.design.describe());
+    let refused = read(&format!("{text}idle: deep\n")).unwrap_err().join("\n");
+    assert!(refused.contains("shallow"), "{refused}");
     assert_eq!(study.forms[1].layers.len(), 2);
     assert_eq!(study.forms[1].layers[1].options, serde_json::json!({ "lid": false }));
     assert_eq!(study.resolved(&workload).services[0].command, ["/usr/bin/toy", "--careful"]);

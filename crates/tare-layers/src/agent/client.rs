@@ -10,6 +10,7 @@ use tare_core::fault::{Doing, Fault};
 use tare_core::form::LayerUse;
 use tare_core::host::{
     Facts, FilesSeen, Host, Instance, InstanceState, OpenError, ResourceReport, SeenFile, ServiceStart, Surroundings,
+    Wait,
 };
 use tare_core::telemetry::{Rest, Scope, TelemetryRow};
 use tare_core::units::show_bytes;
@@ -17,7 +18,7 @@ use tare_core::units::show_bytes;
 /// How much an agent may send in its life, which is a trial, bytes: a log that is asked for fifty times a second, for
 /// minutes, stays below it.
 const RECEIVED_MAX: u64 = 4 << 30;
-/// How often the peer's health is looked at while an answer is awaited.
+/// How often is looked, while an answer is awaited, at the peer's health and at whether anybody still waits.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What is known about the machine at the other end by other means than the stream.
@@ -95,7 +96,7 @@ impl AgentHost {
     pub fn set_up(&mut self, plan: &super::GuestPlan, within: Duration) -> Result<(), Fault> {
         send(self.stream.get_mut(), plan).doing("send the guest its plan")?;
         // The reply to the plan carries the number 0.
-        self.receive("set itself up", 0, ANSWER_MAX, within).and_then(value)
+        self.receive("set itself up", 0, ANSWER_MAX, within, Wait::always()).and_then(value)
     }
 
     /// The other end's CLOCK_MONOTONIC minus this one's, in ns, and when (here, ns) that was so: the estimate with
@@ -126,7 +127,7 @@ impl AgentHost {
     pub fn open_inside(&mut self, layer: &LayerUse, surroundings: &Surroundings) -> Result<(), OpenError> {
         let doing = format!("open the layer '{}'", layer.layer);
         let call = Call::Open(layer.clone(), Box::new(surroundings.clone()));
-        match self.exchange::<()>(call, &doing, Limits::OPEN)? {
+        match self.exchange::<()>(call, &doing, Limits::OPEN, Wait::always())? {
             Outcome::Ok(()) => Ok(()),
             Outcome::Failed(fault) => Err(OpenError::Failed(fault)),
             Outcome::Unavailable(fault) => Err(OpenError::Unavailable(fault)),
@@ -147,7 +148,13 @@ impl AgentHost {
     }
 
     fn call<T: DeserializeOwned>(&mut self, call: Call, doing: &str, within: Duration) -> Result<T, Fault> {
-        self.exchange(call, doing, within).and_then(value)
+        self.exchange(call, doing, within, Wait::always()).and_then(value)
+    }
+
+    /// The same for a call whose answer is not waited for once the user wants an end. The agent cannot be told: nothing
+    /// more is asked of it then, and it ends with its guest.
+    fn call_while<T: DeserializeOwned>(&mut self, wait: Wait, call: Call, doing: &str) -> Result<T, Fault> {
+        self.exchange(call, doing, Limits::LONG, wait).and_then(value)
     }
 
     fn exchange<T: DeserializeOwned>(
@@ -155,6 +162,7 @@ impl AgentHost {
         call: Call,
         doing: &str,
         within: Duration,
+        wait: Wait,
     ) -> Result<Outcome<T>, Fault> {
         if let Some(fault) = &self.broken {
             return Err(fault.clone());
@@ -166,16 +174,18 @@ impl AgentHost {
             let fault = self.dying(Fault::from_error(format!("ask it to {doing}"), &error));
             return Err(self.give_up(fault));
         }
-        self.receive(doing, id, most, within)
+        self.receive(doing, id, most, within, wait)
     }
 
-    /// Waits for the answer `id`, of `most` bytes. Time and sum are looked at as it trickles in, not only in between.
+    /// Waits for the answer `id`, of `most` bytes. Time and sum, and whether anybody still waits, are looked at as it
+    /// trickles in, not only in between.
     fn receive<T: DeserializeOwned>(
         &mut self,
         doing: &str,
         id: u64,
         most: usize,
         within: Duration,
+        wait: Wait,
     ) -> Result<Outcome<T>, Fault> {
         let deadline = Instant::now() + within;
         loop {
@@ -217,6 +227,9 @@ impl AgentHost {
             }
             if Instant::now() >= deadline {
                 let fault = Fault::new(format!("the agent did not {doing} within {} s", within.as_secs()));
+                return Err(self.give_up(fault));
+            }
+            if let Err(fault) = wait.check() {
                 return Err(self.give_up(fault));
             }
         }
@@ -276,13 +289,13 @@ impl Host for AgentHost {
         self.call(Call::State(instance.to_owned()), &format!("tell the state of '{instance}'"), Limits::SHORT)
     }
 
-    fn mapped_files(&mut self, instance: &str) -> Result<Vec<SeenFile>, Fault> {
-        self.call(Call::MappedFiles(instance.to_owned()), &format!("hash what '{instance}' maps"), Limits::LONG)
+    fn mapped_files(&mut self, instance: &str, wait: Wait) -> Result<Vec<SeenFile>, Fault> {
+        self.call_while(wait, Call::MappedFiles(instance.to_owned()), &format!("hash what '{instance}' maps"))
     }
 
-    fn files_seen(&mut self, start: &ServiceStart, bundle: Option<&[SeenFile]>) -> Result<FilesSeen, Fault> {
+    fn files_seen(&mut self, start: &ServiceStart, said: Option<&[SeenFile]>, wait: Wait) -> Result<FilesSeen, Fault> {
         let doing = format!("hash what '{}' sees of its bundle", start.instance);
-        self.call(Call::FilesSeen(start.clone(), bundle.map(<[SeenFile]>::to_vec)), &doing, Limits::LONG)
+        self.call_while(wait, Call::FilesSeen(start.clone(), said.map(<[SeenFile]>::to_vec)), &doing)
     }
 
     fn log(&mut self, instance: &str) -> Result<String, Fault> {
@@ -361,6 +374,25 @@ mod tests {
         let fault = host.call::<u64>(Call::Clock, "tell the time", Duration::from_millis(300)).unwrap_err();
         assert!(fault.message.contains("did not tell the time within"), "{fault}");
         assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn an_answer_that_nobody_waits_for_any_more_is_given_up() {
+        let (near, _far) = UnixStream::pair().unwrap();
+        let silent = AgentHost::new(near, Box::new(NoPeer)).unwrap();
+        let trickling = with_agent(|far| {
+            std::thread::sleep(Duration::from_millis(5));
+            far.write_all(b" ")
+        });
+        for mut host in [silent, trickling] {
+            let began = Instant::now();
+            let fault = host.mapped_files("x", Wait::until(&|| true)).unwrap_err();
+            assert_eq!(fault.message, "interrupted");
+            // It is not in step any more, so what it is asked later does not take its answer for that of another call.
+            assert_eq!(host.state("x").unwrap_err().message, "interrupted");
+            assert_eq!(host.close_inside().unwrap_err().message, "interrupted");
+            assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::client::monotonic_ns;
 use super::wire::{Call, Outcome, Reply, Request, receive_line, send};
 use std::io::{BufReader, Read, Write};
 use tare_core::fault::{Doing, Fault};
-use tare_core::host::Host;
+use tare_core::host::{Host, Wait};
 
 /// Answers calls until the host is closed or the line ends; then the host has been closed.
 ///
@@ -51,8 +51,8 @@ fn answer(slot: &mut Option<Box<dyn Host>>, call: Call) -> Outcome {
         Call::Resources(start) => Outcome::of(host.resources(&start)),
         Call::Start(start) => Outcome::of(host.start(&start)),
         Call::State(instance) => Outcome::of(host.state(&instance)),
-        Call::MappedFiles(instance) => Outcome::of(host.mapped_files(&instance)),
-        Call::FilesSeen(start, bundle) => Outcome::of(host.files_seen(&start, bundle.as_deref())),
+        Call::MappedFiles(instance) => Outcome::of(host.mapped_files(&instance, Wait::always())),
+        Call::FilesSeen(start, bundle) => Outcome::of(host.files_seen(&start, bundle.as_deref(), Wait::always())),
         Call::Log(instance) => Outcome::of(host.log(&instance)),
         Call::Stop(instance) => Outcome::of(host.stop(&instance)),
         Call::BeginCommand(instance, command) => Outcome::of(host.begin_command(&instance, &command)),
@@ -115,10 +115,15 @@ mod tests {
         fn state(&mut self, instance: &str) -> Result<InstanceState, Fault> {
             Ok(InstanceState::Ended(instance.to_owned()))
         }
-        fn mapped_files(&mut self, _: &str) -> Result<Vec<SeenFile>, Fault> {
+        fn mapped_files(&mut self, _: &str, _: Wait) -> Result<Vec<SeenFile>, Fault> {
             Err(Fault::new("nothing is mapped").remedy("start it").with_log("line 1\nline 2"))
         }
-        fn files_seen(&mut self, start: &ServiceStart, bundle: Option<&[SeenFile]>) -> Result<FilesSeen, Fault> {
+        fn files_seen(
+            &mut self,
+            start: &ServiceStart,
+            bundle: Option<&[SeenFile]>,
+            _: Wait,
+        ) -> Result<FilesSeen, Fault> {
             let mut seen = FilesSeen::default();
             bundle.into_iter().flatten().for_each(|file| seen.note(&file.path, file.digest == start.instance));
             Ok(seen)
@@ -203,12 +208,13 @@ mod tests {
         agent.begin_probe(&[], Duration::from_secs(1)).unwrap();
         let rows = agent.end_probe().unwrap();
         assert_eq!((rows[0].at_ns, rows[0].values["cpu_user_s"]), (u64::MAX, 0.1));
-        let fault = agent.mapped_files("x").unwrap_err();
+        let fault = agent.mapped_files("x", Wait::always()).unwrap_err();
         let wanted = ("nothing is mapped", "start it", "line 1\nline 2");
         assert_eq!((fault.message.as_str(), fault.remedy.as_str(), fault.log.as_str()), wanted);
         let start = ServiceStart::on(sample::service("x"), None);
         let file = |path: &str, digest: &str| SeenFile { path: path.to_owned(), digest: digest.to_owned() };
-        let seen = agent.files_seen(&start, Some(&[file("/a", "x"), file("/b", "y")])).unwrap();
+        let files = [file("/a", "x"), file("/b", "y")];
+        let seen = agent.files_seen(&start, Some(&files), Wait::always()).unwrap();
         assert_eq!((seen.compared, seen.differing), (2, vec!["/b".to_owned()]));
         assert_eq!(Box::new(agent).close().unwrap_err().message, "outer left a file");
         server.join().unwrap().unwrap();

@@ -3,7 +3,7 @@
 use super::engine::{Engine, Heard};
 use super::observe;
 use crate::local::command::too_much;
-use crate::local::{cgroup, processes};
+use crate::local::{cgroup, counting, processes};
 use bollard::container::LogOutput;
 use bollard::errors::Error;
 use bollard::exec::StartExecResults;
@@ -154,7 +154,7 @@ impl Command {
     fn concluded(&self, ended: Ended, took: Duration) -> CommandEnd {
         let (stdout, stderr) = (self.stdout.text(), self.stderr.text());
         // Where a group counts CPU time, the telemetry has the command's from there; elsewhere nobody knows it.
-        let counted = self.groups.iter().any(|directory| cgroup::counts_cpu(directory));
+        let counted = self.groups.iter().any(|directory| counting::counts_cpu(directory));
         CommandEnd { ended, stdout, stderr, took, cpu_s: counted.then_some(0.0) }
     }
 

@@ -24,7 +24,7 @@ use tare_core::form::LayerUse;
 use tare_core::held::Held;
 use tare_core::host::{
     Carrier, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport, SeenFile,
-    ServiceStart, Surroundings,
+    ServiceStart, Surroundings, Wait,
 };
 use tare_core::profile::Profile;
 use tare_core::telemetry::{Rest, Scope, TelemetryRow};
@@ -402,13 +402,13 @@ impl Host for ContainerHost {
         }))
     }
 
-    fn mapped_files(&mut self, instance: &str) -> Result<Vec<SeenFile>, Fault> {
-        local::mapped_files(self.inner.pid(instance)?)
+    fn mapped_files(&mut self, instance: &str, wait: Wait) -> Result<Vec<SeenFile>, Fault> {
+        local::mapped_files(self.inner.pid(instance)?, wait)
     }
 
-    fn files_seen(&mut self, start: &ServiceStart, bundle: Option<&[SeenFile]>) -> Result<FilesSeen, Fault> {
+    fn files_seen(&mut self, start: &ServiceStart, said: Option<&[SeenFile]>, wait: Wait) -> Result<FilesSeen, Fault> {
         let pid = self.inner.pid(&start.instance)?;
-        local::files::files_seen(pid, &local::files::of_bundle(&self.inner.carrier, start, bundle)?)
+        local::files::files_seen(pid, &local::files::of_bundle(&self.inner.carrier, start, said, wait)?, wait)
     }
 
     fn log(&mut self, instance: &str) -> Result<String, Fault> {
@@ -437,6 +437,10 @@ impl Host for ContainerHost {
 
     fn held(&mut self) -> Result<Vec<Held>, Fault> {
         self.inner.hold()
+    }
+
+    fn serving(&mut self) -> Result<Vec<Scope>, Fault> {
+        Ok(self.inner.scopes()?.into_iter().filter(|scope| scope.serving).collect())
     }
 
     fn stop(&mut self, instance: &str) -> Result<(), Fault> {

@@ -26,7 +26,10 @@ mod variants;
 
 pub use guest_engine::GUEST_MODULES;
 #[cfg(any(test, fuzzing))]
-pub(crate) use runtime::chew as chew_runtime_log;
+pub(crate) use {
+    observe::{chew_groups, chew_log},
+    runtime::chew as chew_runtime_log,
+};
 
 pub use image::{CachedImage, cached_images, remove_image};
 

@@ -159,7 +159,33 @@ fn cgroup_in_mount(mount: &str, controllers: &str, path: &str) -> Option<String>
     let mut head = before.split(' ').skip(3);
     let (root, point) = (head.next()?, head.next()?);
     let below = if root == "/" { Some(path) } else { path.strip_prefix(root) };
+    // A group whose name only begins like that of the root is another's.
+    let below = below.filter(|below| below.is_empty() || below.starts_with('/'));
     fits.then(|| below.map(|below| format!("{point}{below}")))?
+}
+
+/// Takes any text for what the kernel says of a process's control groups: first the process's, then, behind an empty
+/// line, where they are mounted. Each is found once, below a place where something is mounted.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn chew_groups(text: &str) {
+    let (membership, mounts) = text.split_once("\n\n").unwrap_or((text, ""));
+    let found = cgroup_directories(membership, mounts);
+    assert!(found.is_sorted() && found.len() <= membership.lines().count(), "{found:?}");
+    for directory in &found {
+        let mut rests = mounts.split([' ', '\n']).filter_map(|point| directory.strip_prefix(point));
+        assert!(rests.any(|rest| rest.is_empty() || rest.starts_with('/')), "{directory}");
+    }
+}
+
+/// Takes any text for an entry of the kernel's log, and for the name of a process that was killed, which makes nothing
+/// of anybody else's container.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn chew_log(text: &str) {
+    let told = is_kill_in(text, "abc12");
+    assert!(!told || ["oom-kill:", "task_memcg=", "abc12"].iter().all(|word| text.contains(word)), "{text}");
+    assert!(!is_kill_in(text, ""));
+    let entry = format!("6,1,2,-;oom-kill:constraint=X,task_memcg=/docker/abc12,task={text},pid=7");
+    assert!(is_kill_in(&entry, "abc12") && !is_kill_in(&entry, "abc13"), "{entry}");
 }
 
 #[cfg(test)]
@@ -179,6 +205,8 @@ mod tests {
         assert_eq!(cgroup_directories("0::/system.slice/d.scope\n", v2), ["/sys/fs/cgroup/system.slice/d.scope"]);
         let nested = "29 23 0:26 /outer /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
         assert_eq!(cgroup_directories("0::/outer/d\n", nested), ["/sys/fs/cgroup/d"]);
+        assert_eq!(cgroup_directories("0::/outer\n", nested), ["/sys/fs/cgroup"]);
+        assert!(cgroup_directories("0::/outer-one/d\n", nested).is_empty(), "that is another's");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Control groups, version 1 and 2, as far as limits, membership and removal go.
 
+use super::counting::{Uncounted, counts_cpu, hierarchy_for_it};
 use super::hierarchies::{Hierarchy, hierarchies, unified_root};
 use super::{controllers, freeze};
 use crate::leftovers;
@@ -25,6 +26,8 @@ pub(crate) struct Group {
     /// The directories; the first one controls memory.
     directories: Vec<PathBuf>,
     unified: bool,
+    /// Why none of them counts CPU time, of a group that was to count it.
+    uncounted: Option<Fault>,
 }
 
 impl Group {
@@ -39,18 +42,19 @@ impl Group {
             let has = |h: &&Hierarchy| h.controllers.as_ref().is_some_and(|c| c.iter().any(|c| c == name));
             hierarchies.iter().find(has).map(|h| h.root.clone())
         };
-        let mut group = Group { directories: Vec::new(), unified: first("memory").is_none() };
+        let mut group = Group { directories: Vec::new(), unified: first("memory").is_none(), uncounted: None };
         let unified = hierarchies.iter().find(|h| h.controllers.is_none()).map(|h| h.root.clone());
         let made = if group.unified {
-            unified.ok_or_else(no_cgroups).and_then(|root| group.fill_unified(&root, &path, resources))
+            unified.as_ref().ok_or_else(no_cgroups).and_then(|root| group.fill_unified(root, &path, resources))
         } else {
-            group.fill_first(&first, &path, resources).map(|()| {
-                // Where no group may be made there, those that are there are added up, as where there is none.
-                let _ = group.count_first(counting(&hierarchies).or(unified), &path);
-            })
+            group.fill_first(&first, &path, resources)
         };
         match made {
-            Ok(()) => Ok(group),
+            Ok(()) => {
+                // Where none counts, those that are there are added up, and the service is started all the same.
+                group.uncounted = group.count(hierarchy_for_it(&hierarchies).or(unified), &path).err();
+                Ok(group)
+            }
             Err(fault) => {
                 // Report the first failure, not that of the repair.
                 let _ = group.remove();
@@ -68,7 +72,7 @@ impl Group {
         hierarchies.sort_by_key(|h| if unified { h.controllers.is_some() } else { !controls_memory(h) });
         let path = group_path(run, instance);
         let directories = hierarchies.iter().map(|h| h.root.join(&path)).filter(|path| path.is_dir());
-        Ok(Group { directories: directories.collect(), unified })
+        Ok(Group { directories: directories.collect(), unified, uncounted: None })
     }
 
     fn fill_first(
@@ -93,14 +97,25 @@ impl Group {
         Ok(())
     }
 
-    /// Joins a hierarchy that counts CPU time and shares none out, where there is one.
-    fn count_first(&mut self, root: Option<PathBuf>, path: &Path) -> Result<(), Fault> {
-        match root {
-            Some(root) if !self.directories.iter().any(|directory| counts_cpu(directory)) => {
-                self.directory(&root, path).map(|_| ())
-            }
-            _ => Ok(()),
+    /// Joins a hierarchy that counts CPU time and shares none out, unless one that limits the group counts it already.
+    ///
+    /// # Errors
+    /// Why none counts it, and what that means.
+    fn count(&mut self, root: Option<PathBuf>, path: &Path) -> Result<(), Fault> {
+        if self.directories.iter().any(|directory| counts_cpu(directory)) {
+            return Ok(());
         }
+        let root = root.ok_or_else(|| Uncounted::NoHierarchy.fault())?;
+        // One that limits the group may be the only one that there is.
+        if !self.directories.contains(&root.join(path)) {
+            self.directory(&root, path).map_err(|fault| Uncounted::NotMade(fault).fault())?;
+        }
+        if counts_cpu(&root.join(path)) { Ok(()) } else { Err(Uncounted::NoGroupDoes(root).fault()) }
+    }
+
+    /// Why what has ended in it is not counted, and what that means; none where it is, or nobody was to see to it.
+    pub(crate) fn why_uncounted(&self) -> Option<&Fault> {
+        self.uncounted.as_ref()
     }
 
     fn fill_unified(&mut self, root: &Path, path: &Path, resources: &Resources) -> Result<(), Fault> {
@@ -184,16 +199,6 @@ pub(crate) fn group_path(run: &str, instance: &str) -> PathBuf {
     Path::new(&leftovers::mark_name(run)).join(instance)
 }
 
-/// The hierarchy of version 1 that counts CPU time and shares none out. Beside it, or instead of it, one of version 2
-/// does, where both versions are mounted.
-fn counting(hierarchies: &[Hierarchy]) -> Option<PathBuf> {
-    let has = |controllers: &[String], name: &str| controllers.iter().any(|controller| controller == name);
-    // A new group of cpuset has no CPU, and lets nobody in.
-    let others = |controllers: &[String]| ["cpu", "cpuset"].iter().any(|name| has(controllers, name));
-    let counts = |h: &&Hierarchy| h.controllers.as_ref().is_some_and(|c| has(c, "cpuacct") && !others(c));
-    hierarchies.iter().find(counts).map(|h| h.root.clone())
-}
-
 fn no_cgroups() -> Fault {
     Fault::new("no cgroup hierarchy with a memory controller is mounted, so no limit can be enforced")
         .remedy("mount one: mount -t cgroup2 none /sys/fs/cgroup")
@@ -206,13 +211,6 @@ fn quota_us(cpus: f64) -> u64 {
 fn set(directory: &Path, file: &str, value: impl ToString) -> Result<(), Fault> {
     let (path, value) = (directory.join(file), value.to_string());
     fs::write(&path, &value).doing(format!("limit the service: write {value} to {}", path.display()))
-}
-
-/// Whether a cgroup counts the CPU time of all that ever ran in it, which the telemetry then takes for its service's:
-/// version 1 counts it in a hierarchy of its own, version 2 in every group.
-pub(crate) fn counts_cpu(directory: &Path) -> bool {
-    let of_all = || std::fs::read_to_string(directory.join("cpu.stat")).is_ok_and(|text| text.contains("usage_usec "));
-    directory.join("cpuacct.usage").is_file() || of_all()
 }
 
 /// The processes in a group.
@@ -340,8 +338,12 @@ fn one_at_a_time() -> MutexGuard<'static, ()> {
 /// Makes a group in a run's own one, which is made if the run has none in this hierarchy.
 pub(super) fn make_below_top(directory: &Path) -> Result<(), Fault> {
     let _one = one_at_a_time();
-    make_top(directory.parent().expect("it is below the run's own"))?;
-    fs::create_dir_all(directory).doing(format!("make the cgroup {}", directory.display()))
+    let top = directory.parent().expect("it is below the run's own");
+    make_top(top)?;
+    fs::create_dir_all(directory).doing(format!("make the cgroup {}", directory.display())).inspect_err(|_| {
+        // Nobody would remove it; while there is another in it, it stays.
+        let _ = fs::remove_dir(top);
+    })
 }
 
 /// Kills what is in a group in a run's own one, and removes it; the run's own goes with its last.
@@ -374,16 +376,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_time_is_counted_by_version_one_in_a_hierarchy_and_by_version_two_everywhere() {
+    fn why_nothing_counts_is_known_and_a_group_that_counts_is_joined() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(!counts_cpu(folder.path()));
-        std::fs::write(folder.path().join("cpu.stat"), "nr_periods 0\n").unwrap();
-        assert!(!counts_cpu(folder.path()), "a hierarchy of version 1 for quotas alone");
-        std::fs::write(folder.path().join("cpu.stat"), "usage_usec 2500000\nuser_usec 1\n").unwrap();
-        assert!(counts_cpu(folder.path()));
-        std::fs::remove_file(folder.path().join("cpu.stat")).unwrap();
-        std::fs::write(folder.path().join("cpuacct.usage"), "1500000000\n").unwrap();
-        assert!(counts_cpu(folder.path()));
+        let (path, root) = (group_path("c60002", "one"), folder.path().join("root"));
+        let why = |group: &mut Group, root: Option<PathBuf>| group.count(root, &path).unwrap_err().message;
+        let mut group = Group { directories: Vec::new(), unified: false, uncounted: None };
+        assert!(why(&mut group, None).contains("no hierarchy of control groups is mounted"));
+        fs::write(&root, "no folder").unwrap();
+        assert!(why(&mut group, Some(root.clone())).contains("could not make the cgroup"));
+        assert!(group.directories.is_empty());
+        fs::remove_file(&root).unwrap();
+        fs::create_dir(&root).unwrap();
+        for _ in 0..2 {
+            assert!(why(&mut group, Some(root.clone())).contains("do not count CPU time"));
+            assert_eq!(group.directories, [root.join(&path)], "once");
+        }
+        // Where it counts, no other is joined; where it does not, the one that counts is.
+        fs::write(root.join(&path).join("cpuacct.usage"), "0\n").unwrap();
+        group.count(None, &path).unwrap();
+        group.directories = vec![folder.path().join("memory")];
+        group.count(Some(root.clone()), &path).unwrap();
+        assert_eq!(group.directories, [folder.path().join("memory"), root.join(&path)]);
     }
 
     #[test]

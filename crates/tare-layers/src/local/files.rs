@@ -7,10 +7,12 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
+use std::panic::resume_unwind;
 use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 use tare_core::fault::{Doing, Fault};
-use tare_core::host::{Carrier, FilesSeen, SeenFile, ServiceStart};
+use tare_core::host::{Carrier, FilesSeen, SeenFile, ServiceStart, Wait};
 use tare_core::workload::Service;
 
 /// What is read at most of what a service sees of its bundle.
@@ -20,6 +22,9 @@ const LIMITS: Limits = Limits {
     time: Duration::from_secs(120),
     beyond: |what| format!("its bundle has {what}, too much to tell whether it sees the same files"),
 };
+
+/// How often is looked at whether anybody still waits for what a bundle holds.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What engines put into every container, whatever its image has there; and the files that name users, which stand for
 /// the bundle's where a service has a user of its own.
@@ -42,16 +47,20 @@ const MADE_UP: [i64; 9] = [
 /// machine says.
 ///
 /// # Errors
-/// When the bundle cannot be had or read.
+/// When the bundle cannot be had or read, or nobody waits for it any more.
 pub(crate) fn of_bundle(
     carrier: &Carrier,
     start: &ServiceStart,
     said: Option<&[SeenFile]>,
+    wait: Wait,
 ) -> Result<Vec<SeenFile>, Fault> {
     let Service { recipe, user, volumes, .. } = &start.service;
     let mut files = match said {
         Some(files) => files.to_vec(),
-        None => carrier.bundles.bundle(recipe)?.files(*user)?,
+        None => {
+            let (bundle, user) = (carrier.bundles.bundle(recipe)?, *user);
+            while_awaited(wait, move || bundle.files(user))?
+        }
     };
     // A volume is the service's own, wherever the form has it.
     let own = |path: &str| volumes.keys().any(|volume| Path::new(path).starts_with(volume));
@@ -59,20 +68,48 @@ pub(crate) fn of_bundle(
     Ok(files)
 }
 
+/// Does what cannot be ended by anybody else on a thread of its own, and waits for it. What nobody waits for any more
+/// goes on, at the longest until this process ends.
+///
+/// # Errors
+/// Its own, and when nobody waits for it any more.
+fn while_awaited<T: Send + 'static>(
+    wait: Wait,
+    what: impl FnOnce() -> Result<T, Fault> + Send + 'static,
+) -> Result<T, Fault> {
+    let (sender, receiver) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        // Nobody may wait for it any more.
+        let _ = sender.send(what());
+    });
+    loop {
+        match receiver.recv_timeout(LOOK_EVERY) {
+            Ok(done) => return done,
+            Err(RecvTimeoutError::Timeout) => wait.check()?,
+            Err(RecvTimeoutError::Disconnected) => match thread.join() {
+                Err(panic) => resume_unwind(panic),
+                Ok(()) => unreachable!("it sends what came of it before it ends"),
+            },
+        }
+    }
+}
+
 /// Holds what the process sees below its root against the files of its bundle. Where something is mounted in it, there
 /// is nothing of the bundle to be seen, and nothing is compared.
 ///
 /// # Errors
-/// When the process is gone, has another root than files, or its files cannot be read or are too many.
-pub(crate) fn files_seen(pid: u32, bundle: &[SeenFile]) -> Result<FilesSeen, Fault> {
+/// When the process is gone, has another root than files, its files cannot be read or are too many, or nobody waits for
+/// it any more: what was seen of some of them says nothing of all.
+pub(crate) fn files_seen(pid: u32, bundle: &[SeenFile], wait: Wait) -> Result<FilesSeen, Fault> {
     let doing = || format!("see what process {pid} sees of its bundle");
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open(format!("/proc/{pid}/root"), flags, Mode::empty()).doing(doing())?;
     if MADE_UP.contains(&rustix::fs::fstatfs(&root).doing(doing())?.f_type) {
         return Err(Fault::new(format!("process {pid} has made a file system of the kernel's its root")));
     }
-    let (mut seen, mut used) = (FilesSeen::default(), Used::of(LIMITS));
+    let (mut seen, mut used) = (FilesSeen::default(), Used::of(LIMITS, wait));
     for (at, file) in bundle.iter().enumerate() {
+        wait.check()?;
         let found = found_at(&root, &file.path, &mut used, at + 1)
             .map_err(|fault| fault.context(format!("{}, which process {pid} sees", file.path)))?;
         match found {
@@ -127,10 +164,12 @@ mod tests {
     use super::*;
     use crate::sample;
     use sha2::{Digest, Sha256};
+    use std::cell::Cell;
     use std::collections::BTreeMap;
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;
     use std::sync::Arc;
+    use std::time::Instant;
     use tare_core::bundle::{Bundle, BundleStore, Kernel, Recipe};
 
     fn digest(text: &str) -> String {
@@ -156,7 +195,7 @@ mod tests {
         }
         let prober = || Err(Fault::new("there is none"));
         let carrier = Carrier { bundles: Arc::new(Nowhere), prober, program: PathBuf::new() };
-        let kept = of_bundle(&carrier, &start, Some(&files)).unwrap();
+        let kept = of_bundle(&carrier, &start, Some(&files), Wait::always()).unwrap();
         assert_eq!(kept.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), paths[4..]);
     }
 
@@ -176,7 +215,7 @@ mod tests {
             rustix::mount::mount_bind(at("other/x"), at("file")).unwrap();
             let root = File::open(folder.path()).unwrap();
             ["/in/deep/x", "/in/x", "/file", "/other/x"]
-                .map(|path| found_at(&root, path, &mut Used::of(LIMITS), 1).unwrap())
+                .map(|path| found_at(&root, path, &mut Used::of(LIMITS, Wait::always()), 1).unwrap())
         };
         let found = std::thread::scope(|scope| scope.spawn(look).join().unwrap());
         let same = || Found::This(digest("same"));
@@ -201,7 +240,7 @@ mod tests {
         symlink("etc", at("/by-link")).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, at("/etc/pipe"), 0o600.into()).unwrap();
         let root = File::open(folder.path()).unwrap();
-        let mut used = Used::of(LIMITS);
+        let mut used = Used::of(LIMITS, Wait::always());
         let mut found = |path: &str| found_at(&root, path, &mut used, 1).unwrap();
         assert_eq!(found("/etc/conf"), Found::This(digest("same")));
         assert_eq!(found("/etc/script"), Found::This(digest("another")));
@@ -225,8 +264,38 @@ mod tests {
         let file = |digest: String| SeenFile { path: path.to_owned(), digest };
         let own = std::fs::read(&program).unwrap();
         let right: String = Sha256::digest(&own).iter().map(|byte| format!("{byte:02x}")).collect();
-        let seen = files_seen(std::process::id(), &[file(format!("sha256:{right}")), file(digest("other"))]).unwrap();
+        let files = [file(format!("sha256:{right}")), file(digest("other"))];
+        let seen = files_seen(std::process::id(), &files, Wait::always()).unwrap();
         // Where the build's folder is a mount of its own, nothing is compared.
         assert!(seen.compared == 0 || (seen.compared == 2 && seen.differing == [path]), "{seen:?}");
+    }
+
+    #[test]
+    fn no_more_files_are_read_than_somebody_waits_for() {
+        let file = |number: u32| SeenFile { path: format!("/none/{number}"), digest: String::new() };
+        let files: Vec<SeenFile> = (0..1000).map(file).collect();
+        let asked = Cell::new(0);
+        let ended = || {
+            asked.set(asked.get() + 1);
+            asked.get() > 3
+        };
+        let told = files_seen(std::process::id(), &files, Wait::until(&ended)).unwrap_err().message;
+        assert_eq!((told.as_str(), asked.get()), ("interrupted", 4), "after three files");
+    }
+
+    #[test]
+    fn what_takes_long_is_done_elsewhere_and_waited_for_while_somebody_does() {
+        fn after(time: Duration) -> Result<u32, Fault> {
+            std::thread::sleep(time);
+            Ok(7)
+        }
+        assert_eq!(while_awaited(Wait::always(), || after(LOOK_EVERY * 2)), Ok(7));
+        assert_eq!(while_awaited(Wait::until(&|| false), || after(LOOK_EVERY * 2)), Ok(7));
+        let failing = || Err::<u32, Fault>(Fault::new("no room"));
+        assert_eq!(while_awaited(Wait::until(&|| true), failing).unwrap_err().message, "no room");
+        let began = Instant::now();
+        let told = while_awaited(Wait::until(&|| true), || after(Duration::from_secs(60))).unwrap_err().message;
+        assert_eq!(told, "interrupted");
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     }
 }

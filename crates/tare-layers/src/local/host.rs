@@ -24,7 +24,7 @@ use tare_core::form::LayerUse;
 use tare_core::held::Held;
 use tare_core::host::{
     Carrier, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport, SeenFile,
-    ServiceStart, Surroundings,
+    ServiceStart, Surroundings, Wait,
 };
 use tare_core::profile::Profile;
 use tare_core::telemetry::{Prober, Rest, Scope, TelemetryRow};
@@ -267,8 +267,7 @@ impl Host for LocalHost {
         if self.running.contains_key(&start.instance) {
             return Err(Fault::new(format!("a service runs under the name '{}' already", start.instance)));
         }
-        let mut open = String::new();
-        let cpus = Self::cpus(start)?;
+        let (mut open, cpus) = (String::new(), Self::cpus(start)?);
         if self.room.is_none() {
             ports::check_free(&service.ports)?;
             open = self.fenced.close(&self.surroundings.run, start, UserHere::Same)?;
@@ -305,6 +304,7 @@ impl Host for LocalHost {
             }
         };
         self.logs.insert(start.instance.clone(), log);
+        let uncounted = group.why_uncounted().map(Fault::to_string);
         let running = Running {
             start: start.clone(),
             child: OwnChild::spawned(&child),
@@ -329,7 +329,7 @@ impl Host for LocalHost {
             peers: BTreeMap::new(),
             path: format!("{link}, straight to the process{open}"),
             cpus,
-            warnings: root.accounts.warnings,
+            warnings: root.accounts.warnings.into_iter().chain(uncounted).collect(),
         })
     }
 
@@ -342,17 +342,17 @@ impl Host for LocalHost {
         self.instance(instance)?.state()
     }
 
-    fn mapped_files(&mut self, instance: &str) -> Result<Vec<SeenFile>, Fault> {
+    fn mapped_files(&mut self, instance: &str, wait: Wait) -> Result<Vec<SeenFile>, Fault> {
         let running = self.instance(instance)?;
         if let InstanceState::Ended(how) = running.state()? {
             return Err(Fault::new(format!("'{instance}' has ended: {how}")));
         }
-        mapped_files(running.child.id())
+        mapped_files(running.child.id(), wait)
     }
 
-    fn files_seen(&mut self, start: &ServiceStart, bundle: Option<&[SeenFile]>) -> Result<FilesSeen, Fault> {
+    fn files_seen(&mut self, start: &ServiceStart, said: Option<&[SeenFile]>, wait: Wait) -> Result<FilesSeen, Fault> {
         let pid = self.instance(&start.instance)?.child.id();
-        files::files_seen(pid, &files::of_bundle(&self.carrier, start, bundle)?)
+        files::files_seen(pid, &files::of_bundle(&self.carrier, start, said, wait)?, wait)
     }
 
     fn log(&mut self, instance: &str) -> Result<String, Fault> {
@@ -397,6 +397,10 @@ impl Host for LocalHost {
 
     fn held(&mut self) -> Result<Vec<Held>, Fault> {
         self.running.values_mut().map(Running::held).collect()
+    }
+
+    fn serving(&mut self) -> Result<Vec<Scope>, Fault> {
+        Ok(self.scopes(&[]))
     }
 
     fn begin_probe(&mut self, outside: &[Scope], period: Duration) -> Result<(), Fault> {

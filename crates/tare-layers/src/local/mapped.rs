@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
-use tare_core::host::SeenFile;
+use tare_core::host::{SeenFile, Wait};
 use tare_core::units::{exact_duration, show_bytes};
 
 /// What is read at most to prove which bits run: how many files, how many bytes of them, and for how long. A service
@@ -38,16 +38,17 @@ pub(super) struct Limits {
     pub(super) beyond: fn(&str) -> String,
 }
 
-/// What of the limits is used up.
-pub(super) struct Used {
+/// What of the limits is used up, and for how long it is waited for what they allow.
+pub(super) struct Used<'a> {
     limits: Limits,
     bytes: u64,
     since: Instant,
+    wait: Wait<'a>,
 }
 
-impl Used {
-    pub(super) fn of(limits: Limits) -> Used {
-        Used { limits, bytes: 0, since: Instant::now() }
+impl<'a> Used<'a> {
+    pub(super) fn of(limits: Limits, wait: Wait<'a>) -> Self {
+        Used { limits, bytes: 0, since: Instant::now(), wait }
     }
 
     /// Notes what was read or is about to be.
@@ -79,17 +80,20 @@ static DIGESTS: LazyLock<Mutex<HashMap<Identity, String>>> = LazyLock::new(Mutex
 /// replaced; the path is the one the process sees. Digests are cached for as long as this process lives.
 ///
 /// # Errors
-/// When the process is gone or maps nothing, or a mapped file cannot be read.
-pub fn mapped_files(pid: u32) -> Result<Vec<SeenFile>, Fault> {
-    mapped_within(pid, LIMITS)
+/// When the process is gone or maps nothing, a mapped file cannot be read, or nobody waits for one that is being read.
+pub fn mapped_files(pid: u32, wait: Wait) -> Result<Vec<SeenFile>, Fault> {
+    mapped_within(pid, LIMITS, wait)
 }
 
-fn mapped_within(pid: u32, limits: Limits) -> Result<Vec<SeenFile>, Fault> {
-    let (mut found, mut used) = (BTreeMap::new(), Used::of(limits));
+fn mapped_within(pid: u32, limits: Limits, wait: Wait) -> Result<Vec<SeenFile>, Fault> {
+    let (mut found, mut used) = (BTreeMap::new(), Used::of(limits, wait));
     read_maps(pid, &mut found, &mut used)?;
     for child in processes::descendants(pid) {
         // A child may end at any moment; only what the service itself maps must be readable.
-        let _ = read_maps(child, &mut found, &mut used);
+        if read_maps(child, &mut found, &mut used).is_err() {
+            // What nobody waited for would be missing, as if this form did not run it.
+            wait.check()?;
+        }
     }
     used.note(0, found.len())?;
     if found.is_empty() {
@@ -151,7 +155,18 @@ fn executable_mapping(line: &str) -> Option<(&str, &str)> {
     let path = rest.find('/').map(|at| &rest[at..])?;
     let path = path.strip_suffix(" (deleted)").unwrap_or(path);
     let of_memory = path.starts_with("/memfd:") || path.starts_with("/dev/zero") || path.starts_with("/SYSV");
-    (executable && !of_memory).then_some((range, path))
+    // It becomes the name of a file.
+    let is_range = !range.is_empty() && range.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    (executable && is_range && !of_memory).then_some((range, path))
+}
+
+/// Takes any text for what a process maps: each range names a file of one folder, each path begins at a root.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn chew(text: &str) {
+    for (range, path) in text.lines().filter_map(executable_mapping) {
+        let (file, inside) = (name_of(range), path_inside(path, Path::new("/srv/root")));
+        assert!(!file.contains(['/', '.']) && inside.starts_with('/'), "{file}: {inside}");
+    }
 }
 
 fn path_inside(path: &str, root: &Path) -> String {
@@ -185,6 +200,7 @@ pub(super) fn hash_of(file: &mut File, length: u64, used: &mut Used, files: usiz
     used.note(length, files)?;
     let mut left = length;
     loop {
+        used.wait.check()?;
         let count = file.read(&mut buffer).doing("read it")?;
         if count == 0 {
             break;
@@ -200,6 +216,8 @@ pub(super) fn hash_of(file: &mut File, length: u64, used: &mut Used, files: usiz
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
+    use std::process::Command;
 
     #[test]
     fn what_a_process_has_put_in_place_of_a_file_leads_nowhere() {
@@ -227,6 +245,7 @@ mod tests {
             "7ffd-7ffe r-xp 00000000 00:00 0    [vdso]",
             "7ffd-7ffe rwxp 00000000 00:01 12   /memfd:jit (deleted)",
             "7ffd-7ffe rwxp 00000000 00:00 0",
+            "../../x r-xp 00000000 fe:00 12   /usr/lib/a.so",
         ] {
             assert_eq!(executable_mapping(line), None, "{line}");
         }
@@ -241,7 +260,7 @@ mod tests {
     #[test]
     fn this_process_maps_its_own_executable() {
         let own = std::env::current_exe().unwrap();
-        let files = mapped_files(std::process::id()).unwrap();
+        let files = mapped_files(std::process::id(), Wait::always()).unwrap();
         let file = files.iter().find(|file| Path::new(&file.path) == own).expect("the executable is mapped");
         let bytes = std::fs::read(own).unwrap();
         let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
@@ -250,7 +269,7 @@ mod tests {
 
     #[test]
     fn what_is_read_is_bounded_in_files_bytes_and_time() {
-        let told = |limits| mapped_within(std::process::id(), limits).unwrap_err().message;
+        let told = |limits| mapped_within(std::process::id(), limits, Wait::always()).unwrap_err().message;
         let all = || Limits { ..LIMITS };
         assert!(told(Limits { files: 0, ..all() }).contains("more than 0 files"));
         assert!(told(Limits { time: Duration::ZERO, ..all() }).contains("0 ms to read"));
@@ -261,13 +280,58 @@ mod tests {
         File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
         let began = Instant::now();
         let mut file = File::open(&path).unwrap();
-        let told = digest_of(&mut file, &mut Used::of(LIMITS), 1).unwrap_err().message;
+        let told = digest_of(&mut file, &mut Used::of(LIMITS, Wait::always()), 1).unwrap_err().message;
         assert!(told.contains("more than 16 GiB"), "{told}");
         assert!(began.elapsed() < Duration::from_secs(5));
     }
 
     #[test]
+    fn a_large_file_is_read_no_further_than_somebody_waits_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("large");
+        File::create(&path).unwrap().set_len(8 << 30).unwrap();
+        let asked = Cell::new(0);
+        let ended = || {
+            asked.set(asked.get() + 1);
+            asked.get() > 3
+        };
+        let mut file = File::open(&path).unwrap();
+        let told = digest_of(&mut file, &mut Used::of(LIMITS, Wait::until(&ended)), 1).unwrap_err().message;
+        assert_eq!((told.as_str(), asked.get()), ("interrupted", 4), "after three pieces");
+        // What was read before is known, and nobody has to wait for it.
+        let path = folder.path().join("small");
+        std::fs::write(&path, "x").unwrap();
+        let digest = |wait: Wait| digest_of(&mut File::open(&path).unwrap(), &mut Used::of(LIMITS, wait), 1);
+        assert!(digest(Wait::until(&|| true)).is_err());
+        let known = digest(Wait::always()).unwrap();
+        assert_eq!(digest(Wait::until(&|| true)).unwrap(), known);
+    }
+
+    #[test]
+    fn what_a_child_maps_is_not_left_out_because_nobody_waited_for_it() {
+        let own = std::process::id();
+        // This process's own files are known from then on.
+        mapped_files(own, Wait::always()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().canonicalize().unwrap().join("sleep");
+        std::fs::copy("/bin/sleep", &program).unwrap();
+        let mut child = loop {
+            match Command::new(&program).arg("60").spawn() {
+                // The child of another test holds it open for writing until that runs its own program.
+                Err(busy) if busy.kind() == io::ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
+                other => break other.unwrap(),
+            }
+        };
+        let cut = mapped_files(own, Wait::until(&|| true));
+        let whole = mapped_files(own, Wait::always());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(cut.is_err_and(|fault| fault.message.ends_with("interrupted")));
+        assert!(whole.unwrap().iter().any(|file| Path::new(&file.path) == program));
+    }
+
+    #[test]
     fn a_process_that_is_gone_is_a_fault() {
-        assert!(mapped_files(u32::MAX / 2).is_err());
+        assert!(mapped_files(u32::MAX / 2, Wait::always()).is_err());
     }
 }

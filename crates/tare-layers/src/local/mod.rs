@@ -9,6 +9,7 @@ pub(crate) mod child;
 pub(crate) mod command;
 pub(crate) mod confinement;
 pub(crate) mod controllers;
+pub(crate) mod counting;
 mod facts;
 pub(crate) mod files;
 pub(crate) mod freeze;
@@ -27,6 +28,8 @@ pub use beside::LoadGroup;
 pub use building::BuildGroup;
 pub use hierarchies::mount_unified;
 pub use host::LocalHost;
+#[cfg(any(test, fuzzing))]
+pub(crate) use mapped::chew as chew_maps;
 pub use mapped::mapped_files;
 
 /// Open files that a service may have, in every form, as soft and hard limit. A fixed figure, so that a guest, which

@@ -15,7 +15,7 @@ use tare_core::fault::Fault;
 use tare_core::form::LayerUse;
 use tare_core::host::{
     Availability, Carrier, Facts, FilesSeen, GuestNeeds, Host, Instance, InstanceState, LayerRow, Listens, LocalOuter,
-    OpenError, Property, ResourceReport, SeenFile, ServiceStart, Surroundings,
+    OpenError, Property, ResourceReport, SeenFile, ServiceStart, Surroundings, Wait,
 };
 use tare_core::ladder::LayerRung;
 use tare_core::telemetry::{Scope, TelemetryRow};
@@ -177,13 +177,13 @@ impl Host for MockHost {
         self.check_running(instance).map(|()| InstanceState::Running)
     }
 
-    fn mapped_files(&mut self, instance: &str) -> Result<Vec<SeenFile>, Fault> {
+    fn mapped_files(&mut self, instance: &str, _: Wait) -> Result<Vec<SeenFile>, Fault> {
         self.note("mapped_files", instance)?;
         self.check_running(instance)?;
         Ok(vec![SeenFile { path: "/nothing".to_owned(), digest: format!("sha256:{}", "0".repeat(64)) }])
     }
 
-    fn files_seen(&mut self, start: &ServiceStart, _: Option<&[SeenFile]>) -> Result<FilesSeen, Fault> {
+    fn files_seen(&mut self, start: &ServiceStart, _: Option<&[SeenFile]>, _: Wait) -> Result<FilesSeen, Fault> {
         self.note("files_seen", &start.instance)?;
         self.check_running(&start.instance)?;
         Ok(FilesSeen::default())

@@ -117,7 +117,8 @@ fn content(claim: &mut Claim) -> Result<Option<String>, Fault> {
 }
 
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    value.filter(|value| !value.is_empty())
 }
 
 fn is_ours(text: &str) -> bool {
@@ -133,6 +134,17 @@ fn describe(text: &str) -> String {
         (None, Some(table)) => format!("partitions ({table})"),
         (None, None) => "several things at once, or what cannot be read".to_owned(),
     }
+}
+
+/// Takes any text for what blkid says of a device: something is said of whatever it is, on one line, and ours is only
+/// what has all three marks.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn chew(text: &str) {
+    let said = describe(text);
+    assert!(!said.is_empty() && !said.contains('\n'), "{said:?}");
+    let has = |name: &str, value: &str| text.lines().any(|line| line == format!("{name}={value}"));
+    let is_marked = has("TYPE", "ext4") && has("UUID", UUID) && has("LABEL", LABEL);
+    assert!(is_marked || !is_ours(text), "{text}");
 }
 
 #[cfg(test)]
@@ -210,6 +222,6 @@ mod tests {
         assert!(is_ours(&ours) && !is_ours(&ours.replace("ext4", "ext3")) && !is_ours(""));
         assert_eq!(describe("DEVNAME=/dev/x\nPTUUID=1\nPTTYPE=gpt\n"), "partitions (gpt)");
         assert_eq!(describe("TYPE=crypto_LUKS\nUUID=1\n"), "crypto_LUKS");
-        assert!(describe("").contains("several"));
+        assert!(describe("").contains("several") && describe("TYPE=\n").contains("several"));
     }
 }

@@ -13,7 +13,7 @@ use tare_core::form::LayerUse;
 use tare_core::held::Held;
 use tare_core::host::{
     Carrier, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport, SeenFile,
-    ServiceStart, Surroundings,
+    ServiceStart, Surroundings, Wait,
 };
 use tare_core::profile::Profile;
 use tare_core::telemetry::{Rest, Scope, TelemetryRow, Vantage};
@@ -185,19 +185,21 @@ impl Host for VmHost {
         })
     }
 
-    fn mapped_files(&mut self, instance: &str) -> Result<Vec<SeenFile>, Fault> {
-        self.ask(instance, |guest| guest.agent.mapped_files(instance))
+    fn mapped_files(&mut self, instance: &str, wait: Wait) -> Result<Vec<SeenFile>, Fault> {
+        self.ask(instance, |guest| guest.agent.mapped_files(instance, wait))
     }
 
-    fn files_seen(&mut self, start: &ServiceStart, bundle: Option<&[SeenFile]>) -> Result<FilesSeen, Fault> {
-        let files = files::of_bundle(&self.carrier, start, bundle)?;
+    fn files_seen(&mut self, start: &ServiceStart, said: Option<&[SeenFile]>, wait: Wait) -> Result<FilesSeen, Fault> {
+        let files = files::of_bundle(&self.carrier, start, said, wait)?;
         self.ask(&start.instance, |guest| {
             let (inside, mut seen, began) = (guest.size.inside(start), FilesSeen::default(), Instant::now());
             for piece in files.chunks(FILES_AT_ONCE) {
+                // Not asked at all, it stays in step, and its guest is shut down as usual.
+                wait.check()?;
                 if began.elapsed() > FILES_WITHIN {
                     return Err(Fault::new("its bundle has files that take more than 2m to read in the guest"));
                 }
-                seen.add(guest.agent.files_seen(&inside, Some(piece))?);
+                seen.add(guest.agent.files_seen(&inside, Some(piece), wait)?);
             }
             Ok(seen)
         })
@@ -236,6 +238,10 @@ impl Host for VmHost {
     fn held(&mut self) -> Result<Vec<Held>, Fault> {
         self.held = true;
         Ok(self.hypervisors())
+    }
+
+    fn serving(&mut self) -> Result<Vec<Scope>, Fault> {
+        Ok(self.scopes())
     }
 
     fn begin_probe(&mut self, outside: &[Scope], period: Duration) -> Result<(), Fault> {

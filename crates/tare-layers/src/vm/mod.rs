@@ -26,7 +26,10 @@ mod wiring;
 
 pub use options::{Carried, VmOptions};
 #[cfg(any(test, fuzzing))]
-pub(crate) use {modules::chew as chew_modules, qmp::chew as chew_control_line};
+pub(crate) use {
+    block::chew as chew_content, modules::chew as chew_modules, process::chew as chew_console,
+    qmp::chew as chew_control_line,
+};
 
 use crate::short_version;
 use accelerator::Qemu;
@@ -59,7 +62,8 @@ pub const ROW: LayerRow = LayerRow {
 };
 
 /// Whether this machine can run guests, and how. The first call after a boot may take as long as a tiny guest has to
-/// come alive; its answer is kept.
+/// come alive; its answer is kept. Where there is no kernel for guests yet, the store of bundles fetches one and keeps
+/// it, as the first run would: which kernel guests have is part of the answer, and emulated ones have it too.
 fn probe(options: &serde_json::Value, carrier: &Carrier) -> Availability {
     match examine(options, carrier) {
         Ok((facts, None)) => Availability::Ready(facts),

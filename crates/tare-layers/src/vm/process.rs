@@ -80,9 +80,7 @@ impl Process {
     /// Why not.
     pub(super) fn check(&mut self) -> Result<(), Fault> {
         let console = tail(&self.console);
-        let panicked = console.lines().find(|line| line.contains(PANIC));
-        if let Some(line) = panicked {
-            let what = line[line.find(PANIC).unwrap_or(0)..].trim();
+        if let Some(what) = panic_in(&console) {
             return Err(Fault::new(format!("the guest's kernel panicked: {what}")).with_log(self.last_words()));
         }
         match self.child.try_wait().doing("ask for QEMU's state")? {
@@ -124,11 +122,7 @@ impl Process {
     /// The last lines of the guest's console, and what QEMU itself had to say. Of a panic the first lines: what
     /// follows is a trace of the kernel.
     pub(super) fn last_words(&self) -> String {
-        let text = format!("{}{}", tail(&self.console), tail(&self.own_log));
-        let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
-        let panicked = lines.iter().position(|line| line.contains(PANIC)).map(|at| at.saturating_sub(LINES_BEFORE));
-        let first = panicked.unwrap_or(lines.len().saturating_sub(LINES_SHOWN));
-        lines[first..].iter().take(LINES_SHOWN).copied().collect::<Vec<_>>().join("\n")
+        shown(&format!("{}{}", tail(&self.console), tail(&self.own_log)))
     }
 }
 
@@ -151,10 +145,38 @@ impl Peer for Outside {
     }
 }
 
-/// The end of a log, printable: a console carries whatever the guest writes.
+/// The end of a log, printable.
 fn tail(path: &Path) -> String {
-    let text = logs::tail(path).unwrap_or_default();
+    printable(&logs::tail(path).unwrap_or_default())
+}
+
+/// A console carries whatever the guest writes.
+fn printable(text: &str) -> String {
     text.chars().filter(|c| *c == '\n' || !c.is_control()).collect()
+}
+
+/// What the guest's kernel said when it gave up, if it has.
+fn panic_in(console: &str) -> Option<&str> {
+    console.lines().find_map(|line| Some(line[line.find(PANIC)?..].trim()))
+}
+
+/// The lines of a console that are shown, see [`Process::last_words`].
+fn shown(console: &str) -> String {
+    let lines: Vec<&str> = console.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+    let panicked = lines.iter().position(|line| line.contains(PANIC)).map(|at| at.saturating_sub(LINES_BEFORE));
+    let first = panicked.unwrap_or(lines.len().saturating_sub(LINES_SHOWN));
+    lines[first..].iter().take(LINES_SHOWN).copied().collect::<Vec<_>>().join("\n")
+}
+
+/// Takes any text for a guest's console: few lines of it are shown, which can be printed, and a panic is among them.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn chew(text: &str) {
+    let console = printable(text);
+    let shown = shown(&console);
+    let is_plain = shown.chars().all(|c| c == '\n' || !c.is_control());
+    assert!(shown.lines().count() <= LINES_SHOWN && is_plain, "{shown:?}");
+    assert_eq!(panic_in(&console).is_some(), console.contains(PANIC));
+    assert!(panic_in(&console).is_none_or(|what| what.starts_with(PANIC) && shown.contains(what)), "{shown:?}");
 }
 
 /// Kernel threads that move a guest's packets for this QEMU: `vhost-<pid>`. Newer kernels make them threads of QEMU

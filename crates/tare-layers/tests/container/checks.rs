@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tare_core::form::LayerUse;
-use tare_core::host::{Host, InstanceState, OpenError};
+use tare_core::host::{Host, InstanceState, OpenError, Wait};
 use tare_core::units::CpuSet;
 use tare_layers::container;
 
@@ -147,7 +147,7 @@ fn an_end_is_told_in_words() {
         assert_eq!(ended(host.as_mut()), how);
         let log = host.log("echo").unwrap();
         assert!(log.contains("serving with []") && log.contains("standard error"), "{log}");
-        assert!(host.mapped_files("echo").is_err(), "it does not run");
+        assert!(host.mapped_files("echo", Wait::always()).is_err(), "it does not run");
         host.stop("echo").unwrap();
         assert!(host.state("echo").is_err(), "it is gone");
     }
@@ -217,7 +217,7 @@ fn what_runs_is_what_is_in_the_bundle() {
     let stage = Stage::new();
     let mut host = stage.open("{}");
     stage.start(host.as_mut(), &stage.service());
-    let files = host.mapped_files("echo").unwrap();
+    let files = host.mapped_files("echo", Wait::always()).unwrap();
     let output = Command::new("sha256sum").arg(std::env::current_exe().unwrap()).output().unwrap();
     let sum = String::from_utf8_lossy(&output.stdout);
     let digest = format!("sha256:{}", sum.split_whitespace().next().unwrap());

@@ -13,7 +13,7 @@ use tare_core::fault::Fault;
 use tare_core::form::LayerUse;
 use tare_core::host::{
     Carrier, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport, SeenFile,
-    ServiceStart, Surroundings,
+    ServiceStart, Surroundings, Wait,
 };
 use tare_core::telemetry::{Prober, Scope, TelemetryRow};
 use tare_core::units::CpuSet;
@@ -135,10 +135,10 @@ impl Host for Outer {
     fn state(&mut self, _: &str) -> Result<InstanceState, Fault> {
         unreachable!("the layer knows its instances")
     }
-    fn mapped_files(&mut self, _: &str) -> Result<Vec<SeenFile>, Fault> {
+    fn mapped_files(&mut self, _: &str, _: Wait) -> Result<Vec<SeenFile>, Fault> {
         unreachable!("the layer knows its instances")
     }
-    fn files_seen(&mut self, _: &ServiceStart, _: Option<&[SeenFile]>) -> Result<FilesSeen, Fault> {
+    fn files_seen(&mut self, _: &ServiceStart, _: Option<&[SeenFile]>, _: Wait) -> Result<FilesSeen, Fault> {
         unreachable!("the layer knows its instances")
     }
     fn log(&mut self, _: &str) -> Result<String, Fault> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tare_core::config::{Problems, parse};
 use tare_core::form::LayerUse;
 use tare_core::held::Held;
-use tare_core::host::{Availability, Host, InstanceState, LayerRow, SeenFile, ServiceStart};
+use tare_core::host::{Availability, Host, InstanceState, LayerRow, SeenFile, ServiceStart, Wait};
 use tare_core::telemetry::Scope;
 use tare_layers::LAYERS;
 
@@ -163,7 +163,7 @@ fn reach_and_read(form: &str, stage: &Stage, host: &mut dyn Host, place: std::ne
         assert_eq!(property(&report, &format!("write {path}")), "yes", "{form}: {path} in {report:?}");
     }
 
-    let files = host.mapped_files("one").unwrap();
+    let files = host.mapped_files("one", Wait::always()).unwrap();
     let own = files.iter().find(|file| file.path == "/bin/service").expect("the program is mapped");
     let hash = Sha256::digest(std::fs::read(std::env::current_exe().unwrap()).unwrap());
     let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -171,7 +171,10 @@ fn reach_and_read(form: &str, stage: &Stage, host: &mut dyn Host, place: std::ne
     // Where something is mounted, there is nothing of the bundle to be seen.
     let file = |path: &str| SeenFile { path: path.to_owned(), digest: own.digest.clone() };
     let bundle = ["/bin/service", "/bin/none", "/data/kept"].map(file);
-    let seen = host.files_seen(&service("one", 0, &[]), Some(&bundle)).unwrap();
+    let one = service("one", 0, &[]);
+    let fault = host.files_seen(&one, Some(&bundle), Wait::until(&|| true)).unwrap_err();
+    assert!(fault.message.ends_with("interrupted"), "{form}: {fault}");
+    let seen = host.files_seen(&one, Some(&bundle), Wait::always()).unwrap();
     assert_eq!((seen.compared, seen.differing), (2, vec!["/bin/none".to_owned()]), "{form}");
     let log = host.log("one").unwrap();
     assert!(log.contains("serving with") && log.contains("and this goes to standard error"), "{form}: {log}");
@@ -187,6 +190,10 @@ fn reach_and_read(form: &str, stage: &Stage, host: &mut dyn Host, place: std::ne
         let counted = own.is_some_and(|own| own.cgroups.iter().any(|group| counts_cpu(Path::new(group))));
         assert!(counted, "{form}: CPU time of processes that have ended is lost: {sampled:?}");
     }
+    let charged: Vec<String> = host.serving().unwrap().into_iter().map(|scope| scope.name).collect();
+    let serves = |scope: &&Scope| scope.serving && **scope != outside;
+    let serving: Vec<String> = sampled.iter().filter(serves).map(|scope| scope.name.clone()).collect();
+    assert!(!charged.is_empty() && charged == serving, "{form}: {charged:?} of {sampled:?}");
     assert!(host.end_probe().is_err(), "{form}: sampling was ended already");
     assert!(!left_of(&stage.run).is_empty(), "{form}: what runs must be found by its name");
 }

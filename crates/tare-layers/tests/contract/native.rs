@@ -4,7 +4,7 @@ use crate::stage::{self, Check, MEMORY, Stage, free_port, property, service};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tare_core::host::{Host, InstanceState, ServiceStart};
+use tare_core::host::{Host, InstanceState, ServiceStart, Wait};
 use tare_core::units::CpuSet;
 
 pub(crate) fn all() -> Vec<Check> {
@@ -210,7 +210,7 @@ fn how_it_ended() {
             host.start(&service("failing", free_port(), &["fail"])).unwrap();
             assert_eq!(end_of(host, "failing"), "exit code 3");
             assert!(host.log("failing").unwrap().contains("serving with"));
-            assert!(host.mapped_files("failing").is_err());
+            assert!(host.mapped_files("failing", Wait::always()).is_err());
             host.stop("failing").unwrap();
 
             host.start(&service("hungry", free_port(), &["hog"])).unwrap();

@@ -3,6 +3,7 @@
 use crate::escapes;
 use crate::stage::{DebianStore, Stage, fault_of, left_of, monotonic_ns, program, redis, vm};
 use serde_json::json;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitCode, Stdio};
@@ -13,7 +14,7 @@ use tare_core::command::{CommandEnd, CommandStart, Ended};
 use tare_core::config::{Problems, parse};
 use tare_core::fault::Fault;
 use tare_core::form::LayerUse;
-use tare_core::host::{Availability, Carrier, Host, InstanceState, SeenFile, ServiceStart};
+use tare_core::host::{Availability, Carrier, Host, InstanceState, SeenFile, ServiceStart, Wait};
 use tare_core::telemetry::Vantage;
 use tare_core::units::CpuSet;
 use tare_layers::{LAYERS, leftovers};
@@ -32,6 +33,7 @@ pub(crate) const ALL: &[(&str, fn())] = &[
         escapes::refused("container in a guest", &[container("published")]);
     }),
     ("a_guest_that_dies_is_named_at_once", dying_guest),
+    ("a_guest_that_reads_for_nobody_is_switched_off", stopped_guest),
     ("a_kernel_that_panics_is_quoted", panicking_guest),
     ("what_cannot_be_had_is_unavailable", unavailable),
     ("a_killed_run_leaves_no_guest_running", killed_run),
@@ -59,12 +61,13 @@ fn service_in_guest() {
     let tree = DebianStore.bundle(&start.service.recipe).unwrap().directory().unwrap();
     let sums = Command::new("sha256sum").arg(tree.join("usr/bin/redis-check-rdb")).output().unwrap();
     let sum = String::from_utf8(sums.stdout).unwrap();
-    let mapped = host.mapped_files("redis").unwrap();
+    let mapped = host.mapped_files("redis", Wait::always()).unwrap();
     assert!(mapped.len() > 5, "{mapped:#?}");
     let digest = format!("sha256:{}", sum.split_whitespace().next().unwrap());
     assert!(mapped.iter().any(|file| file.digest == digest), "{sum}: {mapped:#?}");
     let file = |path: &str| SeenFile { path: path.to_owned(), digest: digest.clone() };
-    let seen = host.files_seen(&start, Some(&["/usr/bin/redis-check-rdb", "/etc/passwd"].map(file))).unwrap();
+    let files = ["/usr/bin/redis-check-rdb", "/etc/passwd"].map(file);
+    let seen = host.files_seen(&start, Some(&files), Wait::always()).unwrap();
     assert_eq!((seen.differing.len(), seen.more), (usize::from(seen.compared == 2), 0), "{seen:?}");
     assert!(!seen.differing.contains(&"/usr/bin/redis-check-rdb".to_owned()), "{seen:?}");
 
@@ -277,7 +280,7 @@ fn container_in_guest(network: &str) {
     let instance = host.start(&start).unwrap();
     println!("  {network}: {} at {:?}", instance.path, instance.endpoints);
     assert!(stage.answers(instance.endpoints["main"]), "{network}: {}", host.log("redis").unwrap());
-    assert!(host.mapped_files("redis").unwrap().len() > 5);
+    assert!(host.mapped_files("redis", Wait::always()).unwrap().len() > 5);
     commands(host.as_mut());
     host.begin_probe(&[], Duration::from_millis(500)).unwrap();
     assert!(host.end_probe().unwrap().iter().any(|row| row.vantage == Vantage::Guest));
@@ -360,6 +363,32 @@ fn dying_guest() {
     }
     assert!(asked.elapsed() < Duration::from_secs(10), "it did not wait for a dead guest's answers");
     host.close().unwrap();
+    stage.close();
+}
+
+/// Its agent cannot be told that nobody waits any more: it reads on, and the guest goes all the same.
+fn stopped_guest() {
+    let start = redis();
+    let stage = Stage::open(std::slice::from_ref(&start), &[]);
+    let mut host = stage.guest(&vm(json!({})), &program()).unwrap();
+    host.start(&start).unwrap();
+    // Gigabytes, which take longer than it is waited for without asking.
+    let file = SeenFile { path: "/usr/bin/redis-check-rdb".to_owned(), digest: String::new() };
+    let (files, asked, began) = (vec![file; 4000], Cell::new(0), Instant::now());
+    let ended = || {
+        asked.set(asked.get() + 1);
+        asked.get() > 1
+    };
+    let fault = host.files_seen(&start, Some(&files), Wait::until(&ended)).unwrap_err();
+    assert_eq!(
+        (fault.message.as_str(), asked.get()),
+        ("interrupted", 2),
+        "once before it was asked, once while it read"
+    );
+    println!("  nobody waits for it after {:.1} s", began.elapsed().as_secs_f64());
+    assert_eq!(host.close().unwrap_err().message, "interrupted");
+    println!("  it is gone after {:.1} s", began.elapsed().as_secs_f64());
+    assert!(began.elapsed() < Duration::from_secs(30), "it was waited for");
     stage.close();
 }
 

@@ -4,6 +4,7 @@
 //! Time is read once for each batch of bytes received: that moment ends the operations answered by them and starts
 //! those sent in their place.
 
+mod accounts;
 mod batches;
 mod connection;
 mod frozen;
@@ -20,6 +21,7 @@ mod starts;
 mod talk;
 mod tally;
 mod timeline;
+mod turn;
 mod turns;
 mod waves;
 mod window;
@@ -139,7 +141,9 @@ fn run<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<'_>) -> Resul
     };
     let lengths = seat.as_ref().map_or_else(Vec::new, Seat::lengths);
     let batches = seat.as_ref().map_or_else(Vec::new, Seat::batches);
-    Ok(LoadSummary { lengths, batches, ..gather.finish(plan, checks, seat.map(|seat| (seat.summary(), seat.lost()))) })
+    let cpu_by_turn = seat.as_ref().map_or_else(Vec::new, Seat::cpu_by_turn);
+    let summary = gather.finish(plan, checks, seat.map(|seat| (seat.summary(), seat.lost())));
+    Ok(LoadSummary { lengths, batches, cpu_by_turn, ..summary })
 }
 
 /// The server's own counts against ours. A server that does not tell any more is a check that failed, and its own

@@ -242,6 +242,19 @@ impl<P: Protocol> Worker<'_, P> {
         self.source.done(start.user, now_ns, false);
     }
 
+    /// An operation that was sent will not be answered any more. Who waits for news for a user that has gone since may
+    /// be told so by the end of the connection, or never: nobody waits for that any more, and it fails nobody.
+    pub(super) fn lose(&mut self, now_ns: u64, flight: &Flight, failure: Failure) {
+        self.over(flight.operation);
+        let lingers = self.lingers[usize::from(flight.operation)];
+        if lingers && failure.is_silence() && self.source.has_ended(flight.user) {
+            self.recorder.let_go(now_ns, flight);
+        } else {
+            self.recorder.lost(now_ns, flight.planned_ns, flight.operation, failure);
+        }
+        self.source.done(flight.user, now_ns, false);
+    }
+
     /// An operation came due, and is live until it came to its end.
     #[inline]
     pub(super) fn begun(&mut self, operation: u16) {

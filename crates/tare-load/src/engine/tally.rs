@@ -328,8 +328,13 @@ impl Recorder {
 
     /// Counts a refusal that came after what had asked was ended: it was answered, and is neither right nor a failure.
     pub(crate) fn after_end(&mut self, now_ns: u64, flight: &Flight) {
-        self.advance(now_ns);
+        self.let_go(now_ns, flight);
         self.ledger.answered[usize::from(flight.operation)] += 1;
+    }
+
+    /// Counts what came to no answer after what had asked was ended: it is neither right nor a failure.
+    pub(crate) fn let_go(&mut self, now_ns: u64, flight: &Flight) {
+        self.advance(now_ns);
         if let Some(windows) = &mut self.windows {
             windows.after_end(flight.planned_ns, flight.operation);
         }

@@ -6,10 +6,12 @@
 //! step with nothing. The order of rounds is such that each load comes after each other load equally often (Williams
 //! 1949, Australian Journal of Scientific Research A 2): what one leaves behind falls on all the others.
 
+use super::accounts::Accounts;
 use super::batches::Rounds;
 use super::frozen::Freezer;
 use super::lengths::{Cell, Lengths, Sums};
 use super::rounds::balanced;
+use super::turn::{Turn, Worked};
 use super::waves::{Amid, Told, move_ns, warming};
 use crate::clock::{self, SECOND_NS, span_ns};
 use std::collections::VecDeque;
@@ -17,7 +19,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tare_core::fault::Fault;
-use tare_core::load::{self, LoadPlan, TurnLength, TurnsSummary};
+use tare_core::load::{self, LoadPlan, TurnLength, TurnUse, TurnsSummary};
 
 /// So many response times of the slowest load make a turn, where none was asked for: the start and the end of a turn,
 /// when fewer operations are in flight, are then a small part of it.
@@ -79,6 +81,8 @@ struct State {
     // Whose servers run, where those of the others are frozen; and whether some could not be.
     awake: Option<usize>,
     ran_on: bool,
+    // What services use in whose turns, where that is counted.
+    accounts: Option<Accounts>,
     random: u64,
 }
 
@@ -107,37 +111,6 @@ struct Sum {
     // The longest, and when it began.
     longest: (u64, u64),
     answers: u64,
-}
-
-/// A turn of one load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Turn {
-    /// Counted over all loads, from 1.
-    pub number: u64,
-    /// Nothing is started before this moment.
-    pub from_ns: u64,
-    /// How long operations are started.
-    pub length_ns: u64,
-    /// Whether it holds so few response times that those of its first answers count as well.
-    pub first_counts: bool,
-    load: usize,
-}
-
-/// What a worker did in a turn.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Worked {
-    /// Its first start.
-    pub start_ns: u64,
-    /// Its last answer, or the latest that the turn's end may be.
-    pub end_ns: u64,
-    /// How long operations were in flight after that, all added up.
-    pub stuck_ns: u64,
-    /// Replies that it read.
-    pub answers: u64,
-    /// Whether an operation failed.
-    pub lost: bool,
-    /// What its whole waves amid the turn took.
-    pub amid: Option<Amid>,
 }
 
 /// A load's place among those that take turns. Dropped, it has no more turns, and the others go on without it.
@@ -172,6 +145,7 @@ impl Turns {
             state: Mutex::new(State {
                 loads: (0..loads).map(|_| Load::default()).collect(),
                 length_ns: slice_ns.unwrap_or(WARMING_NS),
+                accounts: Accounts::open(&turns.serving),
                 random: plan.seed | 1,
                 ..State::default()
             }),
@@ -200,7 +174,7 @@ impl Turns {
 
     /// The next turn, or the end.
     fn pass(&self, state: &mut State, now_ns: u64) {
-        state.turn = None;
+        let ended = state.turn.take().map(|turn| turn.load);
         let Some(start_ns) = state.start_ns else { return };
         if state.loads.iter().all(|load| load.gone) {
             state.ended = true;
@@ -216,9 +190,12 @@ impl Turns {
             let longest_ns = |to_ns: u64| to_ns.max(4 * shortest_ns).min(LONGEST_NS);
             state.lengths = self.compared_to_ns.map(|to_ns| Lengths::between(shortest_ns, longest_ns(to_ns)));
             from_ns = measure_start_ns.max(now_ns);
+            let paced = state.accounts.as_mut();
+            paced.into_iter().for_each(|accounts| accounts.set_pace(shortest_ns, clock::monotonic_ns));
         }
         let load = loop {
             if state.ended {
+                state.account(ended, None);
                 return self.thaw_all(state.loads.len());
             }
             match state.round.pop_front() {
@@ -228,6 +205,7 @@ impl Turns {
                 None => self.next_round(state),
             }
         };
+        state.account(ended, Some(load));
         from_ns = from_ns.max(self.wake(state, load));
         state.number += 1;
         state.working = state.loads[load].workers.unwrap_or(0);
@@ -317,6 +295,16 @@ impl State {
         self.loads.iter().filter(|load| !load.gone).map(response_ns).max().unwrap_or(0)
     }
 
+    /// Reads what services have used, between the turn of one load and that of the next, if either is counted.
+    fn account(&mut self, ended: Option<usize>, next: Option<usize>) {
+        let Some(accounts) = &mut self.accounts else { return };
+        let is_counted = self.measuring && self.lengths.is_none() && accounts.counts(self.measured_rounds);
+        accounts.pass(ended, next.filter(|_| is_counted), clock::monotonic_ns());
+        if next.is_none() {
+            accounts.read_late();
+        }
+    }
+
     /// What the turn that has just ended tells of its move. Where all workers of `load` tell, it took from the first
     /// start of any to the last answer of any, as its time is counted: that one is done before the other is a cost of
     /// moves. Where one of them cannot tell, it was held up, and that is none; it is left to the others.
@@ -386,6 +374,11 @@ impl Seat {
         }
     }
 
+    /// The load has sent the first operations of its turn: what served the last one sleeps by now.
+    pub(crate) fn begun(&self) {
+        self.turns.state().accounts.iter_mut().for_each(Accounts::read_late);
+    }
+
     /// A worker has come to the end of the turn; the last one of the load hands over to the next load.
     pub(crate) fn done(&self, turn: Turn, worked: Worked) {
         let mut state = self.turns.state();
@@ -437,6 +430,11 @@ impl Seat {
     pub(crate) fn lengths(&self) -> Vec<TurnLength> {
         let state = self.turns.state();
         state.lengths.as_ref().map_or_else(Vec::new, |lengths| lengths.rows(&state.loads[self.load].by_length))
+    }
+
+    /// What serves it used in the turns of each load; nothing where that was not counted.
+    pub(crate) fn cpu_by_turn(&self) -> Vec<TurnUse> {
+        self.turns.state().accounts.as_ref().map_or_else(Vec::new, |accounts| accounts.used(self.load))
     }
 
     /// How fast it was in parts of its turns; none of turns of several lengths.

@@ -21,7 +21,7 @@ pub(crate) struct Outcomes {
     pub failed: u64,
     /// Given up before it was sent.
     pub dropped: u64,
-    /// Refused after what asked had been ended: not among those planned, as it were.
+    /// Refused, or not answered, after what asked had been ended: not among those planned, as it were.
     pub after_end: u64,
     /// From the planned start to the right answer.
     pub response: Histogram,
@@ -175,7 +175,7 @@ impl Windows {
         true
     }
 
-    /// It was refused after what asked had been ended.
+    /// It was refused, or its connection closed, after what asked had been ended.
     pub(crate) fn after_end(&mut self, planned_ns: u64, operation: u16) {
         let awaited = self.awaited(operation);
         let Some(window) = self.of(planned_ns) else { return };

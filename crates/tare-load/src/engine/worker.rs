@@ -5,7 +5,8 @@ use super::idle::Idle;
 use super::layout::{Layout, Manner};
 use super::tally::{Ledger, Recorder};
 use super::timeline::Timeline;
-use super::turns::{Seat, Worked};
+use super::turn::Worked;
+use super::turns::Seat;
 use super::waves::{Stuck, Waves};
 use crate::clock::{self, SECOND_NS};
 use crate::profile::{Share, Source, Spoken, Start};
@@ -220,6 +221,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
             for index in 0..self.active {
                 self.begin(index);
             }
+            seat.begun();
             // The last wave is waited for as long as the turn itself.
             let (latest_ns, mut now_ns) = (until_ns + turn.length_ns, clock::monotonic_ns());
             while !self.parking && now_ns < latest_ns && !self.stopped() {
@@ -474,9 +476,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
             }
         }
         for flight in flights.drain(..) {
-            self.over(flight.operation);
-            self.recorder.lost(now_ns, flight.planned_ns, flight.operation, failure);
-            self.source.done(flight.user, now_ns, false);
+            self.lose(now_ns, &flight, failure);
         }
         self.connections[index].flights = flights;
         if let Some(start) = pending {

@@ -45,6 +45,9 @@ pub(crate) fn of_http(bytes: &[u8]) {
     chew(&http::made(options(&OPTIONS, "http", HTTP)).expect("they were checked"), bytes);
 }
 
+/// Takes any bytes for a service's answer to whether all is well.
+pub(crate) use http::chew_answer as of_http_answer;
+
 /// A reply to `GET /`, whose body must have `hello` in it; whether it is answered rightly.
 pub(crate) fn says_hello(reply: &[u8], closes: bool) -> bool {
     static OPTIONS: OnceLock<Value> = OnceLock::new();

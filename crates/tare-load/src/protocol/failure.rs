@@ -107,6 +107,11 @@ impl Failure {
         !matches!(self, Failure::Status(500..))
     }
 
+    /// Whether it is the end of a connection, by the service or after a time limit, over which nothing was answered.
+    pub(crate) fn is_silence(self) -> bool {
+        matches!(self, Failure::Closed | Failure::Reset | Failure::TimedOut)
+    }
+
     /// Where it is counted.
     fn slot(self) -> usize {
         match self {

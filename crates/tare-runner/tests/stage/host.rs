@@ -13,10 +13,11 @@ use tare_core::form::LayerUse;
 use tare_core::held::Held;
 use tare_core::host::{
     Facts, FilesSeen, Host, Instance, InstanceState, OpenError, Property, ResourceReport, SeenFile, ServiceStart,
-    Surroundings,
+    Surroundings, Wait,
 };
 use tare_core::profile::{Profile, Stack};
 use tare_core::telemetry::{Rest, Scope, TelemetryRow};
+use tare_runner::Stop;
 
 pub(crate) struct LoggingHost {
     pub(super) form: String,
@@ -26,6 +27,8 @@ pub(crate) struct LoggingHost {
     pub(super) dead: Rc<Cell<bool>>,
     /// How often a command was waited for.
     pub(super) awaited: u32,
+    /// The run's.
+    pub(super) stop: Stop,
 }
 
 // SAFETY: the host never leaves the test's thread; `Host` asks for Send because real ones may.
@@ -75,15 +78,19 @@ impl Host for LoggingHost {
         let died = at_start || (dies && self.dead.get());
         Ok(if died { InstanceState::Ended("killed by signal 9".to_owned()) } else { InstanceState::Running })
     }
-    fn mapped_files(&mut self, _: &str) -> Result<Vec<SeenFile>, Fault> {
+    fn mapped_files(&mut self, _: &str, _: Wait) -> Result<Vec<SeenFile>, Fault> {
         let digest = if self.trouble == Trouble::OtherBits { "sha256:bb" } else { "sha256:aa" };
         Ok(vec![SeenFile { path: "/usr/bin/toy".to_owned(), digest: digest.to_owned() }])
     }
-    fn files_seen(&mut self, start: &ServiceStart, _: Option<&[SeenFile]>) -> Result<FilesSeen, Fault> {
+    fn files_seen(&mut self, start: &ServiceStart, _: Option<&[SeenFile]>, wait: Wait) -> Result<FilesSeen, Fault> {
         self.say(&format!("files of {}", start.instance));
         if self.trouble == Trouble::ManyFiles {
             return Err(Fault::new("its bundle has too many"));
         }
+        if self.trouble == Trouble::StoppedWhileCompared {
+            self.stop.raise();
+        }
+        wait.check()?;
         let differing = if self.trouble == Trouble::OtherScript { vec!["/app.py".to_owned()] } else { Vec::new() };
         Ok(FilesSeen { compared: 7, differing, ..FilesSeen::default() })
     }
@@ -125,6 +132,9 @@ impl Host for LoggingHost {
     fn held(&mut self) -> Result<Vec<Held>, Fault> {
         self.say(&format!("held {}", self.form));
         Ok(vec![Held::Group("/nowhere".into())])
+    }
+    fn serving(&mut self) -> Result<Vec<Scope>, Fault> {
+        Ok(vec![Scope { name: self.form.clone(), serving: true, pids: Vec::new(), cgroups: Vec::new() }])
     }
     fn stop(&mut self, instance: &str) -> Result<(), Fault> {
         self.say(&format!("stop {instance}"));

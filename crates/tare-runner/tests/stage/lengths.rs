@@ -1,7 +1,7 @@
 //! What a load that is played comes to by turns.
 
 use std::time::Duration;
-use tare_core::load::{TurnLength, Turns, TurnsSummary};
+use tare_core::load::{TurnLength, TurnUse, Turns, TurnsSummary};
 
 /// By length, the rates of a load that takes turns, in six cycles; one that is `cold` loses a fifth in turns of 10 ms.
 pub(crate) fn lengths(turns: &Turns, cold: bool) -> Vec<TurnLength> {
@@ -17,4 +17,10 @@ pub(crate) fn lengths(turns: &Turns, cold: bool) -> Vec<TurnLength> {
 /// A single turn of this length.
 pub(crate) fn one_turn(active_ns: u64) -> TurnsSummary {
     TurnsSummary { turns: 1, slice_ns: active_ns, active_ns, longest_ns: active_ns, ..TurnsSummary::default() }
+}
+
+/// What serves the load `at` this place used in each load's turns, where that was to be counted.
+pub(crate) fn cpu_by_turn(turns: &Turns, at: usize) -> Vec<TurnUse> {
+    let used = |whose| TurnUse { cpu_ns: if whose == at { 900 } else { 10 }, during_ns: 1000 };
+    (0..turns.serving.len()).map(used).collect()
 }

@@ -8,7 +8,7 @@ mod lengths;
 mod ran;
 
 use host::LoggingHost;
-use lengths::{lengths, one_turn};
+use lengths::{cpu_by_turn, lengths, one_turn};
 pub(crate) use ran::{Ran, outcomes, run, run_paced, run_with};
 
 use base64::Engine;
@@ -71,6 +71,8 @@ pub(crate) enum Trouble {
     OtherScript,
     /// What its bundle holds is too much to be compared.
     ManyFiles,
+    /// The user wants an end while it is compared.
+    StoppedWhileCompared,
     /// As many answers take a tenth longer.
     Slow,
     /// It loses a fifth of its rate in turns of 10 ms.
@@ -111,6 +113,7 @@ pub(crate) struct TestApparatus<'a> {
     /// The data sets that are kept.
     kept: Vec<DataSet>,
     stop_in_run: Option<u32>,
+    stop: Stop,
     runs: u32,
 }
 
@@ -162,7 +165,8 @@ impl Apparatus for TestApparatus<'_> {
         }
         let (port, dead) = (7000 + self.hosts.len() as u16, Rc::new(Cell::new(false)));
         self.hosts.insert(port, (trouble, dead.clone()));
-        Ok(Box::new(LoggingHost { form: form.name.clone(), log: self.log.clone(), trouble, port, dead, awaited: 0 }))
+        let (form, log, stop) = (form.name.clone(), self.log.clone(), self.stop.clone());
+        Ok(Box::new(LoggingHost { form, log, trouble, port, dead, awaited: 0, stop }))
     }
     fn reachable(&mut self, endpoint: SocketAddr) -> bool {
         self.hosts[&endpoint.port()].0 != Trouble::NeverReady
@@ -182,11 +186,12 @@ impl Apparatus for TestApparatus<'_> {
             assert!(plans.iter().all(|other| other.seed == plan.seed), "all are asked the same things");
             self.log.lock().unwrap().push(format!("turns {:?} {:?}", turns.at_least, turns.compared_to));
             let mut by_load = Vec::new();
-            for plan in plans {
+            for (at, plan) in plans.into_iter().enumerate() {
+                let cpu_by_turn = cpu_by_turn(turns, at);
                 let lengths = lengths(turns, self.hosts[&plan.endpoint.port()].0 == Trouble::Cold);
                 let alone = LoadPlan { turns: Some(Box::default()), ..plan };
                 let driven = self.drive(&alone, limit, stop, inside, each_second);
-                by_load.push(driven.map(|load| LoadSummary { lengths, ..load }));
+                by_load.push(driven.map(|load| LoadSummary { lengths, cpu_by_turn, ..load }));
             }
             return Ok(LoadSummary { by_load, ..LoadSummary::default() });
         }

@@ -39,6 +39,7 @@ pub(crate) fn run_paced(
 ) -> Ran {
     let clock = TestClock::default();
     let log = Log::default();
+    let stop = Stop::default();
     let mut apparatus = TestApparatus {
         log: log.clone(),
         clock: &clock,
@@ -47,6 +48,7 @@ pub(crate) fn run_paced(
         hosts: BTreeMap::new(),
         kept: Vec::new(),
         stop_in_run,
+        stop: stop.clone(),
         runs: 0,
     };
     let (record, done) = if path.join("record.json").exists() {
@@ -58,7 +60,7 @@ pub(crate) fn run_paced(
     let cpus = CpuSet::new([0, 1]);
     let run = Run { header, generator_cpus: cpus.clone(), service_cpus: cpus, record, done, pace };
     let mut events = Vec::new();
-    let ending = run.carry_out(&mut apparatus, &clock, &Stop::default(), &mut |event| events.push(event.clone()));
+    let ending = run.carry_out(&mut apparatus, &clock, &stop, &mut |event| events.push(event.clone()));
     let log = log.lock().unwrap().clone();
     Ran { log, ending: ending.unwrap(), events }
 }

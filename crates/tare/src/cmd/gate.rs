@@ -6,6 +6,7 @@ use crate::cmd::{Mistake, columns, compared_metric, print, record_path};
 use crate::written::write_file;
 use crate::{EXIT_FAILED, EXIT_INCONCLUSIVE, EXIT_OK, history};
 use anyhow::Result;
+use serde::Serialize;
 use std::path::Path;
 use std::time::Duration;
 use tare_core::fault::Fault;
@@ -134,9 +135,16 @@ struct Asked {
 }
 
 impl Asked {
-    /// The data decide; words are for who reads that they differ.
-    fn of<T: PartialEq>(what: &'static str, [new, old]: [T; 2], words: impl Fn(&T) -> String) -> Asked {
-        Asked { what, alike: new == old, new: words(&new), old: words(&old) }
+    /// The data decide; words are for who reads that they differ. Where words cannot tell them apart, the data are
+    /// shown as they are.
+    fn of<T: PartialEq + Serialize>(what: &'static str, both: [T; 2], words: impl Fn(&T) -> String) -> Asked {
+        let alike = both[0] == both[1];
+        let [new, old] = both.each_ref().map(words);
+        if alike || new != old {
+            return Asked { what, alike, new, old };
+        }
+        let [new, old] = both.each_ref().map(|data| serde_json::to_string(data).unwrap_or_default());
+        Asked { what, alike, new, old }
     }
 }
 
@@ -188,13 +196,28 @@ mod tests {
     use super::*;
     use tare_core::qos::QuantileLimit;
 
-    #[test]
-    fn what_words_round_is_still_another_question() {
-        let limits = [0.999_999_1, 0.999_999_2].map(|quantile| {
-            let limit = QuantileLimit { quantile, within: Duration::from_millis(5) };
-            Qos { operations: [("get".to_owned(), vec![limit])].into(), ..Qos::default() }
+    fn qos_is(both: [(f64, Duration); 2]) -> Asked {
+        let both = both.map(|(quantile, within)| Qos {
+            operations: [("get".to_owned(), vec![QuantileLimit { quantile, within }])].into(),
+            ..Qos::default()
         });
-        let asked = Asked::of("QoS is", [&limits[0], &limits[1]], |qos| qos.describe());
-        assert!(!asked.alike && asked.new == asked.old, "{} {}", asked.new, asked.old);
+        Asked::of("QoS is", both.each_ref(), |qos| qos.describe())
+    }
+
+    #[test]
+    fn questions_that_differ_by_little_are_seen_to_differ() {
+        let (ms, more) = (Duration::from_millis(5), Duration::from_nanos(5_000_001));
+        let Asked { alike, new, old, .. } = qos_is([(0.99, ms), (0.99, more)]);
+        let wanted = ["get p99 within 5 ms", "get p99 within 5.000001 ms"];
+        assert!(!alike && [&new, &old] == wanted, "{new} {old}");
+        let Asked { alike, new, old, .. } = qos_is([(0.999_999_1, ms), (0.999_999_2, ms)]);
+        let wanted = ["get p99.99991 within 5 ms", "get p99.99992 within 5 ms"];
+        assert!(!alike && [&new, &old] == wanted, "{new} {old}");
+        // No words tell these apart.
+        let Asked { alike, new, old, .. } = qos_is([(0.5, ms), (0.5 + f64::EPSILON, ms)]);
+        assert!(!alike && new != old, "{new} {old}");
+        assert!(new.contains("\"quantile\":0.5,") && old.contains("\"quantile\":0.5000000000000002"), "{new} {old}");
+        let Asked { alike, new, .. } = qos_is([(0.99, ms), (0.99, ms)]);
+        assert!(alike && new == "get p99 within 5 ms", "{new}");
     }
 }

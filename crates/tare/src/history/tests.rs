@@ -40,7 +40,7 @@ fn a_history_of_the_second_version_gets_room_for_times() {
         .unwrap();
     let db = open_at(&path).unwrap();
     db.execute("INSERT INTO runs VALUES ('r', '2026', 's', 'w', '6.1', 9, 'fitted', 'x', '{}')", []).unwrap();
-    db.execute("INSERT INTO times VALUES ('r', 'box', 'box; instances: 1', 0, 2.5)", []).unwrap();
+    db.execute("INSERT INTO times VALUES ('r', 'box', '{}', 0, 2.5)", []).unwrap();
 }
 
 #[test]
@@ -65,6 +65,7 @@ fn what_is_a_bound_or_withheld_is_kept_without_an_interval() {
         blocks_needed: None,
         equals_beyond_margin: false,
         cold: None,
+        still: None,
         verdict: Verdict::Worse,
         withheld: None,
     };
@@ -225,4 +226,70 @@ fn a_history_of_the_seventh_version_has_its_conditions_made_again_from_records()
     assert_eq!(number("PRAGMA user_version"), VERSION);
     assert_eq!(number("SELECT count(*) FROM equals WHERE run = 'lost'"), 0, "nothing is learned from it");
     assert_eq!(number("SELECT count(*) FROM unread"), 1, "its disk may come back");
+}
+
+#[test]
+fn what_is_deployed_is_told_apart_by_data_whatever_it_is_called() {
+    let folder = tempfile::tempdir().unwrap();
+    let header = tare_runner::read_record(&sample(folder.path())).unwrap().header;
+    let (study, workload) = (&header.study, &header.workload);
+    let form = |name: &str| study.forms.iter().find(|form| form.name == name).unwrap().clone();
+    let key = |form: &Form| stands(study, workload, form);
+    let told: serde_json::Value = serde_json::from_str(&key(&form("container"))).unwrap();
+    assert_eq!(told["layers"], serde_json::json!([{"layer": "container", "options": {}}]), "it is as usual");
+    assert_eq!(told["services"], 1);
+    let mut whole = form("container");
+    whole.layers[0].options = machine::usual_options("container");
+    assert!(
+        whole != form("container") && key(&whole) == key(&form("container")),
+        "the sample is older than some options"
+    );
+    let renamed = Form { name: "box".into(), ..form("container") };
+    assert_eq!(key(&renamed), key(&form("container")), "the same takes as long under another name");
+    let mut other = form("container");
+    other.layers[0].options["network"] = "host".into();
+    let told: serde_json::Value = serde_json::from_str(&key(&other)).unwrap();
+    assert_eq!(told["layers"][0]["options"], serde_json::json!({"network": "host"}));
+    let sized = |bytes: u64| {
+        let mut form = form("container");
+        form.resources.memory_bytes = Some(bytes);
+        key(&form)
+    };
+    // Both are 1.0 GiB in words.
+    let sizes = [(1 << 30) + 1, (1 << 30) + 2].map(sized);
+    let all = [key(&form("container")), key(&form("native")), key(&other), sizes[0].clone(), sizes[1].clone()];
+    assert_eq!(all.iter().collect::<std::collections::BTreeSet<_>>().len(), all.len(), "{all:#?}");
+}
+
+#[test]
+fn a_history_of_the_eighth_version_has_its_times_made_again_from_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("history.db");
+    let of_record = sample(&folder.path().join("record"));
+    let record = tare_runner::read_record(&of_record).unwrap();
+    let (study, workload) = (&record.header.study, &record.header.workload);
+    let mut old = open_at(&path).unwrap();
+    insert(&mut old, &record, &of_record).unwrap();
+    let kept = times_of(&old, study, workload).unwrap();
+    assert!(kept["native"].len() == 1 && kept["container"].len() == 1, "{kept:?}");
+    // As it kept them: by words.
+    old.execute_batch(
+        "INSERT INTO runs VALUES ('lost', '2026', 'canonical', 'redis', '6.1', 9, 'complete', 'gone', '{\"a\":1}');
+         INSERT INTO equals VALUES ('lost', 'throughput', 0.005, 0.02, 4.0);
+         INSERT INTO times VALUES ('lost', 'native', 'plain process; instances: 1', 0, 2.5);
+         UPDATE times SET stands = 'plain process; instances: 1' WHERE form = 'native';
+         UPDATE times SET stands = 'container(network=published); instances: 1' WHERE form = 'container';
+         PRAGMA user_version = 8;",
+    )
+    .unwrap();
+    assert!(times_of(&old, study, workload).unwrap()["native"].is_empty(), "words are no key");
+    drop(old);
+    let db = open_at(&path).unwrap();
+    assert_eq!(times_of(&db, study, workload).unwrap(), kept);
+    let number = |query: &str| -> i64 { db.query_row(query, [], |row| row.get(0)).unwrap() };
+    assert_eq!(number("PRAGMA user_version"), VERSION);
+    assert_eq!(number("SELECT count(*) FROM times WHERE stands LIKE '%instances: %'"), 0);
+    // What it knew otherwise of a record that is gone stays.
+    assert_eq!(number("SELECT count(*) FROM equals WHERE run = 'lost'"), 1);
+    assert_eq!(number("SELECT count(*) FROM runs WHERE run = 'lost' AND conditions <> '{}'"), 1);
 }

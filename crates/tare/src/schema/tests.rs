@@ -34,7 +34,7 @@ const STUDIES: &[&str] = &[
     "{study: s, workload: redis, load: {closed: {}}, forms: {a: {layers: [vm: {}], placement: {policy: core}}}, placement: \
      {memory: any, aside: {generator: 1}, services: {redis: {near: eth0}}}}",
     "{study: s, workload: redis, load: {replay: {file: x}}, forms: {a: []}}",
-    "{study: s, workload: redis, load: {closed: {}}, forms: {a: []}, design: {chop: {slice: 20ms, freeze: true}}}",
+    "{study: s, workload: redis, load: {closed: {}}, forms: {a: []}, design: {chop: {slice: 20ms, freeze: true}}, idle: shallow}",
     "{study: s, workload: redis, load: {closed: {}}, forms: {a: []}, presets: {quick: {repeat: 1}}, parts: {one: {panel: p, \
      shows: [throughput], parameters: {keys: 5}, published: {from: b, throughput: {a: 1.0}, \
      p99_us: {relative_to: a, unit: us, a: 5, b: 7.5}}}}}",

@@ -22,7 +22,7 @@ use tare_core::form::LayerUse;
 use tare_core::held::Held;
 use tare_core::host::{
     Carrier, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport, SeenFile,
-    ServiceStart, Surroundings,
+    ServiceStart, Surroundings, Wait,
 };
 use tare_core::telemetry::{Rest, Scope, TelemetryRow};
 
@@ -246,17 +246,17 @@ impl Host for RuntimeHost {
         self.inner.known(instance)?.state()
     }
 
-    fn mapped_files(&mut self, instance: &str) -> Result<Vec<SeenFile>, Fault> {
+    fn mapped_files(&mut self, instance: &str, wait: Wait) -> Result<Vec<SeenFile>, Fault> {
         let running = self.inner.known(instance)?;
         if let InstanceState::Ended(how) = running.state()? {
             return Err(Fault::new(format!("'{instance}' has ended: {how}")));
         }
-        local::mapped_files(running.child.id())
+        local::mapped_files(running.child.id(), wait)
     }
 
-    fn files_seen(&mut self, start: &ServiceStart, bundle: Option<&[SeenFile]>) -> Result<FilesSeen, Fault> {
+    fn files_seen(&mut self, start: &ServiceStart, said: Option<&[SeenFile]>, wait: Wait) -> Result<FilesSeen, Fault> {
         let pid = self.inner.known(&start.instance)?.child.id();
-        local::files::files_seen(pid, &local::files::of_bundle(&self.inner.carrier, start, bundle)?)
+        local::files::files_seen(pid, &local::files::of_bundle(&self.inner.carrier, start, said, wait)?, wait)
     }
 
     fn log(&mut self, instance: &str) -> Result<String, Fault> {
@@ -290,6 +290,10 @@ impl Host for RuntimeHost {
 
     fn held(&mut self) -> Result<Vec<Held>, Fault> {
         self.inner.running.values_mut().map(Running::held).collect()
+    }
+
+    fn serving(&mut self) -> Result<Vec<Scope>, Fault> {
+        Ok(self.inner.scopes())
     }
 
     fn stop(&mut self, instance: &str) -> Result<(), Fault> {

@@ -1,14 +1,14 @@
 //! Questions to services of the workload after a run: whether what was done holds together.
 
 use super::options::Question;
-use std::io::{Read, Write};
+use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use tare_core::load::Check;
 
 /// How long is waited between two times of asking: what was accepted may still be on its way.
 const PAUSE: Duration = Duration::from_millis(250);
-/// A single question may take at least so long; an empty time would be refused by the kernel.
+/// A single answer may take at least so long, however late it is asked for.
 const PATIENCE_MIN: Duration = Duration::from_secs(1);
 /// Of an answer that says that something is wrong, so much is told.
 const TOLD_MAX: usize = 2000;
@@ -24,8 +24,8 @@ pub(super) fn ask(question: &Question, endpoints: &[SocketAddr]) -> Check {
     }
     let began = Instant::now();
     loop {
-        let answers: Vec<_> =
-            endpoints.iter().map(|endpoint| get(*endpoint, &question.path, question.within)).collect();
+        let left = || question.within.saturating_sub(began.elapsed());
+        let answers: Vec<_> = endpoints.iter().map(|endpoint| get(*endpoint, &question.path, left())).collect();
         let wrong = answers.iter().find(|answer| !matches!(answer, Ok((200, _))));
         let Some(wrong) = wrong else {
             return Check { always: true, outcome: false, name, passed: true, detail: told(&answers[0]) };
@@ -37,7 +37,7 @@ pub(super) fn ask(question: &Question, endpoints: &[SocketAddr]) -> Check {
     }
 }
 
-fn told(answer: &std::io::Result<(u16, String)>) -> String {
+fn told(answer: &Result<(u16, String)>) -> String {
     match answer {
         Ok((status, body)) => {
             let body: String = body.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(TOLD_MAX).collect();
@@ -47,20 +47,77 @@ fn told(answer: &std::io::Result<(u16, String)>) -> String {
     }
 }
 
-/// The status and the body of the answer to a GET.
-fn get(endpoint: SocketAddr, path: &str, within: Duration) -> std::io::Result<(u16, String)> {
-    let within = within.max(PATIENCE_MIN);
-    let mut stream = TcpStream::connect_timeout(&endpoint, within)?;
-    stream.set_read_timeout(Some(within))?;
+/// An answer that is waited for until the time is over, and not anew for each piece of it: who sends a byte now and
+/// then would hold the run for ever.
+struct Answer {
+    stream: TcpStream,
+    began: Instant,
+    within: Duration,
+}
+
+impl Answer {
+    /// How much of the time is left.
+    ///
+    /// # Errors
+    /// When none is.
+    fn left(&self) -> Result<Duration> {
+        let left = self.within.saturating_sub(self.began.elapsed());
+        if left.is_zero() { Err(late()) } else { Ok(left) }
+    }
+}
+
+impl Read for Answer {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        self.stream.set_read_timeout(Some(self.left()?))?;
+        self.stream.read(buffer).map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => late(),
+            _ => error,
+        })
+    }
+}
+
+fn late() -> Error {
+    Error::new(ErrorKind::TimedOut, "no whole answer came in time")
+}
+
+/// The status and the body of the answer to a GET, all of which has to come within [`PATIENCE_MIN`], or `within` if
+/// that is longer.
+///
+/// # Errors
+/// When nobody is there, the answer is no HTTP, or not over in time.
+fn get(endpoint: SocketAddr, path: &str, within: Duration) -> Result<(u16, String)> {
+    let (began, within) = (Instant::now(), within.max(PATIENCE_MIN));
+    let stream = TcpStream::connect_timeout(&endpoint, within)?;
+    let mut answer = Answer { stream, began, within };
+    answer.stream.set_write_timeout(Some(answer.left()?))?;
     // HTTP/1.0: the answer comes in one piece and ends with the connection.
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: {endpoint}\r\nConnection: close\r\n\r\n")?;
-    let mut answer = Vec::new();
-    stream.take(ANSWER_MAX).read_to_end(&mut answer)?;
-    let text = String::from_utf8_lossy(&answer);
+    let question = format!("GET {path} HTTP/1.0\r\nHost: {endpoint}\r\nConnection: close\r\n\r\n");
+    answer.stream.write_all(question.as_bytes())?;
+    let mut bytes = Vec::new();
+    answer.take(ANSWER_MAX).read_to_end(&mut bytes)?;
+    understood(&bytes)
+}
+
+/// The status and the body of an answer.
+///
+/// # Errors
+/// When it is no HTTP.
+fn understood(answer: &[u8]) -> Result<(u16, String)> {
+    let text = String::from_utf8_lossy(answer);
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((text.as_ref(), ""));
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-    let status = status.ok_or_else(|| std::io::Error::other("that is not HTTP"))?;
+    let words = head.strip_prefix("HTTP/1.").map(|head| head.split([' ', '\r']));
+    let status = words.and_then(|mut words| words.nth(1)?.parse().ok());
+    let status = status.ok_or_else(|| Error::other("that is not HTTP"))?;
     Ok((status, body.to_owned()))
+}
+
+/// Takes any bytes for an answer: what is told of it is short and stands on one line, and what is no HTTP says nothing.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn chew(bytes: &[u8]) {
+    let answer = understood(bytes);
+    assert!(answer.is_err() || bytes.starts_with(b"HTTP/1."), "{answer:?}");
+    let told = told(&answer);
+    assert!(told.chars().count() < TOLD_MAX + 40 && !told.contains(['\n', '\r', '\t']), "{told:?}");
 }
 
 #[cfg(test)]
@@ -71,6 +128,11 @@ mod tests {
 
     /// A service that gives these answers, one after the other, and the check that comes of asking it.
     fn asked(answers: &'static [&'static str], within: Duration) -> Check {
+        asked_of(answers, within, |stream, answer| stream.write_all(answer.as_bytes()).unwrap())
+    }
+
+    /// The same of one that gives them in its own way.
+    fn asked_of(answers: &'static [&'static str], within: Duration, give: fn(&mut TcpStream, &str)) -> Check {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = listener.local_addr().unwrap();
         std::thread::spawn(move || {
@@ -79,7 +141,7 @@ mod tests {
                 let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
                 assert_eq!(lines.next().unwrap().unwrap(), "GET /well HTTP/1.0");
                 while !lines.next().unwrap().unwrap().is_empty() {}
-                stream.write_all(answer.as_bytes()).unwrap();
+                give(&mut stream, answer);
             }
         });
         let question = Question { service: "data".into(), path: "/well".into(), within };
@@ -106,5 +168,30 @@ mod tests {
         assert!(ask(&question, &[endpoint]).detail.starts_with("it did not answer"));
         let check = ask(&question, &[]);
         assert!(!check.passed && check.detail.contains("no address for 'data'"));
+    }
+    #[test]
+    fn who_answers_a_byte_at_a_time_holds_nobody_for_long() {
+        const WELL: &str = "HTTP/1.1 200 OK\r\n\r\n";
+        let began = Instant::now();
+        let check = asked_of(&[WELL], Duration::ZERO, |stream, answer| {
+            // Half a minute, if somebody waits for it.
+            for byte in answer.bytes().chain([b'x'; 600]) {
+                let sent = stream.write_all(&[byte]);
+                std::thread::sleep(Duration::from_millis(50));
+                if sent.is_err() {
+                    return;
+                }
+            }
+        });
+        assert!(!check.passed && check.detail.contains("no whole answer came in time"), "{check:?}");
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn what_is_no_http_is_no_good_answer() {
+        assert_eq!(understood(b"HTTP/1.0 200\r\n\r\nwell").unwrap(), (200, "well".to_owned()));
+        for other in ["", "x 200 OK\r\n\r\n", "HTTP/1.1 OK 200\r\n\r\n", "HTTP/1.1"] {
+            assert!(understood(other.as_bytes()).is_err(), "{other}");
+        }
     }
 }

@@ -23,6 +23,9 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use asking::chew as chew_answer;
+
 use super::tls::Tls;
 use super::{
     Draw, Emit, Failure, Flight, Greeting, OperationRow, Protocol, ProtocolRow, Reply, Step, Verified, options_of,
