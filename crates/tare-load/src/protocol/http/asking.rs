@@ -169,6 +169,7 @@ mod tests {
         let check = ask(&question, &[]);
         assert!(!check.passed && check.detail.contains("no address for 'data'"));
     }
+
     #[test]
     fn who_answers_a_byte_at_a_time_holds_nobody_for_long() {
         const WELL: &str = "HTTP/1.1 200 OK\r\n\r\n";
