@@ -22,14 +22,24 @@ pub fn is_look(blocks: u32) -> bool {
     blocks >= FIRST_LOOK && (blocks - FIRST_LOOK).is_multiple_of(LOOK_EVERY)
 }
 
-/// Whether the intervals that the study waits for reach at most as far as it wants them to: those of every form's ratio
-/// (of a study of one form: the A/A control's) in each of [`Header::awaited_metrics`]. False for a study that names no
-/// width.
+/// The share by which intervals of so many blocks must be narrower than was asked for before a run is ended for them.
+///
+/// The run is ended where the spread that was found is small, so it is mostly smaller than the true one, by a share
+/// that falls with 1/n. Widening an interval to what was asked for makes up for that at a first look, and for little of
+/// it later, when looks are so near each other that intervals are just as wide as was asked for. Chow and Robbins (1965)
+/// add 1/n to the variance for the same reason; here it is added to the width, which is as much again.
+pub(crate) fn reserve(blocks: usize) -> f64 {
+    1.0 / blocks.max(1) as f64
+}
+
+/// Whether the intervals that the study waits for are so narrow that the run may end: those of every form's ratio (of a
+/// study of one form: the A/A control's) in each of [`Header::awaited_metrics`], each with a reserve of `1/n` of its
+/// width, of n blocks. False for a study that names no width.
 pub fn precise_enough(record: &Record) -> bool {
     let Some(asked) = record.header.study.design.half_width else { return false };
     let analysis = analyse(record);
     let widest = widest(&analysis, &record.header);
-    widest.is_some_and(|widest| widest.half_width.is_some_and(|half_width| half_width <= asked.ln_1p()))
+    widest.is_some_and(|widest| widest.with_reserve.is_some_and(|half_width| half_width <= asked.ln_1p()))
 }
 
 /// A ratio that a run waits for: the widest of them.
@@ -38,6 +48,8 @@ struct Widest {
     metric: String,
     /// Log scale; none where there is no interval yet.
     half_width: Option<f64>,
+    /// The same, and as much more as a run must have in reserve to be ended for it.
+    with_reserve: Option<f64>,
 }
 
 /// The widest of the intervals that are waited for. A metric that was measured of no form (CPU time where nobody may
@@ -61,10 +73,11 @@ fn widest(analysis: &Analysis, header: &Header) -> Option<Widest> {
                 arm: ratio.arm.clone(),
                 metric: metric.title.clone(),
                 half_width: ratio.interval.map(half_width),
+                with_reserve: ratio.interval.map(|own| half_width(own) * (1.0 + reserve(ratio.blocks.len()))),
             }));
         }
     }
-    let reach = |widest: &Widest| widest.half_width.unwrap_or(f64::INFINITY);
+    let reach = |widest: &Widest| widest.with_reserve.unwrap_or(f64::INFINITY);
     all.into_iter().max_by(|one, other| reach(one).total_cmp(&reach(other)))
 }
 
@@ -86,12 +99,16 @@ pub struct Aim {
     pub metric: String,
 }
 
-/// How near a run that is over, and was not narrow enough, came to the width that its study names.
+/// How near a run that is over, and was not narrow enough, came to the width that its study names. None where it came
+/// down to it without the reserve that would have ended it.
 pub(crate) fn missed_aim(record: &Record, analysis: &Analysis) -> Option<Aim> {
     let asked = record.header.study.design.half_width?;
     let how = &record.end.as_ref()?.how;
     let widest = widest(analysis, &record.header).filter(|_| how != PRECISE_ENOUGH)?;
     let reached = widest.half_width.map(f64::exp_m1);
+    if reached.is_some_and(|reached| reached <= asked) {
+        return None;
+    }
     Some(Aim { asked, reached, arm: widest.arm, metric: widest.metric })
 }
 

@@ -1,6 +1,6 @@
 //! Which tests run beside which. What measures bears no neighbour and runs alone, at the end. Before, one test after
 //! the other has all of Tare run, at the machine's full speed, and the rest takes what CPU time these leave: nearly
-//! all of them wait most of the time.
+//! all of them wait most of the time. So do those in the guest, beside which goes on what computes.
 
 use crate::ci::guest;
 use crate::ci::left;
@@ -28,7 +28,7 @@ enum Class {
     Alone,
     /// Measures how long others wait, and leaves CPUs idle most of the time: three at once, nothing else beside them.
     Times,
-    /// Runs in the guest, which takes both CPUs: one at a time, nothing beside it.
+    /// Runs in the guest, which has two CPUs and waits half of its time: one at a time, beside what computes.
     Guest,
 }
 
@@ -179,16 +179,19 @@ pub(super) fn run(tests: Vec<Test>, surroundings: &Surroundings<'_>) -> Outcomes
     }
     let [calm, waits, fetches, owns, runs, alone, times, guest] = lanes.map(Mutex::new);
     std::thread::scope(|scope| {
-        for (queue, workers) in
-            [(&calm, COMPUTING), (&waits, WAITING), (&fetches, FETCHING), (&owns, OWNING), (&runs, 1)]
-        {
-            for _ in 0..workers {
-                scope.spawn(|| stand.work(queue));
-            }
+        for _ in 0..COMPUTING {
+            scope.spawn(|| stand.work(&calm));
         }
+        std::thread::scope(|scope| {
+            for (queue, workers) in [(&waits, WAITING), (&fetches, FETCHING), (&owns, OWNING), (&runs, 1)] {
+                for _ in 0..workers {
+                    scope.spawn(|| stand.work(queue));
+                }
+            }
+        });
+        stand.work(&guest);
+        surroundings.guest.end();
     });
-    stand.work(&guest);
-    surroundings.guest.end();
     stand.work(&alone);
     std::thread::scope(|scope| {
         for _ in 0..TIMING {
