@@ -1,10 +1,11 @@
 //! How far a form lies from its baseline in the metric's own unit: microseconds where a ratio alone would leave the
 //! reader to multiply.
 
-use crate::analyse::block_logs;
-use crate::analysis::{Interval, MetricAnalysis, Ratio};
+use crate::estimate::block_logs;
 use crate::family::CONFIDENCE;
+use crate::interval::Interval;
 use crate::paired::Differences;
+use crate::ratios::{MetricAnalysis, Ratio};
 use serde::Serialize;
 
 /// A form's distance from its baseline. It is worked out from the ratio, so it excludes 0 exactly where the ratio's
@@ -50,9 +51,11 @@ pub fn ratio_to(metric: &MetricAnalysis, arm: &str, reference: &str) -> Option<(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::{Estimate, Method, Verdict};
+    use crate::claim::Claim;
+    use crate::estimate::{BlockValue, Estimate};
+    use crate::family::Method;
     use crate::nested::Nested;
-    use crate::sequential::Claim;
+    use crate::verdict::Verdict;
 
     fn ratio(ratio: f64, interval: Option<(f64, f64)>) -> Ratio {
         let interval = interval.map(|(low, high)| Interval { low, high });
@@ -115,7 +118,7 @@ mod tests {
     #[test]
     fn a_form_may_be_held_against_another_than_the_baseline() {
         let of = |arm: &str, values: [f64; 3]| {
-            let value = |(block, value)| crate::analysis::BlockValue { block, trial: block, value };
+            let value = |(block, value)| BlockValue { block, trial: block, value };
             let values = (0..).zip(values).map(value).collect();
             let at_least = Vec::new();
             Estimate { arm: arm.into(), values, at_least, mean: 0.0, geometric_mean: None, interval: None }

@@ -7,7 +7,7 @@
 //! (`IRQ_TIME_ACCOUNTING`); what interrupts an idle CPU is in the rest. So two forms are compared by the sum, and the
 //! parts say where to look. How much of it was soft interrupts, and on whose CPUs, the ticks tell.
 
-use crate::analysis::Arm;
+use crate::arm::Arm;
 use crate::cpu::{all_cpus, busy_cpu_s, cpu_total_s, spent};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};

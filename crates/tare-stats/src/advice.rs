@@ -1,8 +1,10 @@
 //! What each variant of a form wins back of what the form costs.
 
-use crate::analysis::{Arm, MetricAnalysis, Verdict};
+use crate::arm::Arm;
 use crate::ladder::Cost;
-use crate::pair::{Pair, Withheld};
+use crate::pair::Pair;
+use crate::ratios::MetricAnalysis;
+use crate::verdict::{Verdict, Withheld};
 use serde::Serialize;
 use tare_core::advice::{Advice, Variant};
 

@@ -2,36 +2,39 @@
 
 use crate::account::accounts;
 use crate::advice::win_back;
-use crate::analysis::{Analysis, Arm, BlockValue, Estimate, Interval, Method, MetricAnalysis, Ratio, Reason};
+use crate::analysis::Analysis;
 use crate::apparatus::apparatus;
+use crate::arm::{Arm, Reason};
 use crate::bound::Lean;
 use crate::ceiling::{Ceilings, ceilings};
+use crate::claim::Claim;
+use crate::components::components;
 use crate::contrast::{cells, contrasts, pairs};
 use crate::equivalence::declare;
+use crate::estimate::{Estimate, block_logs, estimate};
 use crate::failures::{failed_shares, leans};
-use crate::family::{CONFIDENCE, Family};
+use crate::family::{CONFIDENCE, Family, Method};
 use crate::finding::explanations;
+use crate::follows;
 use crate::kept::{QosKept, qos_kept};
 use crate::ladder::climb;
 use crate::levels::{load_response, service_costs};
 use crate::metrics::{known_metrics, name_units};
 use crate::nested::{Nested, Rounds};
-use crate::pair::Withheld;
-use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, Precision, sd, smallest_detectable};
+use crate::paired::{BlockLogs, Differences, Precision, smallest_detectable};
 use crate::profile::profiles;
-use crate::quantile::student_quantile;
+use crate::ratios::{MetricAnalysis, Ratio};
 use crate::resting::resting;
 use crate::same::{bits, resources};
 use crate::scale_out::scale_out;
-use crate::sequential::{Claim, ended_for_width, missed_aim, widened};
 use crate::stalls::{beyond_baseline, stalls_that_decide};
 use crate::steady::never_steady;
-use crate::verdict::{Evidence, judge};
-use crate::voids::{replaced_blocks, void_too_often};
+use crate::verdict::{Evidence, Withheld, judge};
+use crate::voids::{counted, measured, replaced_blocks, void_too_often};
 use crate::warming::{settling, warming};
 use crate::warmth::warmth;
-use crate::warnings::warnings;
-use crate::{components, follows};
+use crate::warn::warnings;
+use crate::width::{ended_for_width, missed_aim, widened};
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::plan::{blocks, control_arm};
 use tare_core::record::{End, FAIRNESS, PEAK_LOAD, Record, TrialData, TrialMetric};
@@ -123,9 +126,9 @@ fn blocks_of(measured: &[&TrialData], arm: &str) -> u32 {
 /// Adds which forms are equivalent, and the stalls that decide.
 fn call_equal(analysis: &mut Analysis, record: &Record, counted: &[&TrialData]) {
     let one_level = one_level(&record.header.study);
-    let beyond = if one_level { beyond_baseline(analysis, counted) } else { BTreeMap::new() };
+    let beyond = if one_level { beyond_baseline(&analysis.arms, &analysis.metrics, counted) } else { BTreeMap::new() };
     declare(analysis, record, &beyond);
-    analysis.stalls = stalls_that_decide(analysis, counted, &beyond);
+    analysis.stalls = stalls_that_decide(&analysis.arms, &analysis.metrics, counted, &beyond);
 }
 
 /// Adds what differs besides, and what differences come from.
@@ -154,19 +157,6 @@ struct Comparison<'a> {
 /// Whether a trial of the study stays at one level, so that its throughput should be steady and its windows are alike.
 fn one_level(study: &Study) -> bool {
     study.peak.is_none() && study.load.stays_level()
-}
-
-/// Trials that were measured, without those of blocks that were run again.
-pub(crate) fn counted(record: &Record) -> Vec<&TrialData> {
-    let replaced = replaced_blocks(record);
-    measured(record).into_iter().filter(|trial| !replaced.contains(&trial.record.trial.block)).collect()
-}
-
-fn measured(record: &Record) -> Vec<&TrialData> {
-    let mut measured: Vec<&TrialData> =
-        record.trials.iter().filter(|trial| trial.record.outcome == Outcome::Measured).collect();
-    measured.sort_by_key(|trial| trial.record.trial.index);
-    measured
 }
 
 fn arms(record: &Record, control: &str) -> Vec<Arm> {
@@ -312,8 +302,11 @@ fn analyse_metric(
     if metric.compared {
         let trimmed = Trimmed::of(trials, metric.name, nested, comparison.arms);
         compare_arms(&mut analysis, metric, &trimmed, claim, comparison);
-        let baseline = comparison.arms.iter().find(|arm| arm.baseline);
-        baseline.into_iter().for_each(|baseline| components::add(&mut analysis, trials, &baseline.name));
+        if let Some(baseline) = comparison.arms.iter().find(|arm| arm.baseline) {
+            for ratio in &mut analysis.ratios {
+                ratio.parts = components(trials, metric.name, [&ratio.arm, &baseline.name], &ratio.blocks);
+            }
+        }
     }
     analysis
 }
@@ -340,40 +333,6 @@ impl Trimmed {
         let still = trials.iter().filter(|trial| value(trial).is_none()).map(|trial| trial.record.trial.arm());
         Trimmed { logs: arms.iter().filter_map(logs).collect(), still: still.collect() }
     }
-}
-
-/// The trials of an arm, each with its value by `value_of`, together.
-pub(crate) fn estimate(
-    trials: &[&TrialData],
-    value_of: impl Fn(&TrialData) -> Option<f64>,
-    arm: &str,
-) -> Option<Estimate> {
-    let value = |trial: &&TrialData| {
-        let planned = &trial.record.trial;
-        let value = value_of(trial)?;
-        value.is_finite().then_some(BlockValue { block: planned.block, trial: planned.index, value })
-    };
-    let of_arm = trials.iter().filter(|trial| trial.record.trial.arm() == arm);
-    let values: Vec<BlockValue> = of_arm.filter_map(value).collect();
-    if values.is_empty() {
-        return None;
-    }
-    let n = values.len() as f64;
-    let mean = values.iter().map(|value| value.value).sum::<f64>() / n;
-    let logs: Option<Vec<f64>> = values.iter().map(|value| (value.value > 0.0).then(|| value.value.ln())).collect();
-    let log_mean = logs.as_ref().map(|logs| logs.iter().sum::<f64>() / n);
-    let interval = logs.filter(|logs| logs.len() >= BLOCKS_MIN).and_then(|logs| {
-        let half = student_quantile(0.5 * (1.0 + CONFIDENCE), n - 1.0) * sd(&logs)? / n.sqrt();
-        Some(Interval { low: (log_mean? - half).exp(), high: (log_mean? + half).exp() })
-    });
-    let at_least = Vec::new();
-    Some(Estimate { arm: arm.to_owned(), values, at_least, mean, geometric_mean: log_mean.map(f64::exp), interval })
-}
-
-/// The log of a metric by block.
-pub(crate) fn block_logs(estimate: &Estimate) -> BlockLogs {
-    let positive = estimate.values.iter().filter(|value| value.value > 0.0);
-    positive.map(|value| (value.block, value.value.ln())).collect()
 }
 
 fn compare_arms(

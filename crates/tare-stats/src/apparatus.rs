@@ -1,12 +1,38 @@
 //! What measuring itself cost, and whether it kept up.
 
-use crate::analysis::{Apparatus, MetricAnalysis};
 use crate::cpu::{cpu_total_s, spent};
-use crate::probe_cost::probe_cost;
+use crate::probe_cost::{ProbeCost, probe_cost};
+use crate::ratios::MetricAnalysis;
 use crate::trial::window_ns;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use tare_core::record::{NULL_COST, Record, TrialData};
 use tare_core::telemetry::{PROBE, TelemetryRow, Vantage};
+
+/// The apparatus: what measuring itself cost, and whether it kept up.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Apparatus {
+    /// The generator's CPU time by operation in the baseline, us: geometric mean.
+    pub generator_cpu_us_per_op: Option<f64>,
+    /// What of it is the apparatus' own bookkeeping: CPU time by operation of the null protocol, which has neither
+    /// network nor server, measured before the run on the same CPUs, us.
+    pub null_cpu_us_per_op: Option<f64>,
+    /// The largest share of its CPUs that the generator used in any measured trial.
+    pub generator_busy_max: Option<f64>,
+    /// The largest share of a CPU that the probe used in any measured trial.
+    pub probe_share_max: Option<f64>,
+    /// The same in guests, on CPUs that may be the service's.
+    pub guest_probe_share_max: Option<f64>,
+    /// What sampling takes from a closed load, where samplers rested while it ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probe_cost: Option<ProbeCost>,
+    /// Operations planned but never started, in all measured trials.
+    pub dropped: u64,
+    /// Operations not answered correctly, in all measured trials.
+    pub errors: u64,
+    /// Operations answered correctly, in all measured trials.
+    pub operations: u64,
+}
 
 /// The apparatus' own cost and health over all measured trials.
 pub(crate) fn apparatus(record: &Record, measured: &[&TrialData], metrics: &[MetricAnalysis]) -> Apparatus {

@@ -7,10 +7,12 @@
 //! of these two arms' own differences. Of equals any of the k may lead, and each one's lead over any other is as rare
 //! as that: so one of them is called the best in at most one of twenty searches, however many blocks these have.
 
-use crate::analyse::{analyse, block_logs};
-use crate::analysis::{Analysis, Interval};
+use crate::analyse::analyse;
+use crate::analysis::Analysis;
 use crate::bound::Bound;
+use crate::estimate::block_logs;
 use crate::family::CONFIDENCE;
+use crate::interval::Interval;
 use crate::paired::{BlockLogs, Differences};
 use serde::Serialize;
 use tare_core::plan::{blocks, rounds_after};

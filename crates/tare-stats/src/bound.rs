@@ -1,7 +1,6 @@
 //! Ratios of which only one side is known: a figure that looks better than what it stands for makes a ratio that looks
 //! better, or worse, than the true one.
 
-use crate::analysis::Verdict;
 use serde::{Deserialize, Serialize};
 
 /// Where the truth lies, seen from the ratio that is given.
@@ -84,11 +83,6 @@ impl Bound {
             Side::Either => false,
         }
     }
-
-    /// Whether a verdict on the ratio that is given, whose log is `mean`, holds for the true one all the more.
-    pub(crate) fn leaves(&self, verdict: Verdict, mean: f64) -> bool {
-        self.carries(mean) && matches!(verdict, Verdict::Better | Verdict::Worse)
-    }
 }
 
 impl Side {
@@ -139,14 +133,5 @@ mod tests {
         assert_eq!(side(bound(Side::AtLeast), bound(Side::AtMost)), Some(Side::AtLeast));
         assert_eq!(side(bound(Side::AtLeast), bound(Side::AtLeast)), Some(Side::Either));
         assert_eq!(side(None, bound(Side::Either)), Some(Side::Either));
-    }
-
-    #[test]
-    fn only_what_holds_all_the_more_is_left_of_a_verdict() {
-        let bound = |side| Bound { side, cause: BoundCause::Failures };
-        assert!(bound(Side::AtLeast).leaves(Verdict::Worse, 0.3));
-        assert!(!bound(Side::AtLeast).leaves(Verdict::Better, -0.3));
-        assert!(!bound(Side::AtLeast).leaves(Verdict::NoDifference, 0.01));
-        assert!(!bound(Side::Either).leaves(Verdict::Worse, 0.3));
     }
 }

@@ -5,7 +5,7 @@
 //! faster than it looks as fast as it is. So an arm with such a generator may be better than its figures, and the ratio
 //! to an arm without is a bound. Between two such arms there is no ratio of services at all.
 
-use crate::analysis::Arm;
+use crate::arm::Arm;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use tare_core::load::LoadProfile;

@@ -1,9 +1,11 @@
 //! Two records side by side: whether a form's cost changed from one run to the other, and what else did.
 
-use crate::analysis::{Analysis, Interval, MetricAnalysis, Ratio};
+use crate::analysis::Analysis;
 use crate::condition::{Condition, Conditions, OfForm, OfService};
 use crate::family::CONFIDENCE;
+use crate::interval::Interval;
 use crate::occasion::{ChangeError, Occasions, error_of_change};
+use crate::ratios::{MetricAnalysis, Ratio};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use tare_core::design::Idle;
@@ -196,12 +198,11 @@ pub fn differences(before: &Conditions, after: &Conditions) -> Vec<Difference> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::Verdict;
     use crate::bound::{Bound, BoundCause, Side};
     use crate::family::tests::Noise;
     use crate::occasion::are_alike;
-    use crate::pair::Withheld;
     use crate::paired::sd;
+    use crate::verdict::{Verdict, Withheld};
     use rand_core::SeedableRng;
     use rand_xoshiro::Xoshiro256PlusPlus;
 

@@ -7,7 +7,6 @@
 //! J. C. Burns, Biometrics 41 (1985)). No verdict is made with it: intervals rest on one value for each deployment, and
 //! hold whatever rounds have in common.
 
-use crate::analysis::MetricAnalysis;
 use crate::paired::Differences;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -32,19 +31,22 @@ pub struct Components {
     pub degrees: f64,
 }
 
-/// Adds to each ratio of a metric what it varies by, where trials were measured in rounds.
-pub(crate) fn add(analysis: &mut MetricAnalysis, trials: &[&TrialData], baseline: &str) {
-    let metric = analysis.name.clone();
+/// What the ratio of an arm to the baseline varies by in a metric over these blocks, where trials were measured in
+/// rounds.
+pub(crate) fn components(
+    trials: &[&TrialData],
+    metric: &str,
+    [arm, baseline]: [&str; 2],
+    blocks: &[u32],
+) -> Option<Components> {
     let of = |arm: &str| -> BTreeMap<u32, BTreeMap<u32, f64>> {
         let own = trials.iter().filter(|trial| trial.record.trial.arm() == arm);
-        own.map(|trial| (trial.record.trial.block, by_round(trial, &metric))).collect()
+        own.map(|trial| (trial.record.trial.block, by_round(trial, metric))).collect()
     };
     let bases = of(baseline);
-    for ratio in &mut analysis.ratios {
-        let blocks = of(&ratio.arm).into_iter().filter(|(block, _)| ratio.blocks.contains(block));
-        let rounds = blocks.filter_map(|(block, own)| Some(batches(&Differences::of(&own, bases.get(&block)?).values)));
-        ratio.parts = Components::of(&rounds.filter(|rounds| !rounds.is_empty()).collect::<Vec<_>>());
-    }
+    let own = of(arm).into_iter().filter(|(block, _)| blocks.contains(block));
+    let rounds = own.filter_map(|(block, own)| Some(batches(&Differences::of(&own, bases.get(&block)?).values)));
+    Components::of(&rounds.filter(|rounds| !rounds.is_empty()).collect::<Vec<_>>())
 }
 
 /// The log of a trial's metric by round; of the throughput of a chopped load, of which slices are not kept, by part of

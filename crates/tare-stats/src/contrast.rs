@@ -4,9 +4,10 @@
 //! figures by operation or by second, and two forms are compared inside blocks, on the plain scale, for many of these
 //! figures are zero in one of the two.
 
-use crate::analysis::{Arm, Interval};
+use crate::arm::Arm;
 use crate::family::CONFIDENCE;
 use crate::figures::{Evidence, evidence};
+use crate::interval::Interval;
 use crate::ladder::Climb;
 use crate::paired::{BLOCKS_MIN, sd};
 use crate::quantile::student_quantile;

@@ -1,12 +1,16 @@
 //! When two forms may be called equal: not because no difference was found, but because none beyond a stated margin is
 //! left to be found. Two one-sided tests; D. J. Schuirmann, J. Pharmacokinetics and Biopharmaceutics 15 (1987).
 
-use crate::analysis::{Analysis, LeftCold, LeftStill, Ratio, Verdict};
+use crate::analysis::Analysis;
 use crate::paired::blocks_needed;
 use crate::quantile::student_quantile;
+use crate::ratios::{LeftCold, LeftStill, Ratio};
 use crate::stalls::{Beyond, left_still};
-use crate::warming::left_cold;
+use crate::verdict::Verdict;
+use crate::warming::Warming;
+use crate::warmth::slice_of_unknown_warmth;
 use std::collections::{BTreeMap, BTreeSet};
+use tare_core::design::Arrangement;
 use tare_core::record::Record;
 
 /// The level of each of the two tests, shared out over the forms.
@@ -20,7 +24,7 @@ const LEVEL: f64 = 0.05;
 /// nothing was decided, says how many blocks would bring the interval down to the margin.
 pub(crate) fn declare(analysis: &mut Analysis, record: &Record, beyond: &BTreeMap<String, Beyond>) {
     left_cold(analysis, record);
-    left_still(analysis, beyond);
+    left_still(&mut analysis.metrics, beyond);
     let margin = record.header.study.design.margin();
     analysis.margin = margin;
     let control = analysis.control.clone();
@@ -38,6 +42,30 @@ pub(crate) fn declare(analysis: &mut Analysis, record: &Record, beyond: &BTreeMa
         let equals_are = !metric.control_differs && equals.is_some_and(of_equals);
         for ratio in metric.ratios.iter_mut().filter(|ratio| is_form(ratio)) {
             judge(ratio, margin, forms, equals_are);
+        }
+    }
+}
+
+/// Takes down in each ratio of a chopped load what may be left of what forms are slower by while they get warm. In
+/// throughput, which is that of second halves, up to half of what the halves differ by, as far as that may be; in
+/// figures of whole turns all of it. Nobody knows where halves do not tell, the service is cold even in the longest
+/// slices, or turns of several lengths were to be compared and could not be. So is what a form does more or less than
+/// the baseline in others' turns, where it is enough to be named.
+fn left_cold(analysis: &mut Analysis, record: &Record) {
+    if !matches!(record.header.study.design.arrangement, Arrangement::Chop(_)) {
+        return;
+    }
+    let is_unknown =
+        slice_of_unknown_warmth(record, &analysis.warmth).is_some() || analysis.warmth.iter().any(|found| found.cold);
+    for metric in &mut analysis.metrics {
+        let left = if metric.name == "throughput" { Warming::left_in_throughput } else { Warming::at_most };
+        for ratio in metric.ratios.iter_mut().filter(|ratio| ratio.arm != analysis.control) {
+            let of_arm = analysis.warming.iter().find(|found| found.arm == ratio.arm).filter(|_| !is_unknown);
+            // What a form does in others' turns, its own ones are spared.
+            let worked = analysis.resting.iter().find(|found| found.form == ratio.arm);
+            let spared = worked.map_or(0.0, |found| (found.share - found.of_baseline).abs());
+            let share = of_arm.map(|found| left(found) + spared);
+            ratio.cold = Some(LeftCold { share, decides: false });
         }
     }
 }
@@ -95,8 +123,8 @@ fn judge(ratio: &mut Ratio, margin: f64, forms: usize, equals_are: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::Interval;
     use crate::family::tests::Noise;
+    use crate::interval::Interval;
     use crate::paired::sd;
     use rand_core::SeedableRng;
     use rand_xoshiro::Xoshiro256PlusPlus;

@@ -8,9 +8,10 @@
 //! (JASA 22, 1927), and that of a difference is made of two (R. G. Newcombe, Statistics in Medicine 17, 1998, 873-890,
 //! method 10).
 
-use crate::analysis::{Arm, Interval};
+use crate::arm::Arm;
 use crate::bound::Lean;
 use crate::family::CONFIDENCE;
+use crate::interval::Interval;
 use crate::paired::{BLOCKS_MIN, sd};
 use crate::quantile::student_quantile;
 use serde::Serialize;

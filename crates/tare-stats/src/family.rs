@@ -1,11 +1,22 @@
 //! Several forms against one baseline: which quantile their intervals are made with, so that with 95 % probability all
 //! of them hold the truth.
 
-use crate::analysis::Method;
 use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, Precision};
+use serde::Serialize;
 
 /// The probability that the intervals hold.
 pub(crate) const CONFIDENCE: f64 = 0.95;
+
+/// How the intervals of a family of forms were made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// Each form's own differences inside blocks give its error, Student's t, the level shared out over the forms
+    /// (Šidák).
+    OwnError,
+    /// No interval: fewer than 3 blocks, or nothing to compare.
+    None,
+}
 
 /// How the intervals of one metric are made.
 ///

@@ -9,11 +9,11 @@
 //! shares no trial with the ratio. By the baseline's own throughput, which is in the ratio, its noise would follow
 //! itself. The control's own noise makes the slope flatter than it is, never steeper.
 
-use crate::analyse::block_logs;
-use crate::analysis::{MetricAnalysis, Verdict};
+use crate::estimate::block_logs;
 use crate::paired::Differences;
 use crate::quantile::student_quantile;
-use serde::Serialize;
+use crate::ratios::{AtSpeed, Follows, MetricAnalysis};
+use crate::verdict::Verdict;
 use std::collections::BTreeMap;
 use tare_core::design::Arrangement;
 use tare_core::load::LoadProfile;
@@ -27,24 +27,6 @@ const LEVEL: f64 = 0.01;
 const SHARE_MIN: f64 = 0.01;
 /// Speeds that lie nearer to each other, log scale, are one.
 const SPEED_MIN: f64 = 0.01;
-
-/// A ratio that follows the speed of the machine: what it is where the A/A control served slowest, and where fastest.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Follows {
-    /// In the slowest block.
-    pub slow: AtSpeed,
-    /// In the fastest.
-    pub fast: AtSpeed,
-}
-
-/// A ratio at a speed of the machine, on the line.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct AtSpeed {
-    /// Throughput of the A/A control, op/s.
-    pub throughput: f64,
-    /// The ratio.
-    pub ratio: f64,
-}
 
 /// Adds to each ratio of forms how it follows the machine's speed, where it does: of closed loops, for the throughput
 /// of others is what they were asked for, and not in duets, whose pairs each have a time of their own. Nor of a ratio
@@ -106,12 +88,14 @@ fn follows(points: &[(f64, f64)], level: f64) -> Option<Follows> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::{BlockValue, Estimate, Method, Ratio};
     use crate::bound::{Bound, BoundCause, Side};
+    use crate::claim::Claim;
+    use crate::estimate::{BlockValue, Estimate};
+    use crate::family::Method;
     use crate::family::tests::Noise;
     use crate::nested::Nested;
-    use crate::pair::Withheld;
-    use crate::sequential::Claim;
+    use crate::ratios::Ratio;
+    use crate::verdict::Withheld;
     use rand_core::SeedableRng;
     use rand_xoshiro::Xoshiro256PlusPlus;
     use serde_json::json;

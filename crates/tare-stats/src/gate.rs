@@ -1,12 +1,14 @@
 //! Whether a record keeps a bound: for pipelines. The interval decides, not the estimate: a bound is broken when the
 //! whole interval lies beyond it, kept when the whole interval lies within, and otherwise nobody knows yet.
 
-use crate::analysis::{Analysis, Interval, MetricAnalysis, Ratio, Verdict};
+use crate::analysis::Analysis;
 use crate::bound::Bound;
 use crate::compare::{Change, changes};
+use crate::interval::Interval;
 use crate::occasion::{Occasions, RUNS_MIN};
-use crate::pair::Withheld;
 use crate::paired::blocks_needed;
+use crate::ratios::{MetricAnalysis, Ratio};
+use crate::verdict::{Verdict, Withheld};
 use serde::Serialize;
 
 /// The bounds, as shares: 0.05 allows a throughput of 0.95 times and a time of 1.05 times what it is compared with.

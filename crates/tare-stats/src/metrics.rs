@@ -1,7 +1,7 @@
 //! The metrics of a record, which of them are compared, and what they are called there.
 
 use crate::account::interrupts_apart;
-use crate::analysis::MetricAnalysis;
+use crate::ratios::MetricAnalysis;
 use tare_core::record::{BUSY_PER_OP, CPU_PER_OP, Record, TrialData, TrialMetric};
 
 /// The record's metrics. What was charged to whom is no comparison where the sum is known: see the module `cpu`.

@@ -7,13 +7,15 @@
 //! Few runs say little of that: three equals that happen to lie together do not make it nothing. So what is learned is
 //! not one figure but how likely which are, and an interval of a change is made over all of them.
 
-use crate::analyse::block_logs;
-use crate::analysis::{Analysis, Arm, Ratio, Verdict};
+use crate::analysis::Analysis;
+use crate::arm::Arm;
 use crate::condition::{Condition, Conditions, OfForm, OfService, baseline_of};
+use crate::estimate::block_logs;
 use crate::family::CONFIDENCE;
-use crate::pair::Withheld;
 use crate::paired::Differences;
 use crate::quantile::{chi_squared_quantile, student_quantile};
+use crate::ratios::Ratio;
+use crate::verdict::{Verdict, Withheld};
 use crate::welch::satterthwaite;
 use serde::Serialize;
 use statrs::function::erf::erf;

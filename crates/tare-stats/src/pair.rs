@@ -4,41 +4,13 @@
 //! instances do and what a difference comes from rest on ratios, too, and a reason that withholds a verdict withholds
 //! these. All of them ask here.
 
-use crate::analyse::block_logs;
-use crate::analysis::{Arm, Interval, MetricAnalysis, Verdict};
+use crate::arm::Arm;
 use crate::bound::Bound;
+use crate::estimate::block_logs;
+use crate::interval::Interval;
 use crate::paired::{Differences, Precision};
-use serde::Serialize;
-
-/// Why a run says nothing of two arms, whatever their figures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Withheld {
-    /// The A/A control differs from its equal in this metric: nobody knows what a difference says here.
-    ControlDiffers,
-    /// The arm's trials are void or failed more often than the others': those that are left are not its usual ones.
-    VoidTooOften,
-    /// The same of the arm that it is held against.
-    OtherVoidTooOften,
-}
-
-impl Withheld {
-    /// Of an arm held against another one, in a metric whose A/A control differs or not.
-    pub(crate) fn of(arm: &Arm, against: &Arm, control_differs: bool) -> Option<Withheld> {
-        match () {
-            () if control_differs => Some(Withheld::ControlDiffers),
-            () if arm.void_p.is_some() => Some(Withheld::VoidTooOften),
-            () if against.void_p.is_some() => Some(Withheld::OtherVoidTooOften),
-            () => None,
-        }
-    }
-
-    /// Of an arm by the baseline among `arms`. The A/A control is what others are judged by.
-    pub(crate) fn by_baseline(arm: &Arm, arms: &[Arm], control_differs: bool) -> Option<Withheld> {
-        let baseline = arms.iter().find(|arm| arm.baseline).filter(|_| !arm.control)?;
-        Withheld::of(arm, baseline, control_differs)
-    }
-}
+use crate::ratios::MetricAnalysis;
+use crate::verdict::Withheld;
 
 /// Two arms that were measured in one block at least, in one metric.
 pub(crate) struct Pair<'a> {
@@ -110,10 +82,4 @@ impl<'a> Pair<'a> {
         let carried = self.bound.is_none_or(|bound| bound.carries(self.log()));
         excludes && beyond && carried && self.withheld.is_none()
     }
-}
-
-/// Whether a verdict is one that the report gives of the figures: not withheld, not of an emulated form, and not one
-/// for want of a noise floor.
-pub(crate) fn is_given(verdict: Verdict) -> bool {
-    !matches!(verdict, Verdict::Withheld | Verdict::Emulated | Verdict::NoNoiseFloor)
 }

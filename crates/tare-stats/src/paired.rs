@@ -1,6 +1,6 @@
 //! One pair of arms: differences inside blocks, on the log scale.
 
-use crate::analysis::Interval;
+use crate::interval::Interval;
 use crate::quantile::student_quantile;
 use std::collections::BTreeMap;
 

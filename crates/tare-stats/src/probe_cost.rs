@@ -5,8 +5,8 @@
 //! of one deployment share it, so they become one value per trial, and only trials have an error term. What the kernel
 //! counts all the time, whoever reads it, is not in the difference.
 
-use crate::analysis::Interval;
 use crate::family::CONFIDENCE;
+use crate::interval::Interval;
 use crate::paired::{BLOCKS_MIN, sd};
 use crate::quantile::student_quantile;
 use serde::Serialize;

@@ -1,9 +1,12 @@
 //! How much more several instances do than fewer.
 
-use crate::analysis::{Arm, Interval, MetricAnalysis};
+use crate::arm::Arm;
 use crate::bound::Bound;
 use crate::family::CONFIDENCE;
-use crate::pair::{Pair, Withheld};
+use crate::interval::Interval;
+use crate::pair::Pair;
+use crate::ratios::MetricAnalysis;
+use crate::verdict::Withheld;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tare_core::form::Form;

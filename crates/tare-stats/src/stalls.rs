@@ -9,9 +9,11 @@
 //! have done to the ratio is taken into account before the two are called equivalent. A load of a few operations a
 //! second has empty seconds by chance, and such a second is no stall.
 
-use crate::analysis::{Analysis, Arm, Interval, LeftStill};
+use crate::arm::Arm;
 use crate::figures::evidence_within;
+use crate::interval::Interval;
 use crate::nested::Nested;
+use crate::ratios::{LeftStill, MetricAnalysis};
 use crate::trial::RATE;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -154,13 +156,17 @@ impl Beyond {
 /// By arm that stood still for more of its time than the baseline, or for less, by so much that it decides. Loads that
 /// took turns have no seconds of their own, and forms that ran emulated say nothing of the real thing. `trials` stay at
 /// one level of load.
-pub(crate) fn beyond_baseline(analysis: &Analysis, trials: &[&TrialData]) -> BTreeMap<String, Beyond> {
-    let ratios = || analysis.metrics.iter().filter(|metric| metric.name == RATE).flat_map(|metric| &metric.ratios);
+pub(crate) fn beyond_baseline(
+    arms: &[Arm],
+    metrics: &[MetricAnalysis],
+    trials: &[&TrialData],
+) -> BTreeMap<String, Beyond> {
+    let ratios = || metrics.iter().filter(|metric| metric.name == RATE).flat_map(|metric| &metric.ratios);
     let half_width = |arm: &str| {
         let interval = ratios().find(|ratio| ratio.arm == arm).and_then(|ratio| ratio.interval);
         interval.map_or(0.0, |Interval { low, high }| 0.5 * (high / low).ln())
     };
-    let claimed = || analysis.arms.iter().filter(|arm| !analysis.emulated(arm));
+    let claimed = || arms.iter().filter(|arm| arm.emulated.is_none());
     let baseline = claimed().find(|arm| arm.baseline);
     let Some(of_baseline) = baseline.and_then(|arm| still_share(&arm.name, trials)) else { return BTreeMap::new() };
     let beyond = claimed().filter(|arm| !arm.baseline).filter_map(|arm| {
@@ -172,8 +178,8 @@ pub(crate) fn beyond_baseline(analysis: &Analysis, trials: &[&TrialData]) -> BTr
 }
 
 /// Takes down in each ratio of throughput what stalls may have done to it, where no trimmed ratio stands beside it.
-pub(crate) fn left_still(analysis: &mut Analysis, beyond: &BTreeMap<String, Beyond>) {
-    let untrimmed = analysis.metrics.iter_mut().filter(|metric| metric.name == RATE && metric.nested == Nested::Whole);
+pub(crate) fn left_still(metrics: &mut [MetricAnalysis], beyond: &BTreeMap<String, Beyond>) {
+    let untrimmed = metrics.iter_mut().filter(|metric| metric.name == RATE && metric.nested == Nested::Whole);
     for ratio in untrimmed.flat_map(|metric| &mut metric.ratios) {
         let left = |beyond: &Beyond| LeftStill { share: beyond.share(), decides: false };
         ratio.still = beyond.get(&ratio.arm).map(left);
@@ -198,7 +204,8 @@ fn measured_rows(trial: &TrialData) -> Vec<&SecondRow> {
 /// The stalls of forms whose ratio is another one without them, and the baseline's, which may be what makes it so; and
 /// of whoever stood still for so much of its turns, or of its time beyond the baseline's, that it decides.
 pub(crate) fn stalls_that_decide(
-    analysis: &Analysis,
+    arms: &[Arm],
+    metrics: &[MetricAnalysis],
     counted: &[&TrialData],
     beyond: &BTreeMap<String, Beyond>,
 ) -> Vec<Stalls> {
@@ -207,10 +214,10 @@ pub(crate) fn stalls_that_decide(
         true => !beyond.is_empty(),
         false => beyond.get(&arm.name).is_some_and(Beyond::is_more),
     };
-    let ratios = || analysis.metrics.iter().flat_map(|metric| &metric.ratios);
+    let ratios = || metrics.iter().flat_map(|metric| &metric.ratios);
     let decide = |arm: &Arm| ratios().any(|r| r.trimming_differs && (r.arm == arm.name || arm.baseline));
     let still = |arm: &Arm| counted.iter().any(|trial| trial.record.trial.arm() == arm.name && stood_still(trial));
-    let told = analysis.arms.iter().filter(|arm| decide(arm) || still(arm) || is_beyond(arm));
+    let told = arms.iter().filter(|arm| decide(arm) || still(arm) || is_beyond(arm));
     told.filter_map(|arm| stalls(&arm.name, counted)).collect()
 }
 

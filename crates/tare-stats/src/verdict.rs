@@ -1,9 +1,65 @@
 //! What may be said of a ratio, and how figures are written.
 
-use crate::analysis::{Interval, Verdict};
+use crate::arm::Arm;
 use crate::bound::Bound;
-use crate::pair::Withheld;
+use crate::interval::Interval;
+use serde::Serialize;
 use tare_core::record::TrialMetric;
+
+/// What may be said of a ratio.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Better than the baseline, beyond interval and noise floor.
+    Better,
+    /// Worse than the baseline, beyond interval and noise floor.
+    Worse,
+    /// Whatever difference there may be lies within the margin.
+    Equivalent,
+    /// The interval holds 1.
+    NoDifference,
+    /// The interval excludes 1, but the A/A control might lie as far off.
+    WithinNoise,
+    /// Fewer than 3 blocks.
+    TooFewBlocks,
+    /// The A/A control differs, or the form's trials are void more often than the others': whatever the interval says,
+    /// this run cannot be trusted with it.
+    Withheld,
+    /// The A/A control was not measured often enough for a noise floor.
+    NoNoiseFloor,
+    /// The form or the baseline was measured under emulation: not a claim.
+    Emulated,
+}
+
+/// Why a run says nothing of two arms, whatever their figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Withheld {
+    /// The A/A control differs from its equal in this metric: nobody knows what a difference says here.
+    ControlDiffers,
+    /// The arm's trials are void or failed more often than the others': those that are left are not its usual ones.
+    VoidTooOften,
+    /// The same of the arm that it is held against.
+    OtherVoidTooOften,
+}
+
+impl Withheld {
+    /// Of an arm held against another one, in a metric whose A/A control differs or not.
+    pub(crate) fn of(arm: &Arm, against: &Arm, control_differs: bool) -> Option<Withheld> {
+        match () {
+            () if control_differs => Some(Withheld::ControlDiffers),
+            () if arm.void_p.is_some() => Some(Withheld::VoidTooOften),
+            () if against.void_p.is_some() => Some(Withheld::OtherVoidTooOften),
+            () => None,
+        }
+    }
+
+    /// Of an arm by the baseline among `arms`. The A/A control is what others are judged by.
+    pub(crate) fn by_baseline(arm: &Arm, arms: &[Arm], control_differs: bool) -> Option<Withheld> {
+        let baseline = arms.iter().find(|arm| arm.baseline).filter(|_| !arm.control)?;
+        Withheld::of(arm, baseline, control_differs)
+    }
+}
 
 /// What decides.
 pub(crate) struct Evidence {
@@ -35,9 +91,14 @@ pub(crate) fn judge(metric: &TrialMetric<'_>, evidence: &Evidence) -> Verdict {
     let Some(floor) = evidence.noise_floor else { return Verdict::NoNoiseFloor };
     let verdict = by_figures(metric, evidence, interval, floor);
     match &evidence.bound {
-        Some(bound) if !bound.leaves(verdict, evidence.mean) => Verdict::Withheld,
+        Some(bound) if !leaves(bound, verdict, evidence.mean) => Verdict::Withheld,
         _ => verdict,
     }
+}
+
+/// Whether a verdict on a ratio that is only a bound, whose log is `mean`, holds for the true one all the more.
+fn leaves(bound: &Bound, verdict: Verdict, mean: f64) -> bool {
+    bound.carries(mean) && matches!(verdict, Verdict::Better | Verdict::Worse)
 }
 
 /// What the figures say by themselves.
@@ -49,6 +110,12 @@ fn by_figures(metric: &TrialMetric<'_>, evidence: &Evidence, interval: Interval,
         return Verdict::WithinNoise;
     }
     if (evidence.mean > 0.0) == metric.more_is_better { Verdict::Better } else { Verdict::Worse }
+}
+
+/// Whether a verdict is one that the report gives of the figures: not withheld, not of an emulated form, and not one
+/// for want of a noise floor.
+pub(crate) fn is_given(verdict: Verdict) -> bool {
+    !matches!(verdict, Verdict::Withheld | Verdict::Emulated | Verdict::NoNoiseFloor)
 }
 
 /// `0.87 [0.85, 0.89]`; three decimals when the interval is narrower than 0.01, or when with two an end would look like
@@ -87,6 +154,7 @@ pub fn percent_at_most(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bound::{BoundCause, Side};
     use tare_core::record::TRIAL_METRICS;
 
     #[test]
@@ -136,6 +204,15 @@ mod tests {
         assert_eq!(said(0, &withheld), Verdict::Withheld);
         assert_eq!(said(0, &Evidence { emulated: true, ..withheld }), Verdict::Emulated);
         assert_eq!(said(0, &Evidence { interval: None, ..clear() }), Verdict::TooFewBlocks);
+    }
+
+    #[test]
+    fn only_what_holds_all_the_more_is_left_of_a_verdict() {
+        let bound = |side| Bound { side, cause: BoundCause::Failures };
+        assert!(leaves(&bound(Side::AtLeast), Verdict::Worse, 0.3));
+        assert!(!leaves(&bound(Side::AtLeast), Verdict::Better, -0.3));
+        assert!(!leaves(&bound(Side::AtLeast), Verdict::NoDifference, 0.01));
+        assert!(!leaves(&bound(Side::Either), Verdict::Worse, 0.3));
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! Trials that do not count, and what follows from them: blocks that were run again, forms that are void too often.
+//! Trials that do not count, and what follows from them: blocks that were run again, the trials that are left, forms
+//! that are void too often.
 
 use crate::counts::fisher_p;
 use std::collections::{BTreeMap, BTreeSet};
-use tare_core::record::Record;
+use tare_core::record::{Record, TrialData};
 use tare_core::trial::Outcome;
 
 /// Below this p, shared out over the arms, a form is void more often than the others.
@@ -19,6 +20,20 @@ pub(crate) fn replaced_blocks(record: &Record) -> BTreeSet<u32> {
     let again = record.trials.iter().filter_map(|trial| Some((trial.record.trial.again?, trial.record.trial.block)));
     // A second run that brought no more than the first is no better.
     again.filter(|(of, block)| arms_of(*block).is_superset(&arms_of(*of))).map(|(of, _)| of).collect()
+}
+
+/// Trials that were measured, without those of blocks that were run again.
+pub(crate) fn counted(record: &Record) -> Vec<&TrialData> {
+    let replaced = replaced_blocks(record);
+    measured(record).into_iter().filter(|trial| !replaced.contains(&trial.record.trial.block)).collect()
+}
+
+/// Trials that were measured, in their order.
+pub(crate) fn measured(record: &Record) -> Vec<&TrialData> {
+    let mut measured: Vec<&TrialData> =
+        record.trials.iter().filter(|trial| trial.record.outcome == Outcome::Measured).collect();
+    measured.sort_by_key(|trial| trial.record.trial.index);
+    measured
 }
 
 /// The p of an arm being void or failed as often as it was, against all the other arms together. None when that is

@@ -4,13 +4,11 @@
 //! it, but amid deployments: the second half of the time that each is measured is held against the first. Forms of a
 //! block share that time, and so what the machine did in it.
 
-use crate::analysis::{Analysis, Interval, LeftCold};
+use crate::interval::Interval;
 use crate::paired::{BlockLogs, Differences};
-use crate::warnings::warmth_unknown;
 use serde::Serialize;
-use tare_core::design::Arrangement;
 use tare_core::load::LoadSummary;
-use tare_core::record::{Record, TrialData};
+use tare_core::record::TrialData;
 
 /// Over which halves speeds are held against each other.
 struct Halves {
@@ -65,29 +63,6 @@ pub(crate) fn warming(counted: &[&TrialData], arms: &[&str], baseline: &str) -> 
 /// Amid deployments: of each of the same, by the parts in which its turns were added up.
 pub(crate) fn settling(counted: &[&TrialData], arms: &[&str], baseline: &str) -> Vec<Warming> {
     by_halves(&OF_DEPLOYMENTS, counted, arms, baseline)
-}
-
-/// Takes down in each ratio of a chopped load what may be left of what forms are slower by while they get warm. In
-/// throughput, which is that of second halves, up to half of what the halves differ by, as far as that may be; in
-/// figures of whole turns all of it. Nobody knows where halves do not tell, the service is cold even in the longest
-/// slices, or turns of several lengths were to be compared and could not be. So is what a form does more or less than
-/// the baseline in others' turns, where it is enough to be named.
-pub(crate) fn left_cold(analysis: &mut Analysis, record: &Record) {
-    if !matches!(record.header.study.design.arrangement, Arrangement::Chop(_)) {
-        return;
-    }
-    let is_unknown = warmth_unknown(record, analysis).is_some() || analysis.warmth.iter().any(|found| found.cold);
-    for metric in &mut analysis.metrics {
-        let left = if metric.name == "throughput" { Warming::left_in_throughput } else { Warming::at_most };
-        for ratio in metric.ratios.iter_mut().filter(|ratio| ratio.arm != analysis.control) {
-            let of_arm = analysis.warming.iter().find(|found| found.arm == ratio.arm).filter(|_| !is_unknown);
-            // What a form does in others' turns, its own ones are spared.
-            let worked = analysis.resting.iter().find(|found| found.form == ratio.arm);
-            let spared = worked.map_or(0.0, |found| (found.share - found.of_baseline).abs());
-            let share = of_arm.map(|found| left(found) + spared);
-            ratio.cold = Some(LeftCold { share, decides: false });
-        }
-    }
 }
 
 fn of_turns(load: &LoadSummary) -> Option<f64> {

@@ -7,8 +7,9 @@ use crate::quantile::student_quantile;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tare_core::design::{Arrangement, Chop};
 use tare_core::load::TurnLength;
-use tare_core::record::TrialData;
+use tare_core::record::{Record, TrialData};
 
 /// Turns of a length are too short where rates in them differ by more than this share from those in the longest.
 const APART: f64 = 0.025;
@@ -18,6 +19,9 @@ const CYCLES_MIN: usize = 4;
 /// there are several.
 const SURE: f64 = 0.975;
 const SURE_OF_ONE: f64 = 0.995;
+
+/// Turns so long are not held against longer ones, ns.
+const LONG_NS: u64 = 700_000_000;
 
 /// What turns of several lengths tell of a service.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -54,6 +58,22 @@ pub(crate) fn warmth(trials: &[TrialData]) -> Vec<Warmth> {
         blocks.entry(record.trial.block).or_default().push(&record.lengths);
     }
     blocks.values().filter_map(|loads| Warmth::of(loads)).collect()
+}
+
+/// How long slices are, a mean of all turns, ns: where they are as long as the run found them, and nothing came of
+/// holding several lengths against each other.
+pub(crate) fn slice_of_unknown_warmth(record: &Record, found: &[Warmth]) -> Option<u64> {
+    let Arrangement::Chop(Chop { slice: None, pieces: None, .. }) = &record.header.study.design.arrangement else {
+        return None;
+    };
+    // Older versions compared no lengths.
+    if record.trials.iter().all(|trial| trial.record.lengths.is_empty()) {
+        return None;
+    }
+    let turns = record.trials.iter().filter_map(|trial| trial.record.load.as_ref()?.turns);
+    let slices: Vec<u64> = turns.filter(|turns| turns.turns > 0).map(|turns| turns.slice_ns).collect();
+    let slice_ns = slices.iter().sum::<u64>().checked_div(slices.len() as u64)?;
+    (found.is_empty() && slice_ns < LONG_NS).then_some(slice_ns)
 }
 
 impl Warmth {

@@ -1,9 +1,9 @@
 //! A series of records of one study: a form's ratio from record to record, and what changed where it changed.
 
 use super::detect::{ChangePoint, change_points};
-use crate::analysis::Interval;
 use crate::compare::{Difference, differences};
 use crate::condition::Conditions;
+use crate::interval::Interval;
 use serde::Serialize;
 
 /// How many records around a change point are searched for what else changed: its place is known to about so many.

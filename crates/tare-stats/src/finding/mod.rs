@@ -7,19 +7,19 @@
 //! What they say is a correlation, unless the two forms differ in one feature only: then the difference itself was
 //! measured by experiment.
 
-mod between;
 mod rule;
 
-pub use between::changes_explained;
 pub use rule::Confidence;
 
 use crate::advice::WinBack;
-use crate::analysis::{Arm, Interval, MetricAnalysis, Verdict};
+use crate::arm::Arm;
 use crate::bound::Bound;
 use crate::contrast::{Cell, Figure, apart, differences, equals, floor, gap};
 use crate::figures::is_by_operation;
+use crate::interval::Interval;
 use crate::ladder::{Climb, Cost};
-use crate::pair::is_given;
+use crate::ratios::MetricAnalysis;
+use crate::verdict::{Verdict, is_given};
 use rule::{Condition, RULES, Rule};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -226,18 +226,19 @@ fn limited(counted: &Counted, metrics: &[MetricAnalysis], form: &str, against: &
 }
 
 /// Operations a second of an arm, 1 where they are not known.
-fn throughput(metrics: &[MetricAnalysis], arm: &str) -> f64 {
+pub(crate) fn throughput(metrics: &[MetricAnalysis], arm: &str) -> f64 {
     let metric = metrics.iter().find(|metric| metric.name == "throughput");
     let estimate = metric.and_then(|metric| metric.estimates.iter().find(|estimate| estimate.arm == arm));
     estimate.map_or(1.0, |estimate| estimate.mean)
 }
 
 /// The one-sided probability of a figure's interval, however many there are.
-fn level(_: usize) -> f64 {
+pub(crate) fn level(_: usize) -> f64 {
     1.0 - 0.5 * (1.0 - FINDING_CONFIDENCE)
 }
 
-fn is_clear(figure: &Figure, equal: &[Figure]) -> bool {
+/// Whether a figure differs beyond chance and beyond what equals differ by.
+pub(crate) fn is_clear(figure: &Figure, equal: &[Figure]) -> bool {
     !figure.interval.contains(0.0) && figure.difference.abs() > floor(equal, &figure.name)
 }
 
@@ -307,7 +308,7 @@ fn tested(finding: &Finding, advice: &WinBack) -> Option<Tested> {
 }
 
 /// What the rules say of figures of which each differs beyond chance, `here` being the slower form.
-fn findings(figures: &[Figure], operations_per_s: f64) -> Vec<Finding> {
+pub(crate) fn findings(figures: &[Figure], operations_per_s: f64) -> Vec<Finding> {
     let mut found: Vec<Finding> = RULES.iter().filter_map(|rule| apply(rule, figures, operations_per_s)).collect();
     found.sort_by(|a, b| score(b).total_cmp(&score(a)));
     let least = found.first().map_or(0.0, |first| SCORE_MIN * score(first));

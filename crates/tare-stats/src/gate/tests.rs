@@ -1,12 +1,13 @@
 //! Gates over analyses that were made up.
 
 use super::*;
-use crate::analysis::{Apparatus, Method};
+use crate::apparatus::Apparatus;
+use crate::claim::Claim;
+use crate::family::Method;
 use crate::family::tests::Noise;
 use crate::nested::Nested;
 use crate::paired::sd;
 use crate::quantile::student_quantile;
-use crate::sequential::Claim;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 

@@ -5,13 +5,15 @@
 //! claims more than its hypervisor used, nothing can be told apart.
 
 use super::{answered, level_figure, levels_of, only, window};
-use crate::analyse::{block_logs, estimate};
-use crate::analysis::{Arm, Estimate, Interval, MetricAnalysis};
+use crate::arm::Arm;
+use crate::claim::Claim;
 use crate::cpu::{cpu_total_s, spent};
+use crate::estimate::{Estimate, block_logs, estimate};
 use crate::family::CONFIDENCE;
-use crate::pair::Withheld;
+use crate::interval::Interval;
 use crate::paired::Differences;
-use crate::sequential::Claim;
+use crate::ratios::MetricAnalysis;
+use crate::verdict::Withheld;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::design::Arrangement;

@@ -9,12 +9,13 @@ mod cost;
 pub(crate) use cost::service_costs;
 pub use cost::{ArmCosts, CostRatio, PartCost, Seen, ServiceCosts};
 
-use crate::analyse::estimate;
-use crate::analysis::{Arm, Estimate, MetricAnalysis};
+use crate::arm::Arm;
 use crate::cpu::serving_cpu_s;
+use crate::estimate::{Estimate, estimate};
 use crate::histogram::BEYOND_MIN;
 use crate::kept::{Broken, QosKept};
 use crate::peak::Asked;
+use crate::ratios::MetricAnalysis;
 use serde::Serialize;
 use tare_core::load::{LoadProfile, LoadSummary, WindowRow};
 use tare_core::peak::{Count, Criterion};

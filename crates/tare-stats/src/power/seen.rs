@@ -1,9 +1,12 @@
 //! What a record shows of how its ratios vary.
 
 use super::spread::{MeanSquare, Spread};
-use crate::analyse::{block_logs, counted};
-use crate::analysis::{Analysis, Arm, MetricAnalysis};
+use crate::analysis::Analysis;
+use crate::arm::Arm;
+use crate::estimate::block_logs;
 use crate::paired::Differences;
+use crate::ratios::MetricAnalysis;
+use crate::voids::counted;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tare_core::design::Arrangement;

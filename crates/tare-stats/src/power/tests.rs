@@ -1,8 +1,8 @@
 //! Forecasts held to what runs of that length then show.
 
 use super::*;
-use crate::analysis::Interval;
 use crate::family::tests::Noise;
+use crate::interval::Interval;
 use crate::paired::{BlockLogs, Differences};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;

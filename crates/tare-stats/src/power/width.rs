@@ -2,7 +2,8 @@
 
 use crate::paired::BLOCKS_MIN;
 use crate::quantile::student_quantile;
-use crate::sequential::{FIRST_LOOK, LOOK_EVERY, reserve};
+use crate::sequential::{FIRST_LOOK, LOOK_EVERY};
+use crate::width::reserve;
 use statrs::function::gamma::ln_gamma;
 
 /// More blocks than this are as good as never.

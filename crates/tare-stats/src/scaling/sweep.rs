@@ -3,8 +3,8 @@
 use super::caution::Caution;
 use super::law::{Influence, Law, fit, influence};
 use super::table::{LawFit, LevelRow, Parameter};
-use crate::analysis::Interval;
 use crate::family::{CONFIDENCE, Family};
+use crate::interval::Interval;
 use crate::paired::{BLOCKS_MIN, BlockLogs, Differences, sd};
 use crate::quantile::student_quantile;
 use crate::welch::satterthwaite;

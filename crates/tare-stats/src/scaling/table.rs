@@ -1,6 +1,6 @@
 //! What comes out of a sweep.
 
-use crate::analysis::Interval;
+use crate::interval::Interval;
 use serde::Serialize;
 
 /// A level of a sweep.

@@ -7,9 +7,11 @@
 //! away from the whole form, or put in before the others, is measured in the same blocks, so that the difference of
 //! the two costs, the interaction, has an error of its own: in each block four deployments make one value.
 
-use crate::analysis::{Arm, Interval, MetricAnalysis};
-use crate::ladder::{Cost, RungCost};
+use super::{Cost, RungCost};
+use crate::arm::Arm;
+use crate::interval::Interval;
 use crate::pair::Pair;
+use crate::ratios::MetricAnalysis;
 use serde::Serialize;
 use tare_core::ladder::{Ladder, Place};
 
@@ -97,11 +99,12 @@ fn range(values: impl Iterator<Item = f64>) -> Option<Interval> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::{BlockValue, Estimate, Method};
     use crate::bound::Lean;
+    use crate::claim::Claim;
+    use crate::estimate::{BlockValue, Estimate};
+    use crate::family::Method;
     use crate::ladder::climb;
     use crate::nested::Nested;
-    use crate::sequential::Claim;
     use tare_core::fault::Fault;
     use tare_core::ladder::{Rung, Turned};
 

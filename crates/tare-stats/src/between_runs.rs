@@ -1,12 +1,16 @@
 //! What changed from one run to another, and what the change comes from.
 
-use super::{Differs, Explanation, findings, is_clear, level, throughput};
-use crate::analyse::{analyse, counted};
-use crate::analysis::{Analysis, Arm, Interval, MetricAnalysis};
+use crate::analyse::analyse;
+use crate::analysis::Analysis;
+use crate::arm::Arm;
 use crate::bound::Bound;
 use crate::contrast::{Cell, Estimate, Figure, Values, cells, compared, equals};
+use crate::finding::{Differs, Explanation, findings, is_clear, level, throughput};
+use crate::interval::Interval;
 use crate::paired::{BLOCKS_MIN, sd};
 use crate::quantile::student_quantile;
+use crate::ratios::MetricAnalysis;
+use crate::voids::counted;
 use crate::welch::satterthwaite;
 use std::collections::BTreeMap;
 use tare_core::record::Record;

@@ -1,10 +1,17 @@
 //! What each rung of a ladder costs, and whether the rungs add up to the whole.
 
-use crate::analysis::{Arm, Interval, MetricAnalysis};
+mod orders;
+
+pub use orders::Orders;
+
+use crate::arm::Arm;
 use crate::bound::Bound;
 use crate::family::CONFIDENCE;
-use crate::orders::{Orders, orders};
-use crate::pair::{Pair, Withheld};
+use crate::interval::Interval;
+use crate::pair::Pair;
+use crate::ratios::MetricAnalysis;
+use crate::verdict::Withheld;
+use orders::orders;
 use serde::Serialize;
 use tare_core::ladder::Ladder;
 
