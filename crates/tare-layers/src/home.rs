@@ -5,7 +5,7 @@
 
 use crate::environment;
 use crate::hands::foreign;
-use crate::leftovers::{boot, is_run};
+use crate::marks::{boot, is_run};
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -156,7 +156,7 @@ pub(crate) fn run_folder(run: &str) -> PathBuf {
 }
 
 /// Where a run's trials have their folders.
-pub(crate) fn work_folder(run: &str) -> PathBuf {
+pub fn work_folder(run: &str) -> PathBuf {
     run_folder(run).join(WORK)
 }
 

@@ -2,32 +2,21 @@
 //! name could be anybody's: nothing is listed or touched that does not carry a mark which nobody else makes, or is
 //! not written down in its run's register.
 
-mod owner;
-
-pub use owner::{RunMark, live_runs};
-pub(crate) use owner::{boot_of, dead_runs};
-
 use crate::container::socket;
-use crate::local::{cgroup, processes};
+use crate::marks::{RUN_ROOT, RUN_VARIABLE, check_run, mark_name, run_in_environment};
+use crate::mounts::{mounts_below, remove_tree, remove_whole};
+use crate::owner::{live_runs, runs};
 use crate::register::{self, Kind};
-use crate::{LAYERS, home, network, settings};
-use owner::{SCRATCH_NOTE, runs};
+use crate::run_mark::SCRATCH_NOTE;
+use crate::{LAYERS, cgroup, home, network, processes, settings};
 use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, PidfdFlags, Signal};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::Leftover;
-
-/// Where runs keep what need not survive a restart of the machine.
-pub const RUN_ROOT: &str = "/run/tare";
-/// The variable by which a process started for a run tells so, with the run and this boot; services do not have it,
-/// they are in the run's cgroup.
-pub const RUN_VARIABLE: &str = "TARE_RUN";
 
 /// How long a process that was killed may take to vanish.
 const VANISH_WITHIN: Duration = Duration::from_secs(10);
@@ -41,66 +30,6 @@ const CGROUP: &str = "cgroup";
 const DIRECTORY: &str = "directory";
 /// The kinds that are removed here; all others belong to layers.
 const KINDS: [&str; 7] = [PROCESS, MOUNT, LINK, NAMESPACE, RULES, CGROUP, DIRECTORY];
-
-/// What this boot of the machine is known by.
-pub(crate) fn boot() -> &'static str {
-    static BOOT: LazyLock<String> =
-        LazyLock::new(|| fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned());
-    &BOOT
-}
-
-/// The directory of a run for what need not survive a restart.
-pub fn run_directory(run: &str) -> PathBuf {
-    Path::new(RUN_ROOT).join(run)
-}
-
-/// The directory of a run on a disk.
-pub fn scratch_directory(run: &str) -> PathBuf {
-    home::work_folder(run)
-}
-
-/// The name of what a run makes one of on this machine: `tare-<run>`.
-pub fn mark_name(run: &str) -> String {
-    format!("tare-{run}")
-}
-
-/// The run in a name of the form `tare-<run>`; `None` for any other name.
-pub fn run_of_mark(name: &str) -> Option<&str> {
-    name.strip_prefix("tare-").filter(|run| is_run(run))
-}
-
-pub(crate) fn is_run(text: &str) -> bool {
-    text.len() == 6 && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
-}
-
-/// Refuses a run id that names made from it could not be recognised by.
-pub(crate) fn check_run(run: &str) -> Result<(), Fault> {
-    if is_run(run) {
-        return Ok(());
-    }
-    Err(Fault::new(format!("'{run}' is not a run id: six of a-z and 0-9")))
-}
-
-/// The run in the name of a link, `t<run><suffix>`. Other people's links can look like that ("tailscale0"), so this
-/// alone proves nothing.
-pub(crate) fn run_of_link(name: &str) -> Option<&str> {
-    name.strip_prefix('t').and_then(|rest| rest.get(..6)).filter(|run| is_run(run))
-}
-
-/// A mark that nobody else makes, for what keeps a line of text: `tare-<run>-<boot>`.
-pub(crate) fn full_mark(run: &str) -> String {
-    format!("{}-{}", mark_name(run), boot())
-}
-
-/// The run in a [`full_mark`] of this boot; `None` for any other text.
-pub(crate) fn run_of_full_mark(text: &str) -> Option<&str> {
-    text.strip_suffix(boot()).and_then(|rest| rest.strip_suffix('-')).and_then(run_of_mark)
-}
-
-/// Marks a process about to be started as one of a run, so that it is found if this process dies.
-pub fn mark_process(run: &str, command: &mut Command) {
-    command.env(RUN_VARIABLE, full_mark(run));
-}
 
 /// The directories of all runs, alive or dead, here and on disks: those that carry a run's mark.
 fn directories() -> Vec<(String, PathBuf)> {
@@ -227,46 +156,6 @@ fn marked_processes() -> Vec<(String, u32, u64)> {
     found.into_iter().map(|(pid, run, started)| (run, pid, started)).collect()
 }
 
-/// The run whose mark a process has in this variable of its environment.
-pub(crate) fn run_in_environment(pid: u32, variable: &str) -> Option<String> {
-    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
-    let wanted = format!("{variable}=");
-    let value = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(wanted.as_bytes()))?;
-    run_of_full_mark(std::str::from_utf8(value).ok()?).map(str::to_owned)
-}
-
-/// Run and path of every mount below runs' directories, the last mounted first.
-fn mounts_below(directories: &[(String, PathBuf)]) -> Result<Vec<(String, String)>, Fault> {
-    let text = fs::read_to_string("/proc/self/mountinfo").doing("list the mounts of this machine")?;
-    let mut found: Vec<(String, String)> = text.lines().filter_map(|line| marked_mount(line, directories)).collect();
-    found.reverse();
-    Ok(found)
-}
-
-fn marked_mount(line: &str, directories: &[(String, PathBuf)]) -> Option<(String, String)> {
-    let path = line.split(' ').nth(4)?.replace("\\040", " ");
-    let (run, _) = directories.iter().find(|(_, directory)| Path::new(&path).starts_with(directory))?;
-    Some((run.clone(), path))
-}
-
-fn remove_tree(path: &Path) -> Result<(), Fault> {
-    match tare_removal::remove_tree(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).doing(format!("remove {}", path.display()))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Removes a directory, unless something is mounted below: that would be emptied too, whoever's it is.
-fn remove_whole(path: &Path, remove: impl FnOnce(&Path) -> Result<(), Fault>) -> Result<(), Fault> {
-    match mounts_below(&[(String::new(), path.to_owned())])?.first() {
-        Some((_, mounted)) => Err(Fault::new(format!("{mounted} is a mount, so {} is not removed", path.display()))
-            .remedy(format!("umount {mounted}"))),
-        None => remove(path),
-    }
-}
-
 /// Removes one of [`leftovers`]; what is gone already is no error.
 ///
 /// # Errors
@@ -372,20 +261,9 @@ fn end_process(name: &str) -> Result<(), Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_names_of_ours_are_recognised() {
-        assert_eq!(run_of_mark("tare-a1b2c3"), Some("a1b2c3"));
-        for name in ["tare-", "tare-a1b2c", "tare-a1b2c3d", "tare-A1b2c3", "tar-a1b2c3", "tare-a1b2c3-x", "docker0"] {
-            assert_eq!(run_of_mark(name), None, "{name}");
-        }
-        assert_eq!(run_of_full_mark(&full_mark("a1b2c3")), Some("a1b2c3"));
-        for text in ["a1b2c3", "tare-a1b2c3", "tare-a1b2c3-", "tare-a1b2c3-another-boot"] {
-            assert_eq!(run_of_full_mark(text), None, "{text}");
-        }
-        assert_eq!(run_of_link("ta1b2c3h"), Some("a1b2c3"));
-        assert_eq!(run_of_link("tun0"), None);
-    }
+    use crate::marks::mark_process;
+    use crate::run_mark::RunMark;
+    use std::process::Command;
 
     #[test]
     fn nothing_of_a_run_that_has_come_back_is_removed() {
@@ -400,20 +278,6 @@ mod tests {
         assert_eq!(of_run(), found, "this process is its owner, and lives");
         mark.close().unwrap();
         assert_eq!(of_run(), []);
-    }
-
-    #[test]
-    fn only_mounts_below_a_run_are_recognised() {
-        let run = || "a1b2c3".to_owned();
-        let roots = [(run(), run_directory("a1b2c3")), (run(), PathBuf::from("/data/scratch/a1b2c3"))];
-        let line = "30 1 0:5 / /run/tare/a1b2c3/my\\040root rw - tmpfs tmpfs rw";
-        assert_eq!(marked_mount(line, &roots), Some(("a1b2c3".into(), "/run/tare/a1b2c3/my root".into())));
-        let elsewhere = marked_mount("30 1 0:5 / /data/scratch/a1b2c3/v rw - ext4 ext4 rw", &roots);
-        assert_eq!(elsewhere, Some(("a1b2c3".into(), "/data/scratch/a1b2c3/v".into())));
-        let others = ["/run/tare", "/run/tare/notarun", "/run/tarea1b2c3", "/", "/run/a1b2c3", "/data/scratch/thesis"];
-        for path in others {
-            assert_eq!(marked_mount(&format!("30 1 0:5 / {path} rw - tmpfs tmpfs rw"), &roots), None, "{path}");
-        }
     }
 
     #[test]

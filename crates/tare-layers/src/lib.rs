@@ -4,6 +4,7 @@
 //! [`local::LocalHost`]; the same code serves inside a guest, carried by [`agent`].
 
 pub mod agent;
+mod cgroup;
 pub mod container;
 mod environment;
 #[cfg(any(test, fuzzing))]
@@ -14,10 +15,16 @@ pub mod least;
 pub mod leftovers;
 pub mod local;
 pub mod lock;
+pub mod marks;
 pub mod mock;
+mod mounts;
+mod netlink;
 pub mod network;
 pub mod numbers;
+pub mod owner;
+mod processes;
 mod register;
+pub mod run_mark;
 #[cfg(test)]
 mod sample;
 mod settings;

@@ -3,7 +3,7 @@
 //!
 //! The kernel gives a lock back when its holder dies, however it dies.
 
-use crate::leftovers::RUN_ROOT;
+use crate::marks::RUN_ROOT;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};

@@ -5,8 +5,9 @@
 //!
 //! The register lives as long as what it tells of: until the machine is started anew.
 
-use crate::leftovers::{boot, run_directory};
-use crate::network;
+use crate::marks::{boot, run_directory};
+use crate::netlink;
+use crate::owner::boot_of;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -44,7 +45,7 @@ impl Kind {
     /// `None` when there is none.
     fn identity(self, name: &str) -> Option<String> {
         match self {
-            Kind::Link => network::link_index(name).map(|index| index.to_string()),
+            Kind::Link => netlink::link_index(name).map(|index| index.to_string()),
             Kind::Namespace | Kind::Cgroup => {
                 let facts = fs::symlink_metadata(name).ok()?;
                 Some(format!("{}:{}", facts.dev(), facts.ino()))
@@ -157,12 +158,19 @@ pub(crate) fn is_foreign(run: &str, kind: Kind, name: &str) -> bool {
 fn is_husk(kind: Kind, name: &str) -> bool {
     kind == Kind::Namespace
         && fs::symlink_metadata(name).is_ok_and(|facts| facts.is_file() && facts.len() == 0)
-        && !network::is_namespace(Path::new(name))
+        && !is_namespace(Path::new(name))
+}
+
+/// Whether a namespace is mounted at this path.
+pub(crate) fn is_namespace(path: &Path) -> bool {
+    /// The kind of file system that namespaces are files of.
+    const NSFS: i128 = 0x6e73_6673;
+    rustix::fs::statfs(path).is_ok_and(|facts| i128::from(facts.f_type) == NSFS)
 }
 
 /// What a run has made that still stands; nothing of a run of an earlier boot does.
 pub(crate) fn standing(run: &str) -> Vec<(Kind, String)> {
-    if crate::leftovers::boot_of(run).as_deref() != Some(boot()) {
+    if boot_of(run).as_deref() != Some(boot()) {
         return Vec::new();
     }
     let entries = fs::read_dir(run_directory(run).join(FOLDER)).into_iter().flatten().filter_map(Result::ok);

@@ -1,8 +1,10 @@
 //! Settings of this machine that a run changes: written down before each is changed, and put back when the run is
 //! closed, or cleaned up after; unless somebody else has changed it since.
 
-use crate::leftovers::{boot, boot_of, run_directory, run_of_mark};
-use crate::local::controllers;
+pub(crate) mod controllers;
+
+use crate::marks::{boot, run_directory, run_of_mark};
+use crate::owner::boot_of;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -56,7 +58,7 @@ fn write_down(run: &str, file: &Path, before: &str, given: &str) -> std::io::Res
 
 /// Writes down that a run is about to add words to a setting that is a list, which it may do several times. Lists of
 /// groups of the run's own go with their groups, and those of a guest with the guest.
-pub(crate) fn note_added(run: &str, file: &Path, added: &[&str]) -> Result<(), Fault> {
+fn note_added(run: &str, file: &Path, added: &[&str]) -> Result<(), Fault> {
     let own = file.parent().and_then(Path::file_name).and_then(OsStr::to_str).and_then(run_of_mark);
     if own.is_some() || !run_directory(run).is_dir() {
         return Ok(());
@@ -67,7 +69,7 @@ pub(crate) fn note_added(run: &str, file: &Path, added: &[&str]) -> Result<(), F
 }
 
 /// Writes down that of the words of such a list only some were added.
-pub(crate) fn keep_added(run: &str, file: &Path, kept: impl Fn(&str) -> bool) -> Result<(), Fault> {
+fn keep_added(run: &str, file: &Path, kept: impl Fn(&str) -> bool) -> Result<(), Fault> {
     let Some((_, added)) = read(&note(run, file)) else { return Ok(()) };
     let words: Vec<&str> = added.split(' ').filter(|word| kept(word)).collect();
     write_down(run, file, "", &words.join(" ")).doing(format!("write down what was added to {}", file.display()))

@@ -13,8 +13,8 @@ use tare_core::host::{Carrier, Host, OpenError, ServiceStart, Surroundings};
 use tare_core::load::{LoadOrder, LoadPlan, LoadSummary, SecondRow, WindowRow};
 use tare_core::study::Catalog;
 use tare_core::units::CpuSet;
-use tare_layers::leftovers;
 use tare_layers::local::{LoadGroup, LocalHost};
+use tare_layers::marks;
 use tare_layers::network::{GeneratorSeat, Networks};
 use tare_runner::{Apparatus, DataSet, Place, Restored, RunInside, Stop};
 
@@ -179,7 +179,7 @@ impl Machine {
 
     fn driver(&self, plan: &LoadPlan) -> Result<Driver, Fault> {
         let mut command = Driver::command();
-        leftovers::mark_process(&self.run, &mut command);
+        marks::mark_process(&self.run, &mut command);
         if let Some(seat) = &self.seat {
             seat.enter(&mut command);
         }

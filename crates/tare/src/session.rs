@@ -22,10 +22,11 @@ use tare_core::study::LoadOrigin;
 use tare_core::trial::Outcome;
 use tare_core::units::CpuSet;
 use tare_layers::home;
-use tare_layers::leftovers::{self, RunMark};
+use tare_layers::leftovers;
 use tare_layers::lock::MachineLock;
 use tare_layers::network::{GeneratorSeat, Networks, free_subnets};
 use tare_layers::numbers;
+use tare_layers::run_mark::RunMark;
 use tare_report::Style;
 use tare_runner::{Clock, Ending, RecordDir, Run, Stop, SystemClock};
 

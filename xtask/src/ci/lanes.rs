@@ -83,9 +83,12 @@ const CLASSES: &[(&str, Class)] = &[
     // It looks for KVM with a guest that every such look has the same name for.
     ("tare-layers::vm::what_cannot_be_had_", Class::Runs),
     // They make what a run makes, of no run that is alive.
+    ("tare-layers::cgroup::", Class::Runs),
     ("tare-layers::leftovers::", Class::Runs),
     ("tare-layers::local::", Class::Runs),
     ("tare-layers::network::", Class::Runs),
+    ("tare-layers::processes::", Class::Runs),
+    ("tare-layers::settings::", Class::Runs),
     // The longest by far.
     ("tare-layers::vm::a_container_", Class::Owns),
     ("tare-layers::vm::containers_in_several_guests_", Class::Owns),

@@ -1,5 +1,6 @@
 //! The near end: a host whose calls are answered at the other end of a stream.
 
+use super::clock::monotonic_ns;
 use super::wire::{ANSWER_MAX, Call, Outcome, Piece, Reply, Request, receive_piece, send};
 use serde::de::DeserializeOwned;
 use std::io::{BufReader, ErrorKind};
@@ -264,12 +265,6 @@ fn value<T>(outcome: Outcome<T>) -> Result<T, Fault> {
         Outcome::Ok(value) => Ok(value),
         Outcome::Failed(fault) | Outcome::Unavailable(fault) => Err(fault),
     }
-}
-
-/// CLOCK_MONOTONIC of this machine, ns.
-pub(super) fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
 impl Host for AgentHost {

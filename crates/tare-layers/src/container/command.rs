@@ -2,8 +2,9 @@
 
 use super::engine::{Engine, Heard};
 use super::observe;
+use crate::cgroup::{self, counting};
 use crate::local::command::too_much;
-use crate::local::{cgroup, counting, processes};
+use crate::processes;
 use bollard::container::LogOutput;
 use bollard::errors::Error;
 use bollard::exec::StartExecResults;

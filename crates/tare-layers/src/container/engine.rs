@@ -1,6 +1,5 @@
 //! A connection to a container engine on which no call can hang.
 
-use super::guest_engine::is_guest;
 use super::options::ContainerOptions;
 use super::socket;
 use crate::network::UserHere;
@@ -13,6 +12,8 @@ use std::time::Duration;
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::Facts;
 
+/// Stands where this code runs in a guest that Tare made.
+const GUEST_MARKER: &str = "/run/tare/guest";
 /// How long an engine may take for an ordinary call. One that takes longer does not answer at all.
 const CALL_LIMIT: Duration = Duration::from_secs(60);
 /// The same of an engine in a guest, which may be an emulated one, and so some fifteen times slower; on a busy machine,
@@ -22,6 +23,11 @@ const GUEST_CALL_LIMIT: Duration = Duration::from_secs(240);
 const HELLO_LIMIT: Duration = Duration::from_secs(10);
 /// How long the import of an image may take.
 pub(crate) const IMPORT_LIMIT: Duration = Duration::from_secs(600);
+
+/// Whether this process runs in a guest of Tare's.
+pub(crate) fn is_guest() -> bool {
+    Path::new(GUEST_MARKER).exists()
+}
 
 /// How long the engine of this machine may take for an ordinary call.
 pub(crate) fn call_limit() -> Duration {

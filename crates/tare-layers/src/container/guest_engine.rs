@@ -17,8 +17,6 @@ use tare_core::fault::{Doing, Fault};
 use tare_core::host::Surroundings;
 use tare_core::workload::USUAL_PATH;
 
-/// Stands where this code runs in a guest that Tare made.
-const GUEST_MARKER: &str = "/run/tare/guest";
 /// Where the engine's root is put together. Not below anything that is bound into it.
 const ROOT: &str = "/engine";
 /// Where the engine's own containerd listens, below that root. Left to the engine to start, it is given up after 15
@@ -71,11 +69,6 @@ pub const GUEST_MODULES: &[&str] = &[
 pub(crate) fn recipe() -> Recipe {
     let packages = ["docker.io", "iptables"].map(str::to_owned).to_vec();
     Recipe::plain(Source::Packages(packages))
-}
-
-/// Whether this process runs in a guest of Tare's.
-pub(crate) fn is_guest() -> bool {
-    Path::new(GUEST_MARKER).exists()
 }
 
 /// An engine that was started here.

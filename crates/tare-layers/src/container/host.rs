@@ -3,8 +3,8 @@
 mod frozen;
 
 use super::command::Command;
-use super::engine::Engine;
-use super::guest_engine::{self, GuestEngine};
+use super::engine::{Engine, is_guest};
+use super::guest_engine::GuestEngine;
 use super::link::Link;
 use super::options::{By, ContainerOptions, Network, Storage};
 use super::spec::{self, Order};
@@ -92,7 +92,7 @@ impl Inner {
     fn open(carrier: Arc<Carrier>, options: ContainerOptions, surroundings: &Surroundings) -> Result<Inner, OpenError> {
         let (engine, guest_engine) = match Engine::find_for(&options).map_err(OpenError::Unavailable)? {
             Some(engine) => (engine, None),
-            None if guest_engine::is_guest() => {
+            None if is_guest() => {
                 let (own, engine) = GuestEngine::start(carrier.bundles.as_ref(), surroundings)?;
                 (engine, Some(own))
             }
@@ -391,7 +391,7 @@ impl Host for ContainerHost {
     fn volumes(&self, start: &ServiceStart) -> Option<Vec<PathBuf>> {
         // In the container's own layer they stand nowhere before it does.
         let inner = &self.inner;
-        let folders = || local::host::volume_folders(&inner.surroundings.scratch, &start.instance, start);
+        let folders = || local::volumes::volume_folders(&inner.surroundings.scratch, &start.instance, start);
         (inner.options.storage == Storage::Volume).then(|| folders().into_iter().map(|(_, folder)| folder).collect())
     }
 

@@ -4,7 +4,7 @@ use super::engine::Engine;
 use super::link::remove_network;
 use super::run;
 use super::spec::{NAME_LABEL, RUN_LABEL};
-use crate::leftovers::dead_runs;
+use crate::owner::dead_runs;
 use crate::register;
 use bollard::models::ContainerSummary;
 use bollard::query_parameters::{ListContainersOptionsBuilder, ListNetworksOptionsBuilder};

@@ -2,8 +2,8 @@
 
 use super::engine::{CallError, Engine, call_limit};
 use super::spec::{self, Order};
-use crate::local::host::make_volumes;
 use crate::local::logs::{SHOWN_MAX, said};
+use crate::local::volumes::make_volumes;
 use crate::register;
 use bollard::models::{ContainerInspectResponse, ContainerState};
 use bollard::query_parameters::{

@@ -2,7 +2,7 @@
 
 use super::options::{Capabilities, ContainerOptions, Limits, Namespaces, Network, Seccomp, Storage};
 use crate::local::accounts::{Accounts, environment};
-use crate::local::{self, host::volume_folders as volume_folders_of};
+use crate::local::{self, volumes::volume_folders as volume_folders_of};
 use crate::network;
 use bollard::models::{
     ContainerCreateBody, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount, MountType, PortBinding,

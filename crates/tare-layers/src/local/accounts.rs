@@ -2,8 +2,8 @@
 //! so each instance finds one there, and one for its group in /etc/group: a copy of the bundle's file with a line more
 //! is mounted over it, in every form. And the user's home, which some programs end without, too.
 
-use super::host::VOLUMES;
-use super::root::{IN_MEMORY, KERNEL, open_inside};
+use super::inside::{IN_MEMORY, KERNEL, open_inside};
+use super::volumes::VOLUMES;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;

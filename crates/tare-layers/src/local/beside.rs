@@ -1,9 +1,8 @@
 //! A group for what runs beside a form in the name of a run: the load process, and the tools that it starts. Whatever
 //! these start in turn stays in it, even in a session of its own, and ends with it.
 
-use super::cgroup;
-use super::hierarchies::{self, Hierarchy};
-use crate::leftovers;
+use crate::cgroup::hierarchies::{self, Hierarchy};
+use crate::{cgroup, marks};
 use std::fs::OpenOptions;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -24,7 +23,7 @@ impl LoadGroup {
     /// When no cgroups are mounted, or it cannot be made.
     pub fn make(run: &str) -> Result<Option<LoadGroup>, Fault> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        if !leftovers::run_directory(run).is_dir() {
+        if !marks::run_directory(run).is_dir() {
             return Ok(None);
         }
         let hierarchies = hierarchies::hierarchies()?;

@@ -1,7 +1,7 @@
 //! A group for the command by which a workload has programs of its own made: what it may use of the machine as a whole.
 
-use super::cgroup::{self, Group};
-use crate::leftovers::RunMark;
+use crate::cgroup::{self, Group};
+use crate::run_mark::RunMark;
 use std::fs::{File, OpenOptions};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -111,7 +111,7 @@ mod tests {
         let members = group.group.members();
         assert!(!members.is_empty());
         drop(group);
-        assert!(members.iter().all(|pid| crate::local::processes::start_time(*pid).is_none()));
+        assert!(members.iter().all(|pid| crate::processes::start_time(*pid).is_none()));
         assert!(leftovers::leftovers().unwrap().iter().all(|left| left.run != run));
     }
 }

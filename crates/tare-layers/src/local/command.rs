@@ -1,8 +1,8 @@
 //! A command beside a service: bounded in time and output, and ended with all that it has started.
 
-use super::cgroup::Group;
-use super::counting::counts_cpu;
-use super::processes;
+use crate::cgroup::Group;
+use crate::cgroup::counting::counts_cpu;
+use crate::processes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use std::io::{PipeReader, Read};

@@ -6,7 +6,9 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use tare_core::fault::Fault;
 use tare_core::units::CpuSet;
+use tare_core::workload::why_not_user;
 
 /// The capabilities that stay in the bounding set, a bit for each: those that Docker leaves a container. A service is
 /// not root and may gain no privileges, so that it has none of them; but the forms are alike in this, too.
@@ -85,6 +87,16 @@ impl Confinement {
         begin();
         Ok(())
     }
+}
+
+/// Refuses users that no service may have, whoever wrote them down: a record is read without the checks of a workload.
+///
+/// # Errors
+/// When it is root, or no user at all.
+pub(super) fn check_user(user: (u32, u32)) -> Result<(), Fault> {
+    let Some(why) = why_not_user(user) else { return Ok(()) };
+    Err(Fault::new(format!("the service would run as {}:{}: {why}", user.0, user.1))
+        .remedy("name another user in the workload, or none, and start a new run"))
 }
 
 /// Gives up root and every capability, for good: no program that it starts gets any back. Plain system calls only.

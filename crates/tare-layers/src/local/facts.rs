@@ -1,6 +1,6 @@
 //! What this machine is, in few words, for the record.
 
-use super::hierarchies;
+use crate::cgroup::hierarchies;
 use std::fs;
 use tare_core::host::Facts;
 

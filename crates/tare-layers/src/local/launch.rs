@@ -1,9 +1,10 @@
 //! Starting a process in a service's root, as the service's user, within its limits.
 
 use super::accounts;
-use super::cgroup::Group;
-use super::confinement::{Confinement, STEPS, check, cpu_mask, node_mask};
-use super::root::{PROGRAM_INSIDE, Root, open_inside};
+use super::confinement::{Confinement, STEPS, check, check_user, cpu_mask, node_mask};
+use super::inside::open_inside;
+use super::root::{PROGRAM_INSIDE, Root};
+use crate::cgroup::Group;
 use crate::network::Room;
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -16,7 +17,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tare_core::fault::{Doing, Fault};
 use tare_core::units::CpuSet;
-use tare_core::workload::{USUAL_PATH, why_not_user};
+use tare_core::workload::USUAL_PATH;
 
 /// The root of a process about to be started.
 pub(crate) enum Rooted<'a> {
@@ -141,16 +142,6 @@ impl Launch<'_> {
         Fault::new(format!("could not run {program}: {why}"))
             .remedy(format!("check the command of {what} against the files of the service's bundle"))
     }
-}
-
-/// Refuses users that no service may have, whoever wrote them down: a record is read without the checks of a workload.
-///
-/// # Errors
-/// When it is root, or no user at all.
-pub(crate) fn check_user(user: (u32, u32)) -> Result<(), Fault> {
-    let Some(why) = why_not_user(user) else { return Ok(()) };
-    Err(Fault::new(format!("the service would run as {}:{}: {why}", user.0, user.1))
-        .remedy("name another user in the workload, or none, and start a new run"))
 }
 
 /// Why a program cannot be run, from what its file is.

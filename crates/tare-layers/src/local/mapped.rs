@@ -1,8 +1,8 @@
 //! Which files a running service has mapped executable, and what is in them: the proof that every form runs the
 //! same bits.
 
-use super::root::open_inside;
-use crate::local::processes;
+use super::inside::open_inside;
+use crate::processes;
 use rustix::fs::FileType;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};

@@ -4,29 +4,25 @@
 pub(crate) mod accounts;
 mod beside;
 mod building;
-pub(crate) mod cgroup;
 pub(crate) mod child;
 pub(crate) mod command;
 pub(crate) mod confinement;
-pub(crate) mod controllers;
-pub(crate) mod counting;
 mod facts;
 pub(crate) mod files;
-pub(crate) mod freeze;
-pub(crate) mod hierarchies;
 pub(crate) mod host;
+mod inside;
 pub(crate) mod launch;
 pub(crate) mod logs;
 mod mapped;
 pub(crate) mod ports;
-pub(crate) mod processes;
 pub(crate) mod root;
 pub(crate) mod running;
 mod stubs;
+pub(crate) mod volumes;
 
+pub use crate::cgroup::hierarchies::mount_unified;
 pub use beside::LoadGroup;
 pub use building::BuildGroup;
-pub use hierarchies::mount_unified;
 pub use host::LocalHost;
 #[cfg(any(test, fuzzing))]
 pub(crate) use mapped::chew as chew_maps;

@@ -1,6 +1,6 @@
 //! Whether a port is free on this machine, and who has it.
 
-use super::processes;
+use crate::processes;
 use std::collections::BTreeMap;
 use tare_core::fault::Fault;
 

@@ -3,8 +3,9 @@
 //! process in it.
 
 use super::accounts::Accounts;
+use super::inside::{IN_MEMORY, KERNEL, open_inside, open_tree, place_of};
 use super::stubs::{Stub, add_stub, copy_owner};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, CWD, Mode};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
@@ -16,10 +17,6 @@ use tare_core::fault::{Doing, Fault};
 
 /// Where a program of ours stands inside the root, when one is to run there.
 pub(crate) const PROGRAM_INSIDE: &str = "/dev/.tare-program";
-/// Where the kernel's own file systems are.
-pub(super) const KERNEL: [&str; 3] = ["/proc", "/dev", "/sys"];
-/// Directories every form gives a service to write to, in memory.
-pub(super) const IN_MEMORY: [&str; 2] = ["/tmp", "/run"];
 /// How all is mounted that strangers fill, bundles and volumes: set-user-id bits and device nodes in it are without
 /// effect. The devices that a service may open are those of its /dev.
 const STRANGE: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
@@ -333,27 +330,6 @@ fn switch_to(root: &Path) -> Result<(), Fault> {
         Err(error) => return Err(error).doing("make the new root the root"),
     }
     rustix::process::chdir("/").doing("enter the new root")
-}
-
-pub(super) fn open_tree(path: &Path) -> Result<OwnedFd, Fault> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::open(path, flags, Mode::empty()).doing(format!("open {}", path.display()))
-}
-
-/// Opens what `path` is inside a root, with every link followed inside it.
-pub(crate) fn open_inside(root: &impl AsFd, path: impl AsRef<Path>) -> rustix::io::Result<OwnedFd> {
-    let path = path.as_ref();
-    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    rustix::fs::openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::IN_ROOT)
-}
-
-/// The path, as this thread sees it and free of links, of a place inside the root.
-fn place_of(root: &OwnedFd, path: impl AsRef<Path>) -> Result<String, Fault> {
-    let path = path.as_ref();
-    let place = open_inside(root, path).doing(format!("find {} in the service's root", path.display()))?;
-    fs::read_link(format!("/proc/self/fd/{}", place.as_raw_fd()))
-        .map(|path| path.display().to_string())
-        .doing(format!("find {} in the service's root", path.display()))
 }
 
 fn mount(source: &str, to: impl AsRef<Path>, kind: &str, flags: MountFlags, data: &str) -> Result<(), Fault> {

@@ -1,9 +1,9 @@
 //! A service's process, and a command beside it.
 
-use super::cgroup::Group;
 use super::child::OwnChild;
 use super::command::Command;
 use super::launch::{Launch, Rooted};
+use crate::cgroup::Group;
 use crate::network::Room;
 use rustix::process::Signal;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! What a bundle lacks for something to be mounted on it: made beside it, where its links lead, to be put over it.
 
-use super::root::{IN_MEMORY, open_inside};
+use super::inside::{IN_MEMORY, open_inside};
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -115,7 +115,7 @@ pub(super) fn copy_owner(bundle: &OwnedFd, path: &Path, to: &Path) -> std::io::R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::local::root::open_tree;
+    use crate::local::inside::open_tree;
     use std::os::unix::fs::symlink;
 
     #[test]

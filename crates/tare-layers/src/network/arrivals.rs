@@ -2,7 +2,7 @@
 //! have links made all the time, by whoever starts a container or joins a network, and what must be kept off is kept
 //! off there too.
 
-use super::netlink::Netlink;
+use crate::netlink::Netlink;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use std::io;

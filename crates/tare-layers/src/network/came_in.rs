@@ -1,8 +1,8 @@
 //! A program that is run for what comes in by links of this machine's network: not by the loopback, nor by the run's
 //! own, so that the load does not pass it. A port of a bridge or a bond is left to what it is a port of.
 
-use super::netlink::{Link, Netlink};
 use super::pinned::Pinned;
+use crate::netlink::{Link, Netlink};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;

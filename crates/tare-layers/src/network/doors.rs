@@ -12,7 +12,7 @@
 //! it is for whoever has this machine to oneself ([`crate::lock`]).
 
 use super::closed::{Closed, KEY, KEY_PORT, Key, call, mark_ipv6_alone, put_ipv4, put_ipv6};
-use crate::local::hierarchies;
+use crate::cgroup::hierarchies;
 use rustix::net::{AddressFamily, SocketType};
 use std::collections::HashSet;
 use std::io;

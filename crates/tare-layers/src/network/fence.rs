@@ -10,13 +10,13 @@
 use super::arrivals::Arrivals;
 use super::closed::{CLOSED_MAX, Closed, KEY_PORT, Key, TRANSPORTS, key, put_ipv4, put_ipv6, where_closed};
 use super::doors::Doors;
-use super::low_ports::LowPorts;
-use super::netlink::Link;
+use super::low_ports::{LowPorts, UserHere};
 use super::pinned::Pinned;
 use super::seat::seat_link;
 use super::to_all::ToAll;
+use crate::netlink::Link;
 use crate::register::{self, Kind as Made};
-use crate::{leftovers, lock};
+use crate::{lock, marks};
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketType};
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,15 +44,6 @@ const LOCAL_IPV6: i16 = 44;
 const LOCAL_PORT: i16 = 60;
 const CAME_BY: i16 = 64;
 
-/// Which user of this machine a service's processes are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum UserHere {
-    /// The service's own.
-    Same,
-    /// One that its engine has instead, in a user namespace.
-    Another,
-}
-
 /// The ports of a host's services on the machine's own network, closed to others as long as these services stand.
 #[derive(Debug, Default)]
 pub(crate) struct Fenced {
@@ -76,7 +67,7 @@ impl Fenced {
     /// When low ports cannot be allowed.
     pub(crate) fn close(&mut self, run: &str, start: &ServiceStart, user: UserHere) -> Result<String, Fault> {
         let low = self.low.allow(run, start.service.ports.values().copied(), (start.service.user.0, user))?;
-        if !leftovers::run_directory(run).is_dir() {
+        if !marks::run_directory(run).is_dir() {
             return Ok(low);
         }
         let closed = self.put_up_and_close(run, start, user);

@@ -4,7 +4,7 @@
 //! guests and from containers reached by their own address. The rules go to the chain that the engine reserves for
 //! others, when there is one, and carry the run in a comment.
 
-use crate::leftovers;
+use crate::marks;
 use std::collections::BTreeSet;
 use std::process::Command;
 use tare_core::fault::{Doing, Fault};
@@ -56,7 +56,7 @@ pub fn allow_forwarding(run: &str, from: &str, to: &str) -> Result<Forwarding, F
         Ok(Ok(_)) => RESERVED_CHAIN,
         Ok(Err(_)) => "FORWARD",
     };
-    let comment = leftovers::full_mark(run);
+    let comment = marks::full_mark(run);
     let ways = if from == to { vec![(from, to)] } else { vec![(from, to), (to, from)] };
     for (input, output) in ways {
         let rule: Vec<String> =
@@ -101,7 +101,7 @@ fn marked_rules(table: &str) -> Vec<(String, Vec<String>)> {
 fn marked_rule(line: &str) -> Option<(String, Vec<String>)> {
     let words: Vec<String> = line.split_whitespace().map(|word| word.trim_matches('"').to_owned()).collect();
     let at = words.iter().position(|word| word == "--comment")?;
-    let run = leftovers::run_of_full_mark(words.get(at + 1)?)?;
+    let run = marks::run_of_full_mark(words.get(at + 1)?)?;
     (words.first()? == "-A").then(|| (run.to_owned(), words[1..].to_vec()))
 }
 
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn only_rules_with_our_comment_are_ours() {
-        let comment = leftovers::full_mark("a1b2c3");
+        let comment = marks::full_mark("a1b2c3");
         let line = format!("-A DOCKER-USER -i ta1b2c3h -o br0 -m comment --comment \"{comment}\" -j ACCEPT");
         let (run, rule) = marked_rule(&line).unwrap();
         assert_eq!(run, "a1b2c3");

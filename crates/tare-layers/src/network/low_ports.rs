@@ -7,8 +7,7 @@
 
 use super::closed::call;
 use super::doors::{ALLOW, this_network};
-use super::fence::UserHere;
-use crate::local::hierarchies;
+use crate::cgroup::hierarchies;
 use crate::settings;
 use std::io;
 use std::path::Path;
@@ -28,6 +27,15 @@ const ASKED: i16 = 24;
 const WHO: i16 = -8;
 /// Ends a program: the bind is allowed as if by root.
 const ALLOW_LOW: [Instruction; 2] = [Instruction::set(R0, 3), Instruction::end()];
+
+/// Which user of this machine a service's processes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UserHere {
+    /// The service's own.
+    Same,
+    /// One that its engine has instead, in a user namespace.
+    Another,
+}
 
 /// Services' low ports of this machine's network, allowed for as long as this is kept.
 #[derive(Debug, Default)]
@@ -147,8 +155,8 @@ pub(crate) fn allow_all_ports() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::leftovers::RunMark;
     use crate::network::{as_inside, as_user, in_own_network, other_network};
+    use crate::run_mark::RunMark;
     use std::net::{TcpListener, UdpSocket};
 
     /// A user that nobody is.

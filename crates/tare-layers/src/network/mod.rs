@@ -9,7 +9,6 @@ mod doors;
 mod fence;
 mod forwarding;
 mod low_ports;
-mod netlink;
 mod pinned;
 mod private;
 mod room;
@@ -19,20 +18,20 @@ mod tap;
 mod to_all;
 
 pub use beside::Networks;
-pub(crate) use fence::{Fenced, UserHere};
+pub(crate) use fence::Fenced;
 pub use forwarding::{Forwarding, allow_forwarding};
 pub(crate) use forwarding::{remove_rules, runs_with_rules};
-pub(crate) use low_ports::{USUAL_BOUND, allow_all_ports};
+pub(crate) use low_ports::{USUAL_BOUND, UserHere, allow_all_ports};
 pub(crate) use pinned::{is_pinned, take_down};
 pub use room::Room;
 pub use seat::GeneratorSeat;
-pub(crate) use seat::{is_namespace, namespaces_named_like_ours, remove_namespace};
+pub(crate) use seat::{namespaces_named_like_ours, remove_namespace};
 pub use subnets::free_subnets;
 pub use tap::{tap_create, tap_open};
 
-use crate::leftovers;
+use crate::marks;
+use crate::netlink::{Netlink, Range};
 use crate::register::{self, Kind};
-use netlink::{Netlink, Range};
 use std::net::Ipv4Addr;
 #[cfg(test)]
 use std::net::{Ipv6Addr, SocketAddr};
@@ -75,7 +74,7 @@ fn make_bridge(name: &str, address: Ipv4Addr, prefix: u8) -> Result<(), Fault> {
 
 /// Makes a link, or has it made, in the name of the run that its name tells.
 pub(crate) fn registered<T>(name: &str, make: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
-    match leftovers::run_of_link(name) {
+    match marks::run_of_link(name) {
         Some(run) => register::make(run, Kind::Link, name, make),
         None => make(),
     }
@@ -83,14 +82,8 @@ pub(crate) fn registered<T>(name: &str, make: impl FnOnce() -> Result<T, Fault>)
 
 /// Writes the run that a link's name tells into its alias, for people to see whose it is.
 fn mark(netlink: &Netlink, name: &str) -> Result<(), Fault> {
-    let Some(run) = leftovers::run_of_link(name) else { return Ok(()) };
-    netlink.set_alias(name, &leftovers::full_mark(run)).doing(format!("mark the link {name} as one of run {run}"))
-}
-
-/// The number of the link of this name, which the kernel gives to no other before the machine is started anew.
-pub(crate) fn link_index(name: &str) -> Option<u32> {
-    let links = open().ok()?.links().ok()?;
-    links.into_iter().find(|link| link.name == name).map(|link| link.index)
+    let Some(run) = marks::run_of_link(name) else { return Ok(()) };
+    netlink.set_alias(name, &marks::full_mark(run)).doing(format!("mark the link {name} as one of run {run}"))
 }
 
 fn set_up(netlink: &Netlink, name: &str, address: Ipv4Addr, prefix: u8) -> Result<(), Fault> {
@@ -137,7 +130,7 @@ pub fn link_up(name: &str) -> Result<(), Fault> {
 /// # Errors
 /// When it is still there.
 pub fn link_delete(name: &str) -> Result<(), Fault> {
-    if leftovers::run_of_link(name).is_some_and(|run| register::is_foreign(run, Kind::Link, name)) {
+    if marks::run_of_link(name).is_some_and(|run| register::is_foreign(run, Kind::Link, name)) {
         return Ok(());
     }
     open()?.delete(name).doing(format!("remove the link {name}")).map(drop)

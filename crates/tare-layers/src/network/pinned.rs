@@ -4,7 +4,7 @@
 //! in a file system of BPF's that is mounted in the run's directory, so that whoever cleans up after the run finds it
 //! as one of the run's mounts; with the names, the programs go.
 
-use crate::leftovers;
+use crate::marks;
 use rustix::fs::FsWord;
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::fs;
@@ -28,7 +28,7 @@ impl Pinned {
     /// A folder for the names of one fence of a run's.
     pub(super) fn folder(run: &str) -> PathBuf {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        leftovers::run_directory(run).join(format!("fence-{}", COUNT.fetch_add(1, Ordering::Relaxed)))
+        marks::run_directory(run).join(format!("fence-{}", COUNT.fetch_add(1, Ordering::Relaxed)))
     }
 
     /// Gives a name to each, in `folder`, which is made.

@@ -8,9 +8,9 @@
 
 use super::arrivals::Arrivals;
 use super::came_in::{CameIn, DROP, IPV4, NEXT, PACKET, PROTOCOL, begin};
-use super::netlink::Link;
 use super::pinned::Pinned;
-use crate::leftovers::run_directory;
+use crate::marks::run_directory;
+use crate::netlink::Link;
 use crate::register::{self, Kind};
 use std::io;
 use tare_bpf::Register::{R1, R2, R3, R4, R5, R10};

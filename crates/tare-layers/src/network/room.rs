@@ -1,8 +1,8 @@
 //! Networks for forms that stand side by side: each must be reached at an address of its own.
 
 use super::GeneratorSeat;
-use super::netlink::{Netlink, Range};
 use super::{allow_all_ports, set_up};
+use crate::netlink::{Netlink, Range};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};

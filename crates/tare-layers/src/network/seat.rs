@@ -1,10 +1,10 @@
 //! Where load comes from: a network namespace of the run's own, joined to this machine by a pair of links, so that
 //! every form is reached over the same first hop.
 
-use super::netlink::{Netlink, Range};
 use super::private::{Private, reached_by_others};
 use super::{accept_any_path, link_delete, set_up};
-use crate::leftovers;
+use crate::marks;
+use crate::netlink::{Netlink, Range};
 use crate::register::{self, Kind};
 use rustix::mount::UnmountFlags;
 use rustix::thread::UnshareFlags;
@@ -44,7 +44,7 @@ impl GeneratorSeat {
     /// # Errors
     /// When a name is taken or this process may not (it needs root). Nothing is left then.
     pub fn open(run: &str, subnets: (u8, u8)) -> Result<GeneratorSeat, Fault> {
-        leftovers::check_run(run)?;
+        marks::check_run(run)?;
         let namespace = create_namespace(run)?;
         let private = Err(io::ErrorKind::NotConnected.into());
         let mut seat = GeneratorSeat { run: run.to_owned(), subnets, namespace: Arc::new(namespace), private };
@@ -160,7 +160,7 @@ impl GeneratorSeat {
 
 /// The file of a run's namespace.
 fn namespace_path(run: &str) -> PathBuf {
-    Path::new(NAMESPACES).join(leftovers::mark_name(run))
+    Path::new(NAMESPACES).join(marks::mark_name(run))
 }
 
 /// Makes a run's network namespace, which lives until it is removed by name.
@@ -193,15 +193,8 @@ fn mount_namespace(path: &Path) -> Result<File, Fault> {
 /// The namespaces that are called as a run's would be, whoever has made them.
 pub(crate) fn namespaces_named_like_ours() -> Vec<PathBuf> {
     let entries = std::fs::read_dir(NAMESPACES).into_iter().flatten().filter_map(Result::ok);
-    let ours = |entry: &std::fs::DirEntry| entry.file_name().to_str().and_then(leftovers::run_of_mark).is_some();
+    let ours = |entry: &std::fs::DirEntry| entry.file_name().to_str().and_then(marks::run_of_mark).is_some();
     entries.filter(ours).map(|entry| entry.path()).collect()
-}
-
-/// Whether a namespace is mounted at this path.
-pub(crate) fn is_namespace(path: &Path) -> bool {
-    /// The kind of file system that namespaces are files of.
-    const NSFS: i128 = 0x6e73_6673;
-    rustix::fs::statfs(path).is_ok_and(|facts| i128::from(facts.f_type) == NSFS)
 }
 
 /// Removes a named namespace; one that is gone already is no error.
@@ -240,7 +233,7 @@ mod tests {
             }
             let path = namespace_path("ab12cd");
             mount_namespace(&path).unwrap();
-            assert!(is_namespace(&path));
+            assert!(register::is_namespace(&path));
             // As `ip netns add` does when it is called for the first time.
             rustix::mount::mount_bind_recursive("/run/netns", "/run/netns").unwrap();
             remove_namespace(&path).unwrap();

@@ -4,8 +4,8 @@
 //! elsewhere. Routes and addresses of this machine are not all that counts: most machines reach half the world by their
 //! default route, a resolver or a colleague's server in 10.0.0.0/8 too.
 
-use super::netlink::{Netlink, Range};
 use crate::lock::claim_networks;
+use crate::netlink::{Netlink, Range};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use tare_core::fault::{Doing, Fault};

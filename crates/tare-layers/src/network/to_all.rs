@@ -6,8 +6,8 @@
 
 use super::came_in::{CameIn, DROP, IPV4, IPV6, NEXT, PACKET, PROTOCOL, begin};
 use super::closed::{Closed, KEY_PORT, TRANSPORTS, call, put_ipv4, put_ipv6, where_closed};
-use super::netlink::{Link, Netlink};
 use super::pinned::Pinned;
+use crate::netlink::{Link, Netlink};
 use std::io;
 use std::net::Ipv4Addr;
 use tare_bpf::Register::{self, R0, R1, R2, R3, R4, R5, R7, R8, R9, R10};
@@ -218,7 +218,7 @@ mod tests {
 
     /// The same of IPv6, as this thread's network, which is the lab's, has it.
     fn all_of_ipv6(port: u16) -> SocketAddr {
-        let link = crate::network::link_index("theirs").unwrap();
+        let link = crate::netlink::link_index("theirs").unwrap();
         SocketAddrV6::new(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1), port, 0, link).into()
     }
 
@@ -272,7 +272,7 @@ mod tests {
         packet.extend([0, 9, port1, port2, 0, 9, 0, 0, b'x']);
         as_inside(lab, || {
             let socket = rustix::net::socket(rustix::net::AddressFamily::PACKET, SocketType::DGRAM, None).unwrap();
-            let index = crate::network::link_index("theirs").unwrap().cast_signed();
+            let index = crate::netlink::link_index("theirs").unwrap().cast_signed();
             // SAFETY: plain numbers, of which zero is one.
             let mut place: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
             (place.sll_family, place.sll_ifindex) = (libc::AF_PACKET as u16, index);

@@ -5,6 +5,7 @@ use super::block;
 use super::confinement::{Cell, Handed};
 use super::dealing::dealt_out;
 use super::disks::{self, Disks};
+use super::guest::{Guest, on_each, remove};
 use super::host::VmHost;
 use super::initramfs;
 use super::leftovers;
@@ -18,7 +19,6 @@ use crate::agent::{AgentHost, GuestPlan};
 use crate::network;
 use std::fs::File;
 use std::os::unix::net::UnixStream;
-use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tare_core::bundle::Kernel;
@@ -76,22 +76,6 @@ struct Own {
     disks: Disks,
     /// Files and directories to remove when it is closed.
     files: Vec<PathBuf>,
-}
-
-/// A booted guest and everything that belongs to it on this machine.
-pub(super) struct Guest {
-    /// The instances that run in it.
-    pub(super) holds: Vec<String>,
-    pub(super) agent: AgentHost,
-    pub(super) process: Shared,
-    pub(super) qmp: Qmp,
-    pub(super) size: Size,
-    pub(super) plan: GuestPlan,
-    pub(super) facts: Facts,
-    /// Files and directories to remove when it is closed.
-    pub(super) files: Vec<PathBuf>,
-    /// The device that carries its writable disk, to be emptied when it is closed.
-    pub(super) claim: Option<block::Claim>,
 }
 
 fn prepare(carrier: &Carrier, layer: &LayerUse, surroundings: &Surroundings) -> Result<Wish, OpenError> {
@@ -155,13 +139,6 @@ fn own(carrier: &Carrier, wish: &Wish, surroundings: Surroundings, size: Size) -
     }
     let disks = disks::of(carrier, options, &surroundings, &wish.needs, size.disk).inspect_err(|_| remove(&files))?;
     Ok(Own { surroundings, size, disks, files })
-}
-
-/// Removes what was made for a guest; its directory comes last, and is empty then.
-pub(super) fn remove(files: &[PathBuf]) {
-    for file in files {
-        let _ = if file.is_dir() { std::fs::remove_dir(file) } else { std::fs::remove_file(file) };
-    }
 }
 
 /// What the layers inside the guest need there.
@@ -296,25 +273,6 @@ fn set_up(wish: &Wish, mut guests: Vec<Guest>, started: Instant) -> Result<Vec<G
     on_each(&mut guests, |guest| guest.agent.set_up(&guest.plan, within.saturating_sub(started.elapsed())))
         .map_err(|fault| fault.context("the guest did not come up"))?;
     Ok(guests)
-}
-
-/// Does the same to every guest at once. Of several faults the first one's is told, and which guest has it, where there
-/// are several.
-pub(super) fn on_each<T: Send>(
-    guests: &mut [Guest],
-    what: impl Fn(&mut Guest) -> Result<T, Fault> + Sync,
-) -> Result<Vec<T>, Fault> {
-    let several = guests.len() > 1;
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = guests.iter_mut().map(|guest| scope.spawn(|| what(guest))).collect();
-        let results = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        // All of them, before one's fault ends it.
-        let results: Vec<Result<T, Fault>> = results.collect();
-        let named = |(at, result): (usize, Result<T, Fault>)| {
-            result.map_err(|fault| if several { fault.context(format!("guest {}", at + 1)) } else { fault })
-        };
-        results.into_iter().enumerate().map(named).collect()
-    })
 }
 
 /// Binds each virtual CPU's thread to its own CPU, or to all that they may run on. The other threads stay where QEMU

@@ -1,10 +1,11 @@
 //! Guests as one host: their agents answer, and the hypervisors' processes are watched from outside.
 
 use super::block;
-use super::boot::{Guest, on_each, remove};
+use super::guest::{Guest, on_each, remove};
 use super::process::vhost_threads;
 use super::wiring::Wiring;
-use crate::local::{files, freeze};
+use crate::cgroup::freeze;
+use crate::local::files;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tare_core::command::{CommandEnd, CommandStart};

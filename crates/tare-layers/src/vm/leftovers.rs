@@ -1,7 +1,7 @@
 //! Guests that a dead run left. Their links are found with all other links. A guest's QEMU carries a mark in its
 //! environment, for anybody may call a guest as ours are called.
 
-use crate::leftovers::{full_mark, run_in_environment};
+use crate::marks::{full_mark, run_in_environment};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use std::fs;
 use std::process::Command;

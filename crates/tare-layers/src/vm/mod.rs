@@ -11,6 +11,7 @@ pub(crate) mod confinement;
 mod cpio;
 mod dealing;
 mod disks;
+mod guest;
 mod host;
 mod initramfs;
 mod leftovers;

@@ -7,6 +7,8 @@ use tare_core::fault::{Doing, Fault};
 
 /// The most guests of one form: as many as have ranges of addresses for what is in them, see [`super::wiring`].
 pub(super) const GUESTS_MAX: u64 = 60;
+/// Memory that a guest gets beyond what its services are given, for its kernel and the agent, in bytes.
+pub(super) const RESERVE: u64 = 192 << 20;
 
 /// The options of the layer `vm`, defaults filled in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,9 +117,9 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
     let memory_place = fields.get("memory").map(|node| node.place);
     let memory = fields.bytes("memory", problems);
     if let (Some(bytes), Some(place)) = (memory, memory_place)
-        && bytes < super::size::RESERVE
+        && bytes < RESERVE
     {
-        let hint = format!("at least {} MiB, and what the services need", super::size::RESERVE >> 20);
+        let hint = format!("at least {} MiB, and what the services need", RESERVE >> 20);
         problems.add(place, "a guest cannot boot with so little memory", hint);
     }
     let mut word = |name, choices: &[&'static str], default: String| {

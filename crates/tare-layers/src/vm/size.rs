@@ -1,13 +1,11 @@
 //! How large a guest is, and which CPUs of the host it gets.
 
-use super::options::VmOptions;
+use super::options::{RESERVE, VmOptions};
 use std::collections::BTreeSet;
 use tare_core::fault::Fault;
 use tare_core::host::{GuestNeeds, ServiceStart, Surroundings};
 use tare_core::units::CpuSet;
 
-/// Memory that a guest gets beyond what its services are given, for its kernel and the agent, in bytes.
-pub(super) const RESERVE: u64 = 192 << 20;
 /// Room on the writable disk beyond what the services' volumes may need, bytes.
 const DISK_SLACK: u64 = 512 << 20;
 

@@ -19,8 +19,8 @@ use tare_core::telemetry::{Prober, Scope, TelemetryRow};
 use tare_core::units::CpuSet;
 use tare_core::workload::{Readiness, Resources, Service};
 use tare_layers::container::{self, ROW};
-use tare_layers::leftovers::RunMark;
 use tare_layers::network::{GeneratorSeat, free_subnets};
+use tare_layers::run_mark::RunMark;
 
 /// The user and group of the service.
 pub(crate) const USER: (u32, u32) = (65_534, 65_534);

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use tare_layers::leftovers;
+use tare_layers::{leftovers, marks};
 
 /// A name that a run could have had.
 const NAME: &str = "thesis";
@@ -49,7 +49,7 @@ impl Canaries {
     /// Makes them, by a name of their own; and by that of `run`, which is dead, where it has made nothing of the kind.
     pub(crate) fn beside(run: &str, scratch: &Path) -> Canaries {
         let scratch = scratch.ancestors().find(|path| path.ends_with("scratch")).unwrap();
-        let folders = [scratch.join(NAME), Path::new(leftovers::RUN_ROOT).join(NAME)];
+        let folders = [scratch.join(NAME), Path::new(marks::RUN_ROOT).join(NAME)];
         for folder in &folders {
             fs::create_dir_all(folder.join("chapter")).unwrap();
             fs::write(folder.join("chapter/1"), "years of work").unwrap();
@@ -72,7 +72,7 @@ impl Canaries {
             }
         }
         // One that was started with a dead run's name, and one that is called as a guest is.
-        processes.push(sleeper().env(leftovers::RUN_VARIABLE, run).spawn().unwrap());
+        processes.push(sleeper().env(marks::RUN_VARIABLE, run).spawn().unwrap());
         let mut guest = Command::new("/bin/sh");
         // It waits for a line that nobody writes, and starts nothing that could outlive it.
         let script = ["-c", "read line", "-name", &format!("tare-{run}-t1")];

@@ -11,10 +11,12 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use tare_core::host::{Availability, Host, Leftover, Surroundings};
 use tare_core::units::CpuSet;
-use tare_layers::leftovers::{self, RunMark};
 use tare_layers::local::{LoadGroup, LocalHost};
 use tare_layers::lock::MachineLock;
 use tare_layers::network::{self, GeneratorSeat};
+use tare_layers::owner::live_runs;
+use tare_layers::run_mark::RunMark;
+use tare_layers::{home, leftovers, marks};
 
 pub(crate) fn all() -> Vec<Check> {
     vec![
@@ -43,13 +45,13 @@ pub(crate) fn doomed(run: &str, options: &str) -> ExitCode {
     let forwarding = network::allow_forwarding(run, &seat.host_interface(), &bridge).unwrap();
     let folder = mark.scratch().join("bundle");
     stage::make_tree(&folder, |_| {});
-    let mount = leftovers::run_directory(run).join("mounted");
+    let mount = marks::run_directory(run).join("mounted");
     std::fs::create_dir(&mount).unwrap();
     rustix::mount::mount("tmpfs", &mount, "tmpfs", rustix::mount::MountFlags::empty(), None).unwrap();
     // With a tool that leaves its session and forgets whose it is.
     let mut load = Command::new("sh");
     let script = "setsid env -i sleep 1000 & exec sleep 1000";
-    leftovers::mark_process(run, load.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::null()));
+    marks::mark_process(run, load.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::null()));
     seat.enter(&mut load);
     let group = LoadGroup::make(run).unwrap().unwrap();
     group.take_in(&mut load).unwrap();
@@ -98,10 +100,10 @@ fn killed_run(options: &str) {
     let mut line = String::new();
     BufReader::new(doomed.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert!(line.starts_with("made: "), "{line}");
-    assert!(leftovers::live_runs().contains(&run));
+    assert!(live_runs().contains(&run));
     doomed.kill().unwrap();
     doomed.wait().unwrap();
-    assert!(!leftovers::live_runs().contains(&run), "its owner is dead");
+    assert!(!live_runs().contains(&run), "its owner is dead");
 
     // The service outlives its owner and may still be about to start its child.
     let processes_of = |found: &[Leftover]| found.iter().filter(|leftover| leftover.kind == "process").count();
@@ -117,7 +119,7 @@ fn killed_run(options: &str) {
     assert_eq!(processes_of(&found), 4, "the load, its tool, the service and its child: {found:#?}");
     kept_from_the_lab(line.trim_end());
     // They have names of their own, so one check has them.
-    let mut canaries = options.is_empty().then(|| Canaries::beside(&run, &leftovers::scratch_directory(&run)));
+    let mut canaries = options.is_empty().then(|| Canaries::beside(&run, &home::work_folder(&run)));
     canaries.iter().for_each(Canaries::expect_unlisted);
     let beside = left_of(&run);
     assert_eq!(beside, found, "what somebody else calls by the run's name is not the run's");
@@ -205,7 +207,7 @@ fn asked_for() {
     BufReader::new(owner.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
     // As it stands when the process is killed while the engine makes the container.
     let name = format!("tare-{run}-t1-one");
-    std::fs::write(leftovers::run_directory(&run).join("asked").join(&name), "").unwrap();
+    std::fs::write(marks::run_directory(&run).join("asked").join(&name), "").unwrap();
     owner.kill().and_then(|()| owner.wait()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let (archive, image) = (folder.path().join("empty.tar"), format!("tare-test-{run}"));

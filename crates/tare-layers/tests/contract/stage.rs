@@ -14,9 +14,10 @@ use tare_core::host::{Carrier, Host, PlacedBundle, ResourceReport, ServiceStart,
 use tare_core::telemetry::{Prober, Scope, TelemetryRow};
 use tare_core::units::CpuSet;
 use tare_core::workload::{FIRST_OWN, Readiness, Resources, Service};
-use tare_layers::leftovers::{self, RunMark};
 use tare_layers::local::LocalHost;
 use tare_layers::network::{GeneratorSeat, free_subnets};
+use tare_layers::run_mark::RunMark;
+use tare_layers::{leftovers, owner};
 
 /// A check: its name, whether it needs root, and what it does.
 pub(crate) type Check = (String, bool, fn());
@@ -253,7 +254,7 @@ impl Stage {
             seat.close().unwrap();
         }
         if let Some(mark) = self.mark.take() {
-            assert!(leftovers::live_runs().contains(&self.run));
+            assert!(owner::live_runs().contains(&self.run));
             let scratch = mark.scratch();
             let trials: Vec<_> = std::fs::read_dir(&scratch).unwrap().collect();
             assert!(trials.is_empty(), "left in {}: {trials:?}", scratch.display());

@@ -15,9 +15,10 @@ use tare_core::host::{Carrier, Host, OpenError, Property, ResourceReport, Servic
 use tare_core::telemetry::{Prober, Scope, TelemetryRow, Vantage};
 use tare_core::units::CpuSet;
 use tare_core::workload::{FIRST_OWN, Readiness, Resources, Service};
-use tare_layers::leftovers::{self, RunMark};
+use tare_layers::leftovers;
 use tare_layers::local::LocalHost;
 use tare_layers::network::{GeneratorSeat, free_subnets};
+use tare_layers::run_mark::RunMark;
 
 /// Debian's Redis.
 const REDIS: &str = "redis-server";

@@ -7,13 +7,13 @@ use tare_bundle::DataSets;
 use tare_core::fault::Fault;
 use tare_core::host::{Kept, Leftover};
 use tare_layers::lock::MachineLock;
-use tare_layers::{LAYERS, home, leftovers};
+use tare_layers::{LAYERS, home, leftovers, owner};
 
 pub(crate) fn clean(args: &CleanArgs) -> anyhow::Result<u8> {
     session::require_root("clean")?;
     // Held to the end: whoever weighs is not to be disturbed, and uses what is kept.
     let machine = MachineLock::take("tare clean")?;
-    let live = leftovers::live_runs();
+    let live = owner::live_runs();
     let found = leftovers::of_dead_runs()?;
     let (kept, mut failed) = if args.all && machine.is_ok() { all_kept() } else { (Vec::new(), false) };
     if args.json {
@@ -63,7 +63,7 @@ fn listed(found: &[Leftover], kept: &[(Forget, Kept)]) -> anyhow::Result<String>
 
 /// Removes what the run called `run` left, and says how much it was.
 pub(crate) fn remove_of_run(run: &str) -> anyhow::Result<usize> {
-    if leftovers::live_runs().iter().any(|live| live == run) {
+    if owner::live_runs().iter().any(|live| live == run) {
         return Ok(0);
     }
     let mut found = leftovers::leftovers()?;
@@ -78,7 +78,7 @@ fn remove_all(found: &[Leftover], say: &dyn Fn(String)) -> bool {
     let mut failed = false;
     for left in found {
         // `tare resume` may have brought its run back since it was looked for.
-        if leftovers::live_runs().contains(&left.run) {
+        if owner::live_runs().contains(&left.run) {
             continue;
         }
         match leftovers::remove_of_dead_run(left) {

@@ -1,7 +1,7 @@
 //! Containers that are kept from running in place: by the engine, or by whoever holds their control groups.
 
 use super::{Inner, observe, run};
-use crate::local::freeze;
+use crate::cgroup::freeze;
 use tare_core::fault::Fault;
 use tare_core::held::Held;
 

@@ -100,7 +100,7 @@ impl Machine {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let bounds = status.lines().find_map(|line| line.strip_prefix("CapBnd:"));
         let capabilities = bounds.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0);
-        let hierarchies = crate::local::hierarchies::hierarchies().unwrap_or_default();
+        let hierarchies = crate::cgroup::hierarchies::hierarchies().unwrap_or_default();
         let has_memory = |name: &String| name == "memory";
         let first = hierarchies.iter().find(|h| h.controllers.as_ref().is_some_and(|c| c.iter().any(has_memory)));
         // Version 2 knows no such limit, and a runtime makes of it that there is no swap.

@@ -1,13 +1,14 @@
 //! A host whose services are started by an OCI runtime.
 
-use super::super::guest_engine;
+use super::super::engine::is_guest;
 use super::super::observe;
 use super::super::options::ContainerOptions;
 use super::launch::{Launch, Started, forget, state};
 use super::program::Program;
-use crate::local::host::{PROBE_WITHIN, create_log, remove_volumes, volume_folders};
+use crate::local::host::{PROBE_WITHIN, create_log};
 use crate::local::logs::{Keeper, tail};
 use crate::local::running::Running;
+use crate::local::volumes::{remove_volumes, volume_folders};
 use crate::local::{self, ports};
 use crate::network::{Fenced, UserHere};
 use std::collections::BTreeMap;
@@ -65,7 +66,7 @@ struct Inner {
 
 impl Inner {
     fn open(carrier: Arc<Carrier>, options: ContainerOptions, around: &Surroundings) -> Result<Inner, OpenError> {
-        if guest_engine::is_guest() {
+        if is_guest() {
             let fault = Fault::new("in a guest there is no OCI runtime but that of the engine")
                 .remedy("leave 'by: runtime' out where the container stands in a guest");
             return Err(OpenError::Unavailable(fault));

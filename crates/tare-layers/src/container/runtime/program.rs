@@ -1,7 +1,7 @@
 //! The runtime's program: where it is, which version, and calls to it that cannot hang.
 
 use super::super::options::Runtime;
-use crate::{environment, leftovers};
+use crate::{environment, marks};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -76,7 +76,7 @@ impl Program {
     /// A call for a run, which it is marked as: with what the runtime notes down in `state`, and what it says in `log`.
     pub(super) fn command(&self, run: &str, state: &Path, log: &Path) -> Command {
         let mut command = Command::new(&self.path);
-        leftovers::mark_process(run, &mut command);
+        marks::mark_process(run, &mut command);
         command.arg("--root").arg(state).arg("--log").arg(log).args(["--log-format", "json"]);
         if self.name == "crun" {
             // The other way asks systemd, which not every machine has; runc asks it only when told to.

@@ -231,7 +231,7 @@ impl Netlink {
     }
 
     /// The same with a number of its own; 0 is any.
-    pub(super) fn create_bridge_as(&self, index: u32, name: &str, hardware: [u8; 6]) -> io::Result<()> {
+    pub(crate) fn create_bridge_as(&self, index: u32, name: &str, hardware: [u8; 6]) -> io::Result<()> {
         check_name(name)?;
         let message = Message::new(RTM_NEWLINK, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL).link(index, 0, 0).name(name);
         let message = message.attribute(IFLA_ADDRESS, &hardware);
@@ -350,6 +350,12 @@ impl AsFd for Netlink {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+/// The number of the link of this name, which the kernel gives to no other before the machine is started anew.
+pub(crate) fn link_index(name: &str) -> Option<u32> {
+    let links = Netlink::open().ok()?.links().ok()?;
+    links.into_iter().find(|link| link.name == name).map(|link| link.index)
 }
 
 fn check_name(name: &str) -> io::Result<()> {

@@ -1,7 +1,8 @@
 //! Freezing what is in a cgroup: by the group itself in version 2, by stopping each process in version 1, whose freezer
 //! is a hierarchy of its own that not every machine mounts.
 
-use super::{cgroup, processes};
+use super::members;
+use crate::processes;
 use rustix::process::Signal;
 use std::fs;
 use std::path::Path;
@@ -21,7 +22,7 @@ pub(crate) fn thaw(held: &[Held]) -> Result<(), Fault> {
     held.iter().try_for_each(|held| match held {
         Held::Group(group) if !group.is_dir() => Ok(()),
         Held::Group(group) if group.join("cgroup.freeze").exists() => by_group(group, false),
-        Held::Group(group) => by_signal(&|| cgroup::members(group), false),
+        Held::Group(group) => by_signal(&|| members(group), false),
         Held::Process(number) => by_signal(&|| vec![*number], false),
     })
 }

@@ -4,14 +4,14 @@
 //! A controller that is handed down costs whoever runs in a group of the machine, so it does not stay behind; one that
 //! is taken back takes the limits of all groups with it, so it stays where a group of somebody else's has any.
 
-use crate::settings;
+use super::{keep_added, note_added};
 use std::fs;
 use std::io;
 use std::path::Path;
 use tare_core::fault::{Doing, Fault};
 
 /// The file of a group that says what is handed down to the groups below it.
-pub(crate) const HANDED_DOWN: &str = "cgroup.subtree_control";
+pub(super) const HANDED_DOWN: &str = "cgroup.subtree_control";
 
 /// What a controller lets be set in a group, and the value of whoever has set nothing.
 const SETTINGS: [(&str, &str, &str); 21] = [
@@ -47,7 +47,7 @@ fn handed_down(group: &Path) -> io::Result<Vec<String>> {
 ///
 /// # Errors
 /// When this process may not, or the root does not have them.
-pub(super) fn hand_down(run: &str, root: &Path, wanted: &[&str]) -> Result<(), Fault> {
+pub(crate) fn hand_down(run: &str, root: &Path, wanted: &[&str]) -> Result<(), Fault> {
     let file = root.join(HANDED_DOWN);
     let doing = || format!("hand controllers down in {}", file.display());
     let now = handed_down(root).doing(doing())?;
@@ -55,7 +55,7 @@ pub(super) fn hand_down(run: &str, root: &Path, wanted: &[&str]) -> Result<(), F
     if missing.is_empty() {
         return Ok(());
     }
-    settings::note_added(run, &file, &missing)?;
+    note_added(run, &file, &missing)?;
     let words: Vec<String> = missing.iter().map(|name| format!("+{name}")).collect();
     fs::write(&file, words.join(" ")).doing(doing())
 }
@@ -64,7 +64,7 @@ pub(super) fn hand_down(run: &str, root: &Path, wanted: &[&str]) -> Result<(), F
 ///
 /// # Errors
 /// When nothing can be written down.
-pub(super) fn intend(run: &str, root: &Path) -> Result<(), Fault> {
+pub(crate) fn intend(run: &str, root: &Path) -> Result<(), Fault> {
     let read = || -> io::Result<Vec<String>> {
         let (all, now) = (fs::read_to_string(root.join("cgroup.controllers"))?, handed_down(root)?);
         Ok(all.split_whitespace().filter(|name| !now.iter().any(|there| there == name)).map(str::to_owned).collect())
@@ -73,23 +73,23 @@ pub(super) fn intend(run: &str, root: &Path) -> Result<(), Fault> {
     if missing.is_empty() {
         return Ok(());
     }
-    settings::note_added(run, &root.join(HANDED_DOWN), &missing.iter().map(String::as_str).collect::<Vec<_>>())
+    note_added(run, &root.join(HANDED_DOWN), &missing.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// Writes down which of them it has handed down.
 ///
 /// # Errors
 /// See [`intend`].
-pub(super) fn settle(run: &str, root: &Path) -> Result<(), Fault> {
+pub(crate) fn settle(run: &str, root: &Path) -> Result<(), Fault> {
     let now = handed_down(root).doing(format!("see what is handed down in {}", root.display()))?;
-    settings::keep_added(run, &root.join(HANDED_DOWN), |name| now.iter().any(|there| there == name))
+    keep_added(run, &root.join(HANDED_DOWN), |name| now.iter().any(|there| there == name))
 }
 
 /// Takes back what a run has had handed down, by its file, as far as nobody else needs it.
 ///
 /// # Errors
 /// When the kernel refuses for another reason than a need.
-pub(crate) fn take_back(file: &Path, added: &[&str]) -> Result<(), Fault> {
+pub(super) fn take_back(file: &Path, added: &[&str]) -> Result<(), Fault> {
     let Some(root) = file.parent().filter(|root| root.is_dir()) else { return Ok(()) };
     let now = handed_down(root).doing(format!("read {}", file.display()))?;
     for name in added.iter().filter(|name| now.iter().any(|there| there == *name) && !is_needed(root, name)) {
@@ -137,8 +137,8 @@ fn has_limit(group: &Path, controller: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::leftovers::RunMark;
-    use crate::local::hierarchies;
+    use crate::cgroup::hierarchies;
+    use crate::run_mark::RunMark;
 
     #[test]
     fn a_controller_is_needed_where_a_group_has_a_limit() {

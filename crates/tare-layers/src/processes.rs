@@ -173,7 +173,7 @@ mod tests {
 
     /// Ends and collects a child of this process.
     fn first_ends(number: u32) {
-        let child = super::super::child::OwnChild::adopted(number).unwrap();
+        let child = crate::local::child::OwnChild::adopted(number).unwrap();
         child.signal(Signal::KILL);
         child.wait().unwrap();
     }

@@ -1,10 +1,14 @@
 //! Control groups, version 1 and 2, as far as limits, membership and removal go.
 
-use super::counting::{Uncounted, counts_cpu, hierarchy_for_it};
-use super::hierarchies::{Hierarchy, hierarchies, unified_root};
-use super::{controllers, freeze};
-use crate::leftovers;
+pub(crate) mod counting;
+pub(crate) mod freeze;
+pub(crate) mod hierarchies;
+
+use crate::marks;
 use crate::register::{self, Kind};
+use crate::settings::controllers;
+use counting::{Uncounted, counts_cpu, hierarchy_for_it};
+use hierarchies::{Hierarchy, unified_root};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use std::ffi::OsStr;
 use std::fs;
@@ -37,7 +41,7 @@ impl Group {
     /// of some servers.
     pub(crate) fn create(run: &str, instance: &str, resources: &Resources) -> Result<Group, Fault> {
         let path = group_path(run, instance);
-        let hierarchies = hierarchies()?;
+        let hierarchies = hierarchies::hierarchies()?;
         let first = |name: &str| {
             let has = |h: &&Hierarchy| h.controllers.as_ref().is_some_and(|c| c.iter().any(|c| c == name));
             hierarchies.iter().find(has).map(|h| h.root.clone())
@@ -65,7 +69,7 @@ impl Group {
 
     /// The group `tare-<run>/<instance>` as somebody else has made it, in every hierarchy that it is in.
     pub(crate) fn found(run: &str, instance: &str) -> Result<Group, Fault> {
-        let mut hierarchies = hierarchies()?;
+        let mut hierarchies = hierarchies::hierarchies()?;
         let controls_memory = |h: &Hierarchy| h.controllers.as_ref().is_some_and(|c| c.iter().any(|c| c == "memory"));
         let unified = !hierarchies.iter().any(controls_memory);
         // A stable sort: the one that controls memory goes first.
@@ -125,7 +129,7 @@ impl Group {
             let _one = one_at_a_time();
             make_top(&root.join(parent))?;
         }
-        let run = parent.to_str().and_then(leftovers::run_of_mark).expect("a run's group is called after it");
+        let run = parent.to_str().and_then(marks::run_of_mark).expect("a run's group is called after it");
         for above in [root.to_owned(), root.join(parent)] {
             controllers::hand_down(run, &above, controllers).map_err(|fault| {
                 fault.remedy("run Tare where it may use the root of the cgroup hierarchy, not in a container")
@@ -196,7 +200,7 @@ impl Group {
 
 /// Where the group of an instance is in each hierarchy.
 pub(crate) fn group_path(run: &str, instance: &str) -> PathBuf {
-    Path::new(&leftovers::mark_name(run)).join(instance)
+    Path::new(&marks::mark_name(run)).join(instance)
 }
 
 fn no_cgroups() -> Fault {
@@ -264,22 +268,22 @@ pub(crate) fn members_below(directory: &Path) -> Vec<u32> {
 
 /// The groups that are called as a run's would be, in every hierarchy, whoever has made them.
 pub(crate) fn named_like_ours() -> Vec<PathBuf> {
-    let roots = hierarchies().unwrap_or_default().into_iter().map(|hierarchy| hierarchy.root);
+    let roots = hierarchies::hierarchies().unwrap_or_default().into_iter().map(|hierarchy| hierarchy.root);
     let entries = roots.flat_map(|root| fs::read_dir(root).into_iter().flatten().filter_map(Result::ok));
-    let ours = |entry: &fs::DirEntry| entry.file_name().to_str().and_then(leftovers::run_of_mark).is_some();
+    let ours = |entry: &fs::DirEntry| entry.file_name().to_str().and_then(marks::run_of_mark).is_some();
     entries.filter(ours).map(|entry| entry.path()).collect()
 }
 
 /// The run's own group in every hierarchy.
 fn tops(run: &str) -> Result<Vec<PathBuf>, Fault> {
-    Ok(hierarchies()?.into_iter().map(|hierarchy| hierarchy.root.join(leftovers::mark_name(run))).collect())
+    Ok(hierarchies::hierarchies()?.into_iter().map(|hierarchy| hierarchy.root.join(marks::mark_name(run))).collect())
 }
 
 /// The most memory, bytes, that this process and what it starts may have by the groups that it is in, if that is
 /// bounded.
-pub(super) fn own_memory_limit() -> Option<u64> {
+pub(crate) fn own_memory_limit() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    memory_limit_of(&groups, &hierarchies().ok()?)
+    memory_limit_of(&groups, &hierarchies::hierarchies().ok()?)
 }
 
 /// The same by what /proc says of a process's groups.
@@ -336,7 +340,7 @@ fn one_at_a_time() -> MutexGuard<'static, ()> {
 }
 
 /// Makes a group in a run's own one, which is made if the run has none in this hierarchy.
-pub(super) fn make_below_top(directory: &Path) -> Result<(), Fault> {
+pub(crate) fn make_below_top(directory: &Path) -> Result<(), Fault> {
     let _one = one_at_a_time();
     let top = directory.parent().expect("it is below the run's own");
     make_top(top)?;
@@ -347,7 +351,7 @@ pub(super) fn make_below_top(directory: &Path) -> Result<(), Fault> {
 }
 
 /// Kills what is in a group in a run's own one, and removes it; the run's own goes with its last.
-pub(super) fn remove_below_top(directory: &Path) -> Result<(), Fault> {
+pub(crate) fn remove_below_top(directory: &Path) -> Result<(), Fault> {
     remove_tree(directory)?;
     let _one = one_at_a_time();
     // It stays while there is another in it, and that is no failure.
@@ -358,14 +362,14 @@ pub(super) fn remove_below_top(directory: &Path) -> Result<(), Fault> {
 /// Makes a run's own group in a hierarchy, unless the run has it; somebody else's is not taken for it.
 fn make_top(top: &Path) -> Result<(), Fault> {
     let name = top.display().to_string();
-    let run = top.file_name().and_then(OsStr::to_str).and_then(leftovers::run_of_mark);
+    let run = top.file_name().and_then(OsStr::to_str).and_then(marks::run_of_mark);
     let run = run.ok_or_else(|| Fault::new(format!("the cgroup {name} is not called as a run's is")))?;
     if register::is_made(run, Kind::Cgroup, &name) {
         return Ok(());
     }
     let make = || match fs::create_dir(top) {
         // Where there is no register, as in a guest, nobody else makes any.
-        Err(error) if error.kind() == ErrorKind::AlreadyExists && !leftovers::run_directory(run).is_dir() => Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && !marks::run_directory(run).is_dir() => Ok(()),
         other => other.doing(format!("make the cgroup {name}")),
     };
     register::make(run, Kind::Cgroup, &name, make)
@@ -374,6 +378,7 @@ fn make_top(top: &Path) -> Result<(), Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run_mark::RunMark;
 
     #[test]
     fn why_nothing_counts_is_known_and_a_group_that_counts_is_joined() {
@@ -427,7 +432,7 @@ mod tests {
         if !rustix::process::geteuid().is_root() {
             return println!("skipped: it needs root");
         }
-        let mark = leftovers::RunMark::create("c60001").unwrap();
+        let mark = RunMark::create("c60001").unwrap();
         make_tops(mark.run()).unwrap();
         let all = tops(mark.run()).unwrap();
         let ours = |top: &PathBuf| register::is_made(mark.run(), Kind::Cgroup, &top.display().to_string());

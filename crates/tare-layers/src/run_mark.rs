@@ -1,17 +1,15 @@
-//! Whose a run is: the process that made it, while that lives.
+//! A run's claim on this machine, from its beginning to its end.
 
-use super::{RUN_ROOT, boot, check_run, is_run, remove_tree, remove_whole, run_directory, scratch_directory};
-use crate::local::processes;
-use crate::{home, register, settings};
-use std::collections::BTreeSet;
+use crate::marks::{RUN_ROOT, boot, check_run, run_directory};
+use crate::mounts::{remove_tree, remove_whole};
+use crate::owner::OWNER_NOTE;
+use crate::{home, processes, register, settings};
 use std::fs;
 use std::path::{Path, PathBuf};
 use tare_core::fault::{Doing, Fault};
 
 /// The file in a run's directory that says where its directory on a disk is.
-pub(super) const SCRATCH_NOTE: &str = "scratch";
-/// The file that says whose the run is: a process, when it was started, and in which boot.
-const OWNER_NOTE: &str = "owner";
+pub(crate) const SCRATCH_NOTE: &str = "scratch";
 
 /// A run's claim on this machine: while it stands, the run counts as alive as long as this process lives.
 #[derive(Debug)]
@@ -55,7 +53,7 @@ impl RunMark {
 
     /// The run's directory on a disk, in which trials have theirs.
     pub fn scratch(&self) -> PathBuf {
-        scratch_directory(&self.run)
+        home::work_folder(&self.run)
     }
 
     /// Removes the run's directories and puts back what was changed for it.
@@ -88,54 +86,4 @@ impl RunMark {
 /// Where the directory of a run stands while it is not whole; no run is called so.
 fn aside(run: &str) -> PathBuf {
     Path::new(RUN_ROOT).join(format!(".{run}"))
-}
-
-/// A run's owner, as its note has it. Versions before wrote no boot.
-pub(super) struct Owner {
-    pid: u32,
-    started: u64,
-    boot: Option<String>,
-}
-
-impl Owner {
-    fn of(directory: &Path) -> Option<Owner> {
-        let text = fs::read_to_string(directory.join(OWNER_NOTE)).ok()?;
-        let mut words = text.split_whitespace();
-        let (pid, started) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-        Some(Owner { pid, started, boot: words.next().map(str::to_owned) })
-    }
-
-    fn lives(&self) -> bool {
-        self.boot.as_deref().is_none_or(|of| of == boot()) && processes::start_time(self.pid) == Some(self.started)
-    }
-}
-
-/// The boot in which a run was begun, if its directory says so.
-pub(crate) fn boot_of(run: &str) -> Option<String> {
-    Owner::of(&run_directory(run))?.boot
-}
-
-/// The runs that have a directory here, each with it and its owner: what has no owner is not ours.
-pub(super) fn runs() -> Vec<(String, PathBuf, Owner)> {
-    let entries = fs::read_dir(RUN_ROOT).into_iter().flatten().filter_map(Result::ok);
-    let run = |entry: fs::DirEntry| {
-        let name = entry.file_name().into_string().ok()?;
-        // With a dot in front while it is being made or removed.
-        let run = name.strip_prefix('.').unwrap_or(&name);
-        let owner = Owner::of(&entry.path()).filter(|_| is_run(run))?;
-        Some((run.to_owned(), entry.path(), owner))
-    };
-    entries.filter_map(run).collect()
-}
-
-/// The runs whose owner still lives.
-pub fn live_runs() -> Vec<String> {
-    let alive = runs().into_iter().filter(|(_, _, owner)| owner.lives()).map(|(run, ..)| run);
-    alive.collect::<BTreeSet<_>>().into_iter().collect()
-}
-
-/// The runs whose owner lives no more.
-pub(crate) fn dead_runs() -> Vec<String> {
-    let dead = runs().into_iter().filter(|(_, _, owner)| !owner.lives()).map(|(run, ..)| run);
-    dead.collect::<BTreeSet<_>>().into_iter().collect()
 }
