@@ -1,6 +1,6 @@
 //! What would win it back, in words: a form's variants by what each of them does better, the best first.
 
-use crate::terminal::{Ink, Page, verdict_ink};
+use crate::page::{Ink, Page, verdict_ink};
 use crate::verdict::{self, ratio_figure};
 use crate::words::Headline;
 use serde::Serialize;

@@ -3,9 +3,10 @@
 
 use crate::explained;
 use crate::lines::clean;
-use crate::terminal::{Ink, Page, grave_warnings, heading, outcome, verdict_ink};
+use crate::page::{Ink, Page, verdict_ink};
 use crate::verdict::{Said, Way};
-use crate::words;
+use crate::warned;
+use crate::words::{self, outcome};
 use tare_core::fault::Fault;
 use tare_core::record::Record;
 use tare_stats::{
@@ -68,9 +69,25 @@ pub(crate) fn show(page: &mut Page, record: &Record, analysis: &Analysis) {
     if let Some(text) = crate::warming::slight(analysis) {
         page.paragraph(0, 2, &text, Ink::Dim);
     }
-    for warning in grave_warnings(analysis) {
+    for warning in warned::grave(analysis) {
         page.paragraph(0, 2, &format!("WARNING: {warning}"), Ink::Warning);
     }
+}
+
+/// What both pages begin with: what was asked, of what, how and where.
+pub(crate) fn heading(page: &mut Page, record: &Record) {
+    let header = &record.header;
+    page.paragraph(0, 2, &format!("{}: {}", header.study.name, header.study.question), Ink::Bold);
+    page.paragraph(0, 2, &format!("{}; {}", header.workload.name, words::load(record)), Ink::Plain);
+    page.paragraph(0, 2, &words::design(record), Ink::Plain);
+    page.paragraph(0, 2, &words::machine(record), Ink::Plain);
+    let started = header.started.split('.').next().unwrap_or_default().trim_end_matches('Z').replace('T', " ");
+    page.paragraph(
+        0,
+        2,
+        &format!("run {}, {started} UTC, tare {}, seed {}", header.run, header.tare, header.seed),
+        Ink::Dim,
+    );
 }
 
 /// A sentence for each form that the study asks about, its name before it: `container: 35 % fewer operations`.

@@ -2,7 +2,7 @@
 
 use crate::contrasted;
 use crate::explained;
-use crate::terminal::{Ink, Page, verdict_ink};
+use crate::page::{Ink, Page, verdict_ink};
 use crate::verdict::{self, ratio_figure};
 use crate::words::Headline;
 use serde::Serialize;

@@ -1,7 +1,8 @@
 //! JSON: the header's facts and the whole analysis. Its schema is published: `assets/report.schema.json`.
 
 use crate::verdict::Said;
-use crate::{Style, kept, scaled, warned, words};
+use crate::words::Headline;
+use crate::{Style, kept, scaled, warned};
 use serde_json::{Value, json};
 use tare_core::fault::Fault;
 use tare_core::record::Record;
@@ -48,7 +49,7 @@ pub(crate) fn facts(record: &Record) -> Value {
 
 /// A sentence or two for each form.
 pub(crate) fn headlines(analysis: &Analysis) -> Value {
-    words::headlines(analysis).iter().map(words::Headline::line).collect()
+    crate::headlines::headlines(analysis).iter().map(Headline::line).collect()
 }
 
 /// The whole analysis, with words beside the data: verdicts of ratios, warnings, what of a QoS was broken.

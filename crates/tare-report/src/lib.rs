@@ -16,11 +16,13 @@ mod figures;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod gate;
+mod headlines;
 mod html;
 mod json;
 mod kept;
 mod lines;
 mod noted;
+mod page;
 mod parted;
 mod peaks;
 mod placed;

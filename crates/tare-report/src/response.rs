@@ -1,7 +1,7 @@
 //! How a load in steps was answered, level by level: what is shown of it, for every format.
 
 use crate::figures::{digits, plain_quantity};
-use crate::terminal::{Ink, Page};
+use crate::page::{Ink, Page};
 use tare_core::peak::level_text;
 use tare_stats::{Analysis, Arm, Estimate, Interval, LevelMetric, LevelState, LoadResponse, percent_text};
 

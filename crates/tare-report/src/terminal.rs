@@ -5,23 +5,15 @@ use crate::advised;
 use crate::brief;
 use crate::climbed;
 use crate::costs;
-use crate::lines::{clean, wrap};
+use crate::page::{COLUMN, Ink, NAME, Page, WIDTH_MIN, verdict_ink};
 use crate::peaks::peaks;
 use crate::response;
 use crate::ruler;
-use crate::words;
+use crate::warned;
+use crate::words::{self, advice, outcome};
 use tare_core::fault::Fault;
 use tare_core::record::Record;
-use tare_stats::{Analysis, Arm, Interval, MetricAnalysis, Reason, Verdict, ratio_text};
-
-/// Columns that a name may take before it gets a line of its own.
-const NAME: usize = 18;
-
-/// Columns of one metric.
-const COLUMN: usize = 15;
-
-/// Narrower than this, nothing fits.
-pub(crate) const WIDTH_MIN: usize = NAME + 2 * COLUMN;
+use tare_stats::{Analysis, Arm, Interval, MetricAnalysis, ratio_text};
 
 /// Renders for a terminal.
 pub(crate) fn render(record: &Record, analysis: &Analysis, style: &Style) -> Result<String, Fault> {
@@ -30,7 +22,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, style: &Style) -> Res
         brief::show(&mut page, record, analysis);
         return Ok(page.text);
     }
-    heading(&mut page, record);
+    brief::heading(&mut page, record);
     if let Some((text, misses)) = ruler::line(analysis) {
         page.paragraph(0, 2, &format!("the scale: {text}"), if misses { Ink::Warning } else { Ink::Plain });
     }
@@ -43,113 +35,6 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, style: &Style) -> Res
     costs::show(&mut page, analysis);
     footing(&mut page, record, analysis);
     Ok(page.text)
-}
-
-/// ANSI attributes; the letters are what the escape sequence holds.
-#[derive(Clone, Copy)]
-pub(crate) enum Ink {
-    Plain,
-    Bold,
-    Dim,
-    Worse,
-    Better,
-    Warning,
-}
-
-impl Ink {
-    fn codes(self) -> &'static str {
-        match self {
-            Ink::Plain => "",
-            Ink::Bold => "1",
-            Ink::Dim => "2",
-            Ink::Worse => "31",
-            Ink::Better => "32",
-            Ink::Warning => "33",
-        }
-    }
-}
-
-/// A page for a terminal under way.
-pub(crate) struct Page {
-    pub(crate) text: String,
-    pub(crate) style: Style,
-}
-
-impl Page {
-    pub(crate) fn ink(&self, text: &str, ink: Ink) -> String {
-        if self.style.color && !ink.codes().is_empty() && !text.is_empty() {
-            format!("\x1b[{}m{text}\x1b[0m", ink.codes())
-        } else {
-            text.to_owned()
-        }
-    }
-
-    /// A paragraph: wrapped at words, every line but the first indented by `hanging`, the first by `indent`.
-    pub(crate) fn paragraph(&mut self, indent: usize, hanging: usize, text: &str, ink: Ink) {
-        for (number, line) in wrap(text, self.style.width, indent, hanging).iter().enumerate() {
-            let margin = if number == 0 { indent } else { hanging };
-            let line = self.ink(line, ink);
-            self.text.push_str(&" ".repeat(margin));
-            self.text.push_str(&line);
-            self.text.push('\n');
-        }
-    }
-
-    /// A row of a name and cells, each cell padded before it is inked.
-    pub(crate) fn row(&mut self, name: &str, name_ink: Ink, cells: &[(String, Ink)]) {
-        let mut name = clean(name);
-        if name.chars().count() >= NAME && cells.iter().any(|(cell, _)| !cell.is_empty()) {
-            self.paragraph(0, 2, &name, name_ink);
-            name = String::new();
-        }
-        let mut line = self.ink(&name, name_ink);
-        let mut column = name.chars().count();
-        for (place, (cell, ink)) in cells.iter().enumerate().filter(|(_, (cell, _))| !cell.is_empty()) {
-            let start = NAME + place * COLUMN;
-            line.push_str(&" ".repeat(start.saturating_sub(column)));
-            line.push_str(&self.ink(cell, *ink));
-            column = column.max(start) + cell.chars().count();
-        }
-        self.text.push_str(&line);
-        self.text.push('\n');
-    }
-
-    /// A paragraph behind a label of its own ink, indented by the label's width.
-    pub(crate) fn labelled(&mut self, label: &str, label_ink: Ink, text: &str, ink: Ink) {
-        let width = label.chars().count();
-        for (number, part) in wrap(text, self.style.width, width, width).iter().enumerate() {
-            let margin = if number == 0 { self.ink(label, label_ink) } else { " ".repeat(width) };
-            let line = format!("{margin}{}", self.ink(part, ink));
-            self.text.push_str(line.trim_end());
-            self.text.push('\n');
-        }
-    }
-
-    /// A line as it stands, of which the caller knows that it fits.
-    pub(crate) fn line(&mut self, text: &str, ink: Ink) {
-        let line = self.ink(clean(text).trim_end(), ink);
-        self.text.push_str(&line);
-        self.text.push('\n');
-    }
-
-    pub(crate) fn blank(&mut self) {
-        self.text.push('\n');
-    }
-}
-
-pub(crate) fn heading(page: &mut Page, record: &Record) {
-    let header = &record.header;
-    page.paragraph(0, 2, &format!("{}: {}", header.study.name, header.study.question), Ink::Bold);
-    page.paragraph(0, 2, &format!("{}; {}", header.workload.name, words::load(record)), Ink::Plain);
-    page.paragraph(0, 2, &words::design(record), Ink::Plain);
-    page.paragraph(0, 2, &words::machine(record), Ink::Plain);
-    let started = header.started.split('.').next().unwrap_or_default().trim_end_matches('Z').replace('T', " ");
-    page.paragraph(
-        0,
-        2,
-        &format!("run {}, {started} UTC, tare {}, seed {}", header.run, header.tare, header.seed),
-        Ink::Dim,
-    );
 }
 
 fn shown(analysis: &Analysis, width: usize) -> Vec<&MetricAnalysis> {
@@ -242,16 +127,6 @@ fn form_row(page: &mut Page, analysis: &Analysis, arm: &Arm, metrics: &[&MetricA
     outcomes(page, arm);
 }
 
-/// The ink of a ratio.
-pub(crate) fn verdict_ink(verdict: Verdict) -> Ink {
-    match verdict {
-        Verdict::Worse => Ink::Worse,
-        Verdict::Better => Ink::Better,
-        Verdict::Emulated => Ink::Dim,
-        _ => Ink::Plain,
-    }
-}
-
 fn interval_text(ratio: f64, interval: Interval) -> String {
     let text = ratio_text(ratio, Some(interval));
     text.find('[').map_or(text.clone(), |at| text[at..].to_owned())
@@ -268,31 +143,6 @@ fn outcomes(page: &mut Page, arm: &Arm) {
     for reason in &arm.reasons {
         page.paragraph(2, 4, &outcome(reason), Ink::Warning);
     }
-}
-
-pub(crate) fn outcome(reason: &Reason) -> String {
-    let stage = reason.stage.map(|stage| format!(" in {stage}")).unwrap_or_default();
-    let trials = if reason.trials.len() > 1 { format!("{} x ", reason.trials.len()) } else { String::new() };
-    format!("{trials}{}{stage}: {}", reason.outcome.to_uppercase(), advice(&reason.why))
-}
-
-/// What a reader must know before believing a figure; gravest first.
-pub(crate) fn warnings(analysis: &Analysis) -> Vec<String> {
-    warnings_with(analysis, crate::warming::lines(analysis))
-}
-
-/// Of these only what changes what may be concluded.
-pub(crate) fn grave_warnings(analysis: &Analysis) -> Vec<String> {
-    warnings_with(analysis, crate::warming::grave_lines(analysis))
-}
-
-fn warnings_with(analysis: &Analysis, warming: Vec<String>) -> Vec<String> {
-    let others = crate::warned::lines(analysis).into_iter().chain(crate::ceiling::warning(analysis));
-    others.chain(crate::resting::lines(analysis)).chain(warming).collect()
-}
-
-fn advice(why: &Fault) -> String {
-    if why.remedy.is_empty() { why.message.clone() } else { format!("{}. To do: {}", why.message, why.remedy) }
 }
 
 fn footing(page: &mut Page, record: &Record, analysis: &Analysis) {
@@ -360,7 +210,7 @@ fn footing(page: &mut Page, record: &Record, analysis: &Analysis) {
         let text = if single { method } else { format!("{}: {method}", metrics.join(", ")) };
         line(label, &text, Ink::Dim);
     }
-    for warning in warnings(analysis) {
+    for warning in warned::all(analysis) {
         line("WARNING", &warning, Ink::Warning);
     }
 }

@@ -1,12 +1,30 @@
 //! What a reader must be told before the figures, in words.
 
+use crate::ceiling;
 use crate::figures::{digits, plain_quantity};
+use crate::resting;
+use crate::warming;
 use tare_core::record::Record;
 use tare_stats::{Analysis, Counted, Machine, Missing, Stall, Stalls, Unfinished, Unsteady, Warning, percent_text};
 
 /// Every warning of an analysis, gravest first.
 pub(crate) fn lines(analysis: &Analysis) -> Vec<String> {
     analysis.warnings.iter().map(words).collect()
+}
+
+/// These, and what else must be known before a figure is believed; gravest first.
+pub(crate) fn all(analysis: &Analysis) -> Vec<String> {
+    with(analysis, warming::lines(analysis))
+}
+
+/// Of all only what changes what may be concluded.
+pub(crate) fn grave(analysis: &Analysis) -> Vec<String> {
+    with(analysis, warming::grave_lines(analysis))
+}
+
+fn with(analysis: &Analysis, warming: Vec<String>) -> Vec<String> {
+    let others = lines(analysis).into_iter().chain(ceiling::warning(analysis));
+    others.chain(resting::lines(analysis)).chain(warming).collect()
 }
 
 /// What of a run is not in its record, a sentence each: trials that were never run, and what was measured and is gone.

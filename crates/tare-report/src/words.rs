@@ -1,19 +1,18 @@
 //! Sentences that several formats say.
 
-use crate::advised;
-use crate::climbed;
 use crate::figures::{difference_text, plain_quantity};
 use crate::kept;
 use crate::verdict::{Said, Way, ratio_figure};
 use std::collections::BTreeSet;
 use tare_core::design::Arrangement;
+use tare_core::fault::Fault;
 use tare_core::plan::rounds_after;
-use tare_core::record::{FITTED, PEAK_LOAD, Record};
+use tare_core::record::{FITTED, Record};
 use tare_core::study::LoadOrigin;
 use tare_core::units::{exact_duration, grouped};
 use tare_stats::{
-    Analysis, Arm, AtSpeed, BitsDifference, Follows, Method, MetricAnalysis, Nested, QosKept, Ratio, ServiceBits,
-    Verdict, absolute_difference, percent_at_most, percent_text,
+    Analysis, AtSpeed, BitsDifference, Follows, Method, MetricAnalysis, Nested, QosKept, Ratio, Reason, ServiceBits,
+    absolute_difference, percent_at_most, percent_text,
 };
 
 /// The load in words: `closed load: 50 connections, pipeline 1, from outside`.
@@ -160,61 +159,6 @@ impl Headline {
     }
 }
 
-/// One for each form, in the order of the study; of a ladder, the form that is climbed to and the rungs that matter; of
-/// advice, the form that is varied and the variants that win something back.
-pub(crate) fn headlines(analysis: &Analysis) -> Vec<Headline> {
-    let climb = analysis.ladder.as_ref();
-    let advice = analysis.advice.as_ref();
-    let is_told = |arm: &&Arm| {
-        climb.is_none_or(|climb| climb.to == arm.form) && advice.is_none_or(|advice| advice.of == arm.form)
-    };
-    let forms = analysis.forms().filter(|arm| !arm.baseline).filter(is_told);
-    let rungs = climb.map(|climb| climbed::headlines(climb, analysis)).unwrap_or_default();
-    let variants = advice.map(|advice| advised::headlines(advice, analysis)).unwrap_or_default();
-    forms.map(|arm| headline(analysis, arm)).chain(rungs).chain(variants).collect()
-}
-
-fn headline(analysis: &Analysis, arm: &Arm) -> Headline {
-    let (name, baseline) = (&arm.name, &analysis.baseline);
-    let alone = |sentence: String| Headline { sentence, rest: String::new() };
-    // The first says what the load is about: its own metric, where it has one. A search for the peak measures nothing
-    // else.
-    let (metric, verb, what) = match compared(analysis).next() {
-        Some(metric) if metric.name == PEAK_LOAD => (PEAK_LOAD, "carries", "peak load"),
-        Some(metric) if metric.name != "throughput" => (metric.name.as_str(), "has", metric.title.as_str()),
-        _ => ("throughput", "serves", "operations per second"),
-    };
-    let of_metric = analysis.metrics.iter().find(|known| known.name == metric);
-    let Some((of_metric, throughput)) = of_metric.zip(ratio(analysis, metric, name)) else {
-        let why = arm.reasons.first();
-        let why = why.map_or_else(|| "no trial was measured beside the baseline".into(), |r| r.why.message.clone());
-        return alone(format!("{name} was not measured: {why}."));
-    };
-    let figure = throughput.text();
-    if analysis.emulated(arm) {
-        let who = if arm.emulated.is_some() { name } else { &format!("{baseline}, the baseline of {name},") };
-        return alone(format!(
-            "{who} ran EMULATED: {figure} times {baseline}'s {what}, which is no claim about the real thing."
-        ));
-    }
-    let sentence = match throughput.verdict {
-        Verdict::Better | Verdict::Worse => {
-            format!("{name} {verb} {figure} times {baseline}'s {what}.")
-        }
-        _ => format!("{name}, {what}: {}.", Said::of(analysis, of_metric, throughput).whole()),
-    };
-    let rest: Vec<String> = compared(analysis).skip(1).filter_map(|metric| clause(metric, name)).collect();
-    let rest = if rest.is_empty() { String::new() } else { format!("Also certain: {}.", rest.join(", ")) };
-    Headline { sentence, rest }
-}
-
-/// What else is certain: `p99 1.40 [1.27, 1.55] times`.
-fn clause(metric: &MetricAnalysis, arm: &str) -> Option<String> {
-    let ratio = metric.ratios.iter().find(|ratio| ratio.arm == arm)?;
-    let certain = matches!(ratio.verdict, Verdict::Better | Verdict::Worse);
-    certain.then(|| format!("{} {} times", metric.title, ratio.text()))
-}
-
 /// Verdicts of an arm over all compared metrics; equal ones said once.
 pub(crate) fn verdicts(analysis: &Analysis, arm: &str) -> String {
     let mut said: Vec<(String, Said, Vec<&str>)> = Vec::new();
@@ -242,6 +186,18 @@ pub(crate) fn verdicts(analysis: &Analysis, arm: &str) -> String {
         }
     });
     parts.collect::<Vec<_>>().join("; ")
+}
+
+/// Why trials were not measured, and what to do about it: `2 x FAILED in deploy: no space`.
+pub(crate) fn outcome(reason: &Reason) -> String {
+    let stage = reason.stage.map(|stage| format!(" in {stage}")).unwrap_or_default();
+    let trials = if reason.trials.len() > 1 { format!("{} x ", reason.trials.len()) } else { String::new() };
+    format!("{trials}{}{stage}: {}", reason.outcome.to_uppercase(), advice(&reason.why))
+}
+
+/// What went wrong and what to do about it.
+pub(crate) fn advice(why: &Fault) -> String {
+    if why.remedy.is_empty() { why.message.clone() } else { format!("{}. To do: {}", why.message, why.remedy) }
 }
 
 /// How a form's trials kept the QoS: "QoS kept in 5 of 5 trials".

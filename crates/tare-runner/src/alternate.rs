@@ -1,8 +1,7 @@
 //! A block whose forms stand side by side: all deployed, all but one frozen, load moving between them in slices.
 
-use crate::deploying::Entry;
 use crate::placing::starts;
-use crate::trial::{Early, PROBE_PERIOD, Trial, TrialInputs};
+use crate::trial::{Early, Entry, PROBE_PERIOD, Trial, TrialInputs};
 use crate::{Apparatus, Clock, Event, Place, Stop};
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! From the first service's start to where load can enter.
 
-use crate::trial::{Early, Trial};
+use crate::trial::{Early, Entry, Trial};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,19 +19,6 @@ const EMULATED_SLOWDOWN: u32 = 10;
 
 /// What a service says that ends because others have its port.
 const PORT_TAKEN: [&str; 3] = ["address already in use", "address in use", "eaddrinuse"];
-
-/// Where load enters a deployment.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Entry {
-    /// The instance that is loaded.
-    pub(crate) instance: String,
-    /// Where; [`LoadPlan::NOWHERE`] for a load that goes to no port.
-    pub(crate) endpoint: SocketAddr,
-    /// See [`LoadPlan::also`].
-    pub(crate) also: Vec<SocketAddr>,
-    /// See [`LoadPlan::services`].
-    pub(crate) services: BTreeMap<String, Vec<SocketAddr>>,
-}
 
 fn no_address(port: &str) -> Early {
     Fault::new(format!("the form gave no address for port '{port}'")).into()

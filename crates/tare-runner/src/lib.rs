@@ -28,6 +28,7 @@ mod record_dir;
 mod record_files;
 mod run;
 mod settling;
+mod stages;
 mod suite_dir;
 mod together;
 mod trial;

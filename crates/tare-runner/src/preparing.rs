@@ -1,8 +1,7 @@
 //! Data sets that are restored from a kept copy instead of being made again in each trial.
 
 use crate::apparatus::{DataSet, Restored};
-use crate::deploying::Entry;
-use crate::trial::{Early, Trial};
+use crate::trial::{Early, Entry, Trial};
 use tare_core::fault::Fault;
 use tare_core::host::{Host, Instance, ServiceStart};
 use tare_core::workload::{Prepared, Service};

@@ -14,7 +14,7 @@ use tare_core::record::{End, Header, TrialData};
 
 use crate::Event;
 use crate::clock::between;
-use crate::record_files::{Folder, LINES_MOST};
+use crate::record_files::{FILE_MODE, Folder, LINES_MOST};
 
 /// The file that makes a directory a record.
 pub(crate) const HEADER: &str = "record.json";
@@ -31,8 +31,7 @@ pub(crate) const STACKS: &str = "stacks.folded";
 /// What happened, in the order in which it did.
 const EVENTS: &str = "events.jsonl";
 
-/// Who may read files and folders of a record: their owner.
-pub(crate) const FILE_MODE: u32 = 0o600;
+/// Who may read folders of a record: their owner.
 const FOLDER_MODE: u32 = 0o700;
 
 /// A record being written.

@@ -13,7 +13,8 @@ use std::rc::Rc;
 use tare_core::fault::{Doing, Fault};
 use tare_core::units::show_bytes;
 
-use crate::record_dir::FILE_MODE;
+/// Who may read files of a record: their owner.
+pub(crate) const FILE_MODE: u32 = 0o600;
 
 /// What is read at most of a file of JSON that is written once. A header has some 150 bytes for each trial of its plan,
 /// and a trial some 10 KB for each histogram: the largest that there were had less than a hundredth of this.

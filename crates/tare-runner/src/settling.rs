@@ -5,9 +5,8 @@
 //! would be compared at different ages, and a form that happens to be quiet would be measured younger.
 
 use crate::Event;
-use crate::deploying::Entry;
 use crate::inside::inside;
-use crate::trial::{DRIVE_SLACK, Trial};
+use crate::trial::{DRIVE_SLACK, Entry, Trial};
 use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::host::Host;

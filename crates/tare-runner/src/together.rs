@@ -1,8 +1,7 @@
 //! Several instances of one deployment loaded at the same moment, each by a process of its own.
 
 use crate::Event;
-use crate::deploying::Entry;
-use crate::trial::{DRIVE_SLACK, Trial};
+use crate::trial::{DRIVE_SLACK, Entry, Trial};
 use tare_core::fault::Fault;
 use tare_core::load::{LoadPlan, LoadSummary, LoadTask, SecondRow};
 use tare_core::record::FAIRNESS;

@@ -1,36 +1,24 @@
-//! One trial: provision, deploy, populate, settle, measure, verify, teardown.
+//! A trial under way: what it needs to know, the stage that it is in, how load is driven in it, how it ends.
 
-use crate::bits;
-use crate::deploying::{Entry, path_of_all};
 use crate::inside::inside;
-use crate::peak::Guiding;
-use crate::placing::{ran_on, starts, strayed};
-use crate::probe_rests::probe_rests;
 use crate::{Apparatus, Clock, Event, Stop};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::form::Form;
-use tare_core::host::{Host, Instance, InstanceState, OpenError, SeenFile, ServiceStart, Wait};
-use tare_core::instances::Replica;
-use tare_core::load::{Check, LoadPlan, LoadSummary, LoadTask, NO_LOCAL_PORT};
-use tare_core::peak::{PeakNote, PeakPlan};
+use tare_core::host::{Host, Instance, InstanceState, SeenFile};
+use tare_core::load::{LoadPlan, LoadSummary};
 use tare_core::placement::Placement;
 use tare_core::plan::PlannedTrial;
-use tare_core::record::{FAILED_SHARE, PEAK_LOAD, TrialData, TrialRecord};
+use tare_core::record::TrialData;
 use tare_core::study::Study;
 use tare_core::trial::{Outcome, Stage};
 use tare_core::units::CpuSet;
-use tare_core::workload::{Service, Workload};
-use tare_stats::{OffShare, TrialFigures};
+use tare_core::workload::Workload;
 
-/// How long populating may take before it is given up: hundreds of millions of keys take long. That nothing answers any
-/// more is seen much sooner by who waits for the answer.
-const POPULATE_LIMIT: Duration = Duration::from_secs(3600);
 /// What a load process may take beyond the time it was asked to load: connecting, draining, verifying.
 pub(crate) const DRIVE_SLACK: Duration = Duration::from_secs(60);
-/// The share of operations that may fail for the generator's own reasons; more say nothing of the service.
-const OWN_SHARE_MAX: f64 = 0.01;
 /// How often telemetry is read.
 pub(crate) const PROBE_PERIOD: Duration = Duration::from_secs(1);
 
@@ -77,22 +65,17 @@ impl From<Fault> for Early {
     }
 }
 
-/// Runs one trial. `None` when it was stopped: it then leaves no row, and a resumed run repeats it.
-pub(crate) fn run_trial(
-    inputs: &TrialInputs,
-    apparatus: &mut dyn Apparatus,
-    clock: &dyn Clock,
-    stop: &Stop,
-    tell: &mut dyn FnMut(Event),
-) -> Option<TrialData> {
-    let mut record = TrialRecord::new(inputs.planned.clone(), clock.timestamp(), Outcome::Measured);
-    record.emulated = inputs.emulated;
-    let mut data = TrialData { record, seconds: Vec::new(), telemetry: Vec::new() };
-    let (stage, stage_began) = (Stage::Provision, clock.now());
-    Trial { inputs, apparatus, clock, stop, tell, data: &mut data, stage, stage_began }.whole();
-    // What was measured before the stop is kept; what the stop cut short would be mistaken for a failure.
-    let whole = data.record.load.is_some();
-    if stop.raised() && !whole { None } else { Some(data) }
+/// Where load enters a deployment.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Entry {
+    /// The instance that is loaded.
+    pub(crate) instance: String,
+    /// Where; [`LoadPlan::NOWHERE`] for a load that goes to no port.
+    pub(crate) endpoint: SocketAddr,
+    /// See [`LoadPlan::also`].
+    pub(crate) also: Vec<SocketAddr>,
+    /// See [`LoadPlan::services`].
+    pub(crate) services: BTreeMap<String, Vec<SocketAddr>>,
 }
 
 /// A trial under way.
@@ -108,27 +91,6 @@ pub(crate) struct Trial<'a, 'b> {
 }
 
 impl Trial<'_, '_> {
-    fn whole(&mut self) {
-        self.stage_began = self.clock.now();
-        (self.tell)(Event::StageStarted { stage: Stage::Provision });
-        let starts = starts(self.inputs);
-        let letter = if self.inputs.planned.profiled { 'p' } else { 't' };
-        let label = format!("{letter}{}", self.inputs.planned.index);
-        let mut host = match self.apparatus.open_form(&label, self.inputs.form, &starts) {
-            Ok(host) => host,
-            Err(OpenError::Unavailable(why)) => return self.end(Early::Unavailable(why)),
-            Err(OpenError::Failed(why)) => return self.end(Early::Failed(why)),
-        };
-        let mut started = Vec::new();
-        if let Err(early) = self.up_to_verify(host.as_mut(), &starts, &mut started) {
-            self.keep_logs(host.as_mut(), &started);
-            self.end(early);
-        } else if self.data.record.outcome != Outcome::Measured {
-            self.keep_logs(host.as_mut(), &started);
-        }
-        self.take_down(host, &started);
-    }
-
     /// Stops what runs, closes the host and waits until nothing is left.
     pub(crate) fn take_down(&mut self, mut host: Box<dyn Host>, started: &[Instance]) {
         self.enter(Stage::Teardown);
@@ -142,104 +104,6 @@ impl Trial<'_, '_> {
             self.data.record.warnings.push(format!("teardown: {fault}"));
         }
         self.leave();
-    }
-
-    /// Up to the point from which load can be driven, where it is handed over.
-    pub(crate) fn stand_up(
-        &mut self,
-        host: &mut dyn Host,
-        starts: &[ServiceStart],
-        started: &mut Vec<Instance>,
-    ) -> Result<Vec<Entry>, Early> {
-        self.data.record.facts = host.facts()?;
-        if self.inputs.probe_resources {
-            // Instances of a service get the same; the first speaks for all.
-            let first = |start: &&ServiceStart| start.service.replica.as_ref().is_none_or(Replica::is_first);
-            for start in starts.iter().filter(first) {
-                let report = host.resources(start)?;
-                self.data.record.resources.insert(start.instance.clone(), report);
-            }
-        }
-        self.enter(Stage::Deploy);
-        let entries = self.deploy_prepared(host, starts, started)?;
-        self.enter(Stage::Populate);
-        for entry in &entries {
-            let plan = self.load_plan(entry, LoadTask::Populate);
-            self.drive(host, entry, &plan, POPULATE_LIMIT).map_err(|fault| self.blame(host, started, fault))?;
-        }
-        Ok(entries)
-    }
-
-    fn up_to_verify(
-        &mut self,
-        host: &mut dyn Host,
-        starts: &[ServiceStart],
-        started: &mut Vec<Instance>,
-    ) -> Result<(), Early> {
-        let entries = self.stand_up(host, starts, started)?;
-        let entry = &entries[0];
-        self.enter(Stage::Settle);
-        if let Some(within) = self.inputs.study.design.steady_within {
-            self.settle(host, entry, within).map_err(|fault| self.blame(host, started, fault))?;
-        }
-        host.begin_probe(&[], PROBE_PERIOD)?;
-        if let rests @ [_, ..] = probe_rests(self.inputs.study, self.inputs.planned).as_slice() {
-            host.rest_probe(rests)?;
-        }
-        if self.inputs.planned.profiled {
-            host.begin_profile(&[])?;
-        }
-        let driven = match &self.inputs.study.peak {
-            Some(plan) => self.search(entry, plan),
-            None if entries.len() > 1 => self.run_together(&entries),
-            None => self.run(host, entry, &self.load_plan(entry, LoadTask::Run)),
-        };
-        let probed = host.end_probe();
-        let load = match driven {
-            Ok(load) => load,
-            Err(fault) => return Err(Early::Failed(self.blame(host, started, fault))),
-        };
-        self.data.telemetry = probed?;
-        if self.inputs.planned.profiled {
-            let profile = host.end_profile(load.measure_start_ns, load.measure_end_ns)?;
-            self.data.record.profile = Some(profile);
-        }
-        self.enter(Stage::Verify);
-        let figures = tare_stats::trial_metrics(&load, &self.data.telemetry);
-        self.verify(host, started, load, figures)
-    }
-
-    /// Looks for the peak: the load is guided until the search is content.
-    fn search(&mut self, entry: &Entry, plan: &PeakPlan) -> Result<LoadSummary, Fault> {
-        self.enter(Stage::Measure);
-        let qos = self.inputs.study.qos.as_ref().expect("a study with a peak was read with a QoS");
-        let load_plan = self.load_plan(entry, LoadTask::Run);
-        let mut guiding = Guiding::begin(plan, qos, self.inputs.known_peak);
-        let tell = std::cell::RefCell::new(&mut *self.tell);
-        let data = &mut self.data;
-        let summary = self.apparatus.guide(
-            &load_plan,
-            Guiding::patience(plan),
-            self.stop,
-            &mut |row| {
-                data.seconds.push(row.clone());
-                tell.borrow_mut()(Event::Second { row: row.clone() });
-            },
-            &mut |row| {
-                let order = guiding.next(row);
-                if let Some(window) = guiding.last_window() {
-                    tell.borrow_mut()(Event::Held { window, unit: plan.unit.clone() });
-                }
-                order
-            },
-        )?;
-        let mut outcome = guiding.outcome().ok_or_else(|| Fault::new("the load ended before the search did"))?;
-        let off = tare_stats::off_shares(qos, &summary).into_iter();
-        let note = |OffShare { operation, asked, had }| PeakNote::MixOff { operation, asked, had };
-        outcome.notes.extend(off.map(note));
-        tell.borrow_mut()(Event::Searched { words: outcome.describe() });
-        data.record.peak = Some(outcome);
-        Ok(summary)
     }
 
     /// Loads and measures, and waits as long as that may take.
@@ -286,88 +150,6 @@ impl Trial<'_, '_> {
         fault
     }
 
-    /// Sees whether what was measured may be used. `figures` is what it comes to, or why it comes to nothing. What the
-    /// service failed at is what it came to; only what the apparatus failed at, and what nobody can vouch for, voids.
-    pub(crate) fn verify(
-        &mut self,
-        host: &mut dyn Host,
-        started: &[Instance],
-        load: LoadSummary,
-        figures: Result<TrialFigures, String>,
-    ) -> Result<(), Early> {
-        let (mut voids, stop) = (Vec::new(), self.stop);
-        for instance in started {
-            let name = &instance.instance;
-            if let InstanceState::Ended(how) = host.state(name)? {
-                let fault = Fault::new(format!("service {name} ended under load: {how}"));
-                self.data.record.service_ended = Some(name.clone());
-                return Err(fault.with_log(host.log(name).unwrap_or_default()).into());
-            }
-            let mapped = host.mapped_files(name, Wait::until(&|| stop.raised()))?;
-            let service = self.inputs.workload.services.iter().find(|service| service.name == *name);
-            let role = service.map_or(name.as_str(), Service::role);
-            if let Some(reference) = self.inputs.reference_bits.get(role).filter(|bits| **bits != mapped) {
-                let difference = bits::differ(reference, &mapped);
-                voids.push(format!("service {name} runs other files than in the first trial: {difference}"));
-            }
-            self.data.record.mapped.insert(name.clone(), mapped);
-            let compared = |service: &&Service| {
-                self.inputs.compare_files && service.replica.as_ref().is_none_or(Replica::is_first)
-            };
-            if let Some(service) = service.filter(compared) {
-                bits::against_bundle(host, service, stop, &mut self.data.record)?;
-            }
-            let ran_on = ran_on(name, &self.data.telemetry);
-            voids.extend(strayed(instance, &ran_on));
-            self.data.record.ran_on.insert(name.clone(), ran_on);
-        }
-        self.data.record.path = path_of_all(started);
-        if self.data.record.peak.is_some() {
-            self.verify_peak(load, voids);
-            return Ok(());
-        }
-        voids.extend(load.saturated.iter().map(|why| format!("the generator was the limit: {why}")));
-        let failed = load.checks.iter().filter(|check| !check.passed);
-        let (outcomes, broken): (Vec<_>, Vec<_>) = failed.partition(|check| check.outcome);
-        let say = |check: &&Check| format!("check '{}' failed: {}", check.name, check.detail);
-        voids.extend(broken.iter().map(say));
-        self.data.record.warnings.extend(outcomes.iter().map(say));
-        match figures {
-            Ok(figures) => (self.data.record.metrics, self.data.record.at_least) = (figures.metrics, figures.at_least),
-            Err(why) => voids.push(why),
-        }
-        let (own, failed) = failures(&load, self.data.record.metrics.get(FAILED_SHARE).copied());
-        voids.extend(own);
-        self.data.record.warnings.extend(failed);
-        self.data.record.load = Some(load);
-        if !voids.is_empty() {
-            self.data.record.outcome = Outcome::Invalid { why: Fault::new(voids.join("; ")) };
-            self.data.record.metrics.clear();
-            self.data.record.at_least.clear();
-        }
-        Ok(())
-    }
-
-    /// A search goes beyond what the service carries on purpose, so what failed there voids nothing but for what must
-    /// hold always; having found no peak does.
-    fn verify_peak(&mut self, load: LoadSummary, mut voids: Vec<String>) {
-        let (broken, strained) = failed_beyond_peak(&load.checks);
-        voids.extend(broken);
-        self.data.record.warnings.extend(strained);
-        self.data.record.load = Some(load);
-        let outcome = self.data.record.peak.as_ref().expect("it was asked before");
-        self.data.record.warnings.extend(outcome.warnings.iter().cloned());
-        match outcome.peak {
-            Some(peak) => self.data.record.metrics = [(PEAK_LOAD.to_owned(), peak)].into(),
-            None => voids.push(outcome.describe()),
-        }
-        if !voids.is_empty() {
-            let fault = Fault::new(voids.join("; ")).remedy(outcome.remedy());
-            self.data.record.outcome = Outcome::Invalid { why: fault };
-            self.data.record.metrics.clear();
-        }
-    }
-
     pub(crate) fn keep_logs(&mut self, host: &mut dyn Host, started: &[Instance]) {
         for instance in started {
             if let Ok(log) = host.log(&instance.instance) {
@@ -404,72 +186,7 @@ impl Trial<'_, '_> {
     }
 }
 
-/// What voids of the operations that failed, which are this share, and what is only said.
-fn failures(load: &LoadSummary, share: Option<f64>) -> (Option<String>, Option<String>) {
-    let Some(share) = share.filter(|share| *share > 0.0) else { return (None, None) };
-    let mut kinds: Vec<String> = load.failures.iter().map(|(kind, n)| format!("{n} x {kind}")).collect();
-    if load.dropped > 0 {
-        kinds.push(format!("{} x dropped", load.dropped));
-    }
-    let said = format!("{:.4} % of the operations failed: {}", share * 100.0, kinds.join(", "));
-    let begun: u64 = load.operations.values().map(|operation| operation.count + operation.errors).sum();
-    let own = load.failures.get(NO_LOCAL_PORT).copied().unwrap_or(0);
-    let own = (own as f64 > OWN_SHARE_MAX * begun as f64).then(|| {
-        format!("{own} of {begun} operations failed because the generator had {NO_LOCAL_PORT}: let connections be kept")
-    });
-    (own, Some(said))
-}
-
-/// What of the failed checks voids a search, and what is only said.
-fn failed_beyond_peak(checks: &[Check]) -> (Vec<String>, Vec<String>) {
-    let (broken, strained): (Vec<_>, Vec<_>) =
-        checks.iter().filter(|check| !check.passed).partition(|check| check.always);
-    let say = |checks: Vec<&Check>, when: &str| {
-        checks.iter().map(|check| format!("check '{}' failed{when}: {}", check.name, check.detail)).collect()
-    };
-    (say(broken, ""), say(strained, " beyond the peak"))
-}
-
 /// A stage may be entered more than once.
 fn spend(data: &mut TrialData, stage: Stage, time: Duration) {
     *data.record.stages.entry(stage).or_default() += time.as_secs_f64();
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tare_core::load::OperationSummary;
-
-    #[test]
-    fn what_must_hold_always_voids_a_search_too() {
-        let check = |name: &str, passed: bool, always: bool| Check {
-            name: name.into(),
-            passed,
-            detail: "3, not 4".into(),
-            always,
-            outcome: false,
-        };
-        let checks = [
-            check("counts", false, false),
-            check("bids", false, true),
-            check("a", true, false),
-            check("b", true, true),
-        ];
-        let (broken, strained) = failed_beyond_peak(&checks);
-        assert_eq!(broken, ["check 'bids' failed: 3, not 4"]);
-        assert_eq!(strained, ["check 'counts' failed beyond the peak: 3, not 4"]);
-    }
-
-    #[test]
-    fn only_what_the_generator_failed_at_voids() {
-        let load = |kind: &str, errors: u64| LoadSummary {
-            failures: [(kind.to_owned(), errors)].into(),
-            operations: [("get".to_owned(), OperationSummary { count: 90, errors, ..Default::default() })].into(),
-            ..LoadSummary::default()
-        };
-        let (own, said) = failures(&load("timed out", 10), Some(0.1));
-        assert_eq!((own, said.as_deref()), (None, Some("10.0000 % of the operations failed: 10 x timed out")));
-        assert!(failures(&load(NO_LOCAL_PORT, 10), Some(0.1)).0.unwrap().contains("10 of 100"));
-        assert_eq!(failures(&load(NO_LOCAL_PORT, 0), Some(0.0)), (None, None));
-    }
 }

@@ -1,6 +1,7 @@
 //! What studies and workloads may refer to, from the tables of the crates that implement it.
 
-use crate::{files, paths};
+use crate::images::plain_image;
+use crate::paths;
 use tare_core::advice::LayerVariant;
 use tare_core::config::{Node, Problems};
 use tare_core::fault::Fault;
@@ -71,7 +72,7 @@ impl Catalog for Tables {
 
     fn image(&self, image: &str) -> Result<Option<ImageConfig>, Fault> {
         // By the one name that its bundle has, whichever way the workload names it.
-        let image = files::plain_image(image);
+        let image = plain_image(image);
         tare_bundle::image_says(&paths::bundles(), &image)
     }
 
@@ -88,6 +89,7 @@ pub(crate) fn layer_row(layer: &str) -> Option<&'static LayerRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files;
     use std::collections::BTreeSet;
 
     #[test]
@@ -99,7 +101,7 @@ mod tests {
                     direct: [vm: {cache: directsync}]\n";
         let workloads = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads");
         let read = files::read_suite_text(text, "s", Some(&workloads)).unwrap();
-        let (study, workload) = crate::cmd::suite::only_part(read, "advise").unwrap();
+        let (study, workload) = files::only_part(read, "advise").unwrap();
         let mut known = BTreeSet::new();
         for form in ["boxed", "guest", "direct"] {
             let mut study = study.clone();

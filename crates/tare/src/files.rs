@@ -2,7 +2,10 @@
 
 use crate::catalog::Tables;
 use crate::cli::RunArgs;
-use crate::cmd::{Mistake, note, tell};
+use crate::images::plain_image;
+use crate::mistake::Mistake;
+use crate::paths::shown;
+use crate::terminal::{note, tell};
 use crate::{machine, paths, session, sources, within};
 use anyhow::Result;
 use rustix::fs::FileType;
@@ -12,7 +15,7 @@ use std::path::{Path, PathBuf};
 use tare_core::bundle::Source;
 use tare_core::config::{NodeKind, Place, Problem, Problems, parse};
 use tare_core::parameters::Parameters;
-use tare_core::study::Suite;
+use tare_core::study::{Study, Suite};
 use tare_core::units::show_bytes;
 use tare_core::workload::{Service, Workload};
 
@@ -63,6 +66,18 @@ pub(crate) fn with_images(bring: bool, json: bool, read: impl Fn() -> Result<Sui
         return Err(Mistake::in_files(problems).into());
     }
     read()
+}
+
+/// The study of `suite` where it must be one of one workload.
+///
+/// # Errors
+/// When it has parts; `verb` is what was asked for.
+pub(crate) fn only_part(suite: Suite, verb: &str) -> Result<(Study, Workload)> {
+    if suite.is_divided() {
+        let text = format!("study '{}' has parts, and `tare {verb}` takes one workload at a time", suite.name);
+        return Err(Mistake::new(format!("{text}\n  to do: tare run {}", suite.name)).into());
+    }
+    Ok(suite.parts.into_iter().next().expect("a study has a part"))
 }
 
 /// The names of the presets of a study.
@@ -187,17 +202,6 @@ fn files_below(folder: &Path, name: &Path) -> Result<BTreeMap<String, String>, S
         }
     }
     if found.is_empty() { Err(format!("the folder {whole} has no files to build from")) } else { Ok(found) }
-}
-
-/// Whether an image is a file or folder of this machine, and no reference of a registry: no part of one begins with a
-/// dot.
-pub(crate) fn is_path(image: &str) -> bool {
-    image.starts_with(['/', '.']) || image.contains("/.")
-}
-
-/// An image by one name: a path without detours, or the reference as it stands.
-pub(crate) fn plain_image(image: &str) -> String {
-    if is_path(image) { paths::plain(Path::new(image)).display().to_string() } else { image.to_owned() }
 }
 
 /// Reads the files of a folder by the names that a file in it gives them.
@@ -373,11 +377,6 @@ fn text(path: &Path, read: Result<Vec<u8>, String>) -> Result<String, String> {
 
 fn cannot_read(path: &Path, why: &str) -> String {
     format!("cannot read {}: {why}", shown(path))
-}
-
-pub(crate) fn shown(path: &Path) -> String {
-    // Without the `.` of a `./folder` that was joined to another.
-    paths::relative(path).components().collect::<PathBuf>().display().to_string()
 }
 
 fn refs(names: &[String]) -> Vec<&str> {

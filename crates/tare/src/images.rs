@@ -1,6 +1,7 @@
 //! What services take from the images that their bundles are made of, settled by the image's files once the bundle is
 //! there.
 
+use crate::paths;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use std::fs::File;
 use std::io::Read;
@@ -15,6 +16,17 @@ use tare_core::workload::{NOBODY, Service, USUAL_PATH, Workload};
 
 /// What is read of a file of an image, bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Whether an image is a file or folder of this machine, and no reference of a registry: no part of one begins with a
+/// dot.
+pub(crate) fn is_path(image: &str) -> bool {
+    image.starts_with(['/', '.']) || image.contains("/.")
+}
+
+/// An image by one name: a path without detours, or the reference as it stands.
+pub(crate) fn plain_image(image: &str) -> String {
+    if is_path(image) { paths::plain(Path::new(image)).display().to_string() } else { image.to_owned() }
+}
 
 /// What the services of a workload take from images, in lines.
 pub(crate) fn lines(workload: &Workload) -> Vec<String> {

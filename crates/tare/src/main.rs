@@ -1,7 +1,8 @@
 //! Tare: a scale for deployment forms.
 //!
 //! **Architecture invariant:** this is the only crate that knows all others. It reads what the user typed, finds the
-//! files, hands the runner an apparatus made of real layers, and shows what comes out. One file per verb in `cmd/`.
+//! files, hands the runner an apparatus made of real layers, and shows what comes out. One file per verb in `cmd/`; what
+//! verbs share stands beside it.
 
 mod apparatus;
 mod awake;
@@ -9,27 +10,38 @@ mod catalog;
 mod cli;
 mod cmd;
 mod driver;
+mod dry_run;
 mod files;
 mod history;
 mod images;
+mod kept;
 mod machine;
+mod mistake;
 mod null_cost;
 mod outlook;
 mod paths;
 mod places;
+mod power;
 mod progress;
+mod ready;
+mod records;
+mod report;
+mod run;
 mod schema;
 mod session;
 mod so_far;
 mod sources;
+mod suite;
+mod terminal;
+mod verbs;
 mod version;
 mod within;
 mod written;
 
-use clap::Parser;
-use cli::{Cli, Verb};
+use clap::{CommandFactory, Parser};
 use rustix::fs::Mode;
 use std::process::ExitCode;
+use verbs::{Cli, Verb};
 
 /// It was done.
 pub(crate) const EXIT_OK: u8 = 0;
@@ -78,8 +90,8 @@ fn main() -> ExitCode {
         Verb::Doctor(args) => cmd::doctor::doctor(&args),
         Verb::Bundle(args) => cmd::bundle::bundle(&args),
         Verb::Check(args) => cmd::check::check(&args),
-        Verb::Completions(args) => cmd::manual::completions(&args),
-        Verb::Man(args) => cmd::manual::man(&args),
+        Verb::Completions(args) => cmd::manual::completions(&args, Cli::command()),
+        Verb::Man(args) => cmd::manual::man(&args, Cli::command()),
         Verb::Drive => return cmd::drive(),
         Verb::Freeze => return cmd::freezing::serve(),
         Verb::Probe => return cmd::probe(),
@@ -88,12 +100,12 @@ fn main() -> ExitCode {
         Verb::Agent => tare_layers::agent::run_guest(tare_telemetry::process_prober),
     };
     match done {
-        Ok(EXIT_OK) if !cmd::all_was_printed() => ExitCode::from(EXIT_FAILED),
+        Ok(EXIT_OK) if !terminal::all_was_printed() => ExitCode::from(EXIT_FAILED),
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            cmd::complain(&error);
+            terminal::complain(&error);
             let fault = error.downcast_ref::<tare_core::fault::Fault>();
-            let mistake = error.is::<cmd::Mistake>() || fault.is_some_and(|fault| fault.mistake);
+            let mistake = error.is::<mistake::Mistake>() || fault.is_some_and(|fault| fault.mistake);
             ExitCode::from(if mistake { EXIT_MISTAKE } else { EXIT_FAILED })
         }
     }
@@ -103,9 +115,9 @@ fn main() -> ExitCode {
 fn refuse(wrong: &clap::Error) -> ExitCode {
     if wrong.use_stderr() {
         let text = wrong.to_string();
-        let width = cmd::columns(std::io::stderr());
+        let width = terminal::columns(std::io::stderr());
         if text.lines().any(|line| line.chars().count() > width) {
-            cmd::note(&text);
+            terminal::note(&text);
             return ExitCode::from(EXIT_MISTAKE);
         }
     }

@@ -272,7 +272,6 @@ fn plural(count: u32, what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmd::suite::only_part;
     use crate::files;
     use std::path::Path;
     use tare_core::profile::Profiled;
@@ -284,7 +283,7 @@ mod tests {
              forms: {{plain: [], guest: [vm: {{}}]}}\n{design}{more}\n"
         );
         let workloads = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads");
-        only_part(files::read_suite_text(&text, "s", Some(&workloads)).unwrap(), "run").unwrap().0
+        files::only_part(files::read_suite_text(&text, "s", Some(&workloads)).unwrap(), "run").unwrap().0
     }
 
     /// A plain process that is deployed in a second, and an emulated guest that takes 51 s.

@@ -117,6 +117,12 @@ pub(crate) fn relative(path: &Path) -> PathBuf {
     path.strip_prefix(&here).map_or_else(|_| path.to_owned(), Path::to_owned)
 }
 
+/// The same in words.
+pub(crate) fn shown(path: &Path) -> String {
+    // Without the `.` of a `./folder` that was joined to another.
+    relative(path).components().collect::<PathBuf>().display().to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

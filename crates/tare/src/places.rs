@@ -1,7 +1,10 @@
 //! Which CPUs of this machine serve what, in each form of a study.
 
-use crate::cmd::Mistake;
-use crate::machine::{check_room, memory_bytes};
+mod room;
+
+pub(crate) use room::{memory_bytes, stand_apart_if_memory_is_short};
+
+use crate::mistake::Mistake;
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::design::Arrangement;
@@ -33,7 +36,7 @@ pub(crate) fn places(study: &Study, workload: &Workload) -> Result<Places> {
     let (topology, _) = machine(study)?;
     let (places, unmet) = plan(study, workload, &topology);
     let mut mistakes = refusals(&unmet);
-    mistakes.extend(check_room(study, workload, &places, memory_bytes()));
+    mistakes.extend(room::check_room(study, workload, &places, memory_bytes()));
     if mistakes.is_empty() { Ok(places) } else { Err(Mistake::new(mistakes.join("\nerror: ")).into()) }
 }
 
@@ -140,7 +143,7 @@ mod tests {
         let text = format!("study: s\nworkload: redis\nload: {{closed: {{}}}}\n{study}\n");
         let workloads = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads");
         let suite = files::read_suite_text(&text, "s", Some(&workloads)).unwrap();
-        let (study, workload) = crate::cmd::suite::only_part(suite, "run").unwrap();
+        let (study, workload) = files::only_part(suite, "run").unwrap();
         let (places, unmet) = plan(&study, &workload, topology);
         if unmet.is_empty() { Ok(places) } else { Err(unmet.into_iter().map(|unmet| unmet.wish).collect()) }
     }

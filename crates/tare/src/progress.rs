@@ -1,7 +1,7 @@
 //! What a run looks like while it runs: a live line on a terminal, plain lines elsewhere.
 
-use crate::cmd::columns;
 use crate::so_far::SoFar;
+use crate::terminal::columns;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
 use std::time::Duration;

@@ -3,9 +3,9 @@
 use crate::apparatus::Machine;
 use crate::awake::Awake;
 use crate::cli::Format;
-use crate::cmd::report::{plain_style, render, terminal_style};
-use crate::cmd::{note, print};
 use crate::progress::Progress;
+use crate::report::{plain_style, render, terminal_style};
+use crate::terminal::{note, print};
 use crate::written::write_own_file;
 use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, history, outlook, paths};
 use anyhow::Result;
@@ -26,6 +26,7 @@ use tare_layers::leftovers;
 use tare_layers::lock::MachineLock;
 use tare_layers::network::{GeneratorSeat, Networks, free_subnets};
 use tare_layers::numbers;
+use tare_layers::owner;
 use tare_layers::run_mark::RunMark;
 use tare_report::Style;
 use tare_runner::{Clock, Ending, RecordDir, Run, Stop, SystemClock};
@@ -98,6 +99,22 @@ pub(crate) fn require_clean_host() -> Result<()> {
     let fault =
         Fault::new(format!("a dead run left {}{more} on this machine, which would bias this one", shown.join(", ")));
     Err(fault.remedy("tare clean").into())
+}
+
+/// Removes what the run called `run` left, and says how much it was.
+///
+/// # Errors
+/// When something of it cannot be seen or removed.
+pub(crate) fn remove_of_run(run: &str) -> Result<usize> {
+    if owner::live_runs().iter().any(|live| live == run) {
+        return Ok(0);
+    }
+    let mut found = leftovers::leftovers()?;
+    found.retain(|left| left.run == run);
+    for left in &found {
+        leftovers::remove_of_dead_run(left)?;
+    }
+    Ok(found.len())
 }
 
 /// What [`conduct`] works with.

@@ -1,8 +1,8 @@
 //! What a workload has its bundles made of, as far as it is wrong: told by its place, with all other mistakes at once.
 
 use crate::cli::FileKind;
-use crate::files::{is_path, shown};
-use crate::paths;
+use crate::images::is_path;
+use crate::paths::{self, shown};
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 use tare_core::bundle::Source;

@@ -21,6 +21,7 @@ mod report;
 mod servers;
 mod sql;
 mod tool;
+mod toolbox;
 mod users;
 mod workshop;
 

@@ -1,7 +1,7 @@
 //! Our own: Tare's load process, and the bare clients that it is held against.
 
 use crate::process::{CLIENT_CPU, Finished};
-use crate::tool::{Ask, FLOOR as FLOOR_NAME, Job, KEYS, Said, TARE as TARE_NAME, Times, Tool, Typed};
+use crate::tool::{ACCOUNTS, Ask, FLOOR as FLOOR_NAME, Job, KEYS, Said, TARE as TARE_NAME, Times, Tool, Typed};
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use hdrhistogram::Histogram;
@@ -38,11 +38,11 @@ fn floor(job: &Job, option: &str) -> Option<Typed> {
     let (protocol, more) = match job.ask {
         Ask::Redis { set, get } => ("resp", format!("set={set} get={get} keys={KEYS}")),
         Ask::Http => ("http", "path=/file".to_owned()),
-        Ask::Sql => ("postgres", format!("rows={}", crate::servers::ACCOUNTS)),
+        Ask::Sql => ("postgres", format!("rows={ACCOUNTS}")),
         // No bare client was written for it.
         Ask::MySql => return None,
-        Ask::Transfer => ("tpcb", format!("rows={}", crate::servers::ACCOUNTS)),
-        Ask::ReadWrite => ("oltp_read_write", format!("rows={}", crate::servers::ACCOUNTS)),
+        Ask::Transfer => ("tpcb", format!("rows={ACCOUNTS}")),
+        Ask::ReadWrite => ("oltp_read_write", format!("rows={ACCOUNTS}")),
     };
     let Job { port, connections, pipeline, seconds, .. } = job;
     let line = format!("{protocol} 127.0.0.1 {port} {connections} {pipeline} {seconds} {more} {option}");
@@ -99,23 +99,22 @@ pub(crate) fn protocol_of(ask: Ask) -> (&'static str, String) {
         }
         Ask::Http => ("http", "requests:\n- {path: /file, status: 200}\n".to_owned()),
         Ask::Sql => {
-            let accounts = crate::servers::ACCOUNTS;
             let sql = "SELECT abalance FROM pgbench_accounts WHERE aid = ${aid}";
-            let feeds = format!("feeds: {{aid: {{uniform: {{from: 1, to: {accounts}}}}}}}");
+            let feeds = format!("feeds: {{aid: {{uniform: {{from: 1, to: {ACCOUNTS}}}}}}}");
             (
                 "postgres",
                 format!("{feeds}\noperations:\n  select:\n    script:\n    - sql: {sql}\n      expect: {{rows: 1}}\n"),
             )
         }
         Ask::MySql => {
-            let rows = crate::servers::ACCOUNTS;
             let sql = "SELECT c FROM sbtest1 WHERE id = ${id}";
-            let place = format!("user: root\ndatabase: sbtest\nfeeds: {{id: {{uniform: {{from: 1, to: {rows}}}}}}}");
+            let place =
+                format!("user: root\ndatabase: sbtest\nfeeds: {{id: {{uniform: {{from: 1, to: {ACCOUNTS}}}}}}}");
             let script = format!("script:\n    - sql: {sql}\n      expect: {{rows: 1}}\n");
             ("mysql", format!("{place}\noperations:\n  select:\n    {script}"))
         }
-        Ask::Transfer => ("postgres", TRANSFER.replace("ACCOUNTS", &crate::servers::ACCOUNTS.to_string())),
-        Ask::ReadWrite => ("postgres", READ_WRITE.replace("ROWS", &crate::servers::ACCOUNTS.to_string())),
+        Ask::Transfer => ("postgres", TRANSFER.replace("ACCOUNTS", &ACCOUNTS.to_string())),
+        Ask::ReadWrite => ("postgres", READ_WRITE.replace("ROWS", &ACCOUNTS.to_string())),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is found, as Markdown: printed as it comes, and kept for the file.
 
 use crate::process::{CLIENT_CPU, SERVER_CPU};
-use crate::tool::{NOT_PACKAGED, TOOLS};
+use crate::toolbox::{NOT_PACKAGED, TOOLS};
 use crate::workshop::Workshop;
 
 /// Tables and remarks in the order in which they were made.

@@ -2,6 +2,7 @@
 
 use crate::process::{SERVER_CPU, family, find, pinned, run, signal};
 use crate::sql::{Driver, sysbench_server};
+use crate::tool::ACCOUNTS;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -28,8 +29,6 @@ pub(crate) enum Kind {
 const FILE_BYTES: usize = 1024;
 /// How long a server may take to answer at first.
 const START_MAX: Duration = Duration::from_secs(30);
-/// Accounts in pgbench's tables.
-pub(crate) const ACCOUNTS: u32 = 100_000;
 
 /// A running server; it ends when this is dropped.
 pub(crate) struct Server {

@@ -1,7 +1,7 @@
 //! Load generators for databases that others wrote.
 
 use crate::process::Finished;
-use crate::tool::{Ask, Job, Said, Times, Tool, Typed, number_after};
+use crate::tool::{ACCOUNTS, Ask, Job, Said, Times, Tool, Typed, number_after};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::PathBuf;
@@ -106,10 +106,9 @@ pub(crate) fn sysbench_server(driver: Driver, port: u16) -> String {
         Driver::PgSql => ("pgsql", "postgres", "postgres"),
         Driver::MySql => ("mysql", "root", "sbtest"),
     };
-    let size = crate::servers::ACCOUNTS;
     format!(
         "--db-driver={name} --{name}-host=127.0.0.1 --{name}-port={port} --{name}-user={user} --{name}-db={database} \
-         --tables=1 --table-size={size}"
+         --tables=1 --table-size={ACCOUNTS}"
     )
 }
 

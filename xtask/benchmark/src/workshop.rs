@@ -1,11 +1,12 @@
 //! What a comparison needs: programs built and installed, servers, an order for each round.
 
 use crate::Options;
+use crate::ours;
 use crate::output_of;
 use crate::process::{find, run};
 use crate::servers::{Kind, Server};
-use crate::tool::{Job, Outcome, TOOLS, Tool, Toolbox};
-use crate::{ours, tool};
+use crate::tool::{Job, Outcome, Tool};
+use crate::toolbox::{TOOLS, Toolbox};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -218,7 +219,7 @@ impl Entry {
 
 /// Installs the packages of servers and tools that are missing, with what `./test` installs with.
 fn install(root: &Path) -> Result<()> {
-    let tools = tool::TOOLS.iter().filter_map(|tool| Some((tool.package?, tool.program)));
+    let tools = TOOLS.iter().filter_map(|tool| Some((tool.package?, tool.program)));
     let missing = tools.chain(SERVERS.iter().copied()).filter(|(_, program)| find(program).is_none());
     let needs: Vec<String> = missing.map(|(package, program)| format!("{package}={program}")).collect();
     if needs.is_empty() {

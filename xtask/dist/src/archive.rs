@@ -1,20 +1,11 @@
-//! A tree as a tar archive, and as the tarball that is unpacked anywhere.
+//! A tree as a tar archive, and compression.
 
-use crate::shipped::Release;
 use crate::tree::{Entry, Tree};
 use anyhow::{Context, Result};
 use flate2::write::GzEncoder;
 use flate2::{Compression, GzBuilder};
 use std::io::Write;
 use tar::{EntryType, Header};
-
-/// The name and the bytes of the tarball.
-pub(crate) fn tarball(release: &Release) -> Result<(String, Vec<u8>)> {
-    let name = format!("{}-linux", release.name());
-    let tree = release.tree.below(&name, |path| Some(path.to_owned()));
-    let archive = packed(&tree, release.time)?;
-    Ok((format!("{name}.tar.gz"), compressed(&archive, release.level())?))
-}
 
 /// The tree as an uncompressed archive: root owns everything, and it is all of one time.
 pub(crate) fn packed(tree: &Tree, time: u64) -> Result<Vec<u8>> {

@@ -9,6 +9,7 @@ mod deb;
 mod image;
 mod licences;
 mod shipped;
+mod tarball;
 mod tree;
 
 use anyhow::{Context, Result, ensure};
@@ -89,7 +90,7 @@ fn run(options: &Options) -> Result<()> {
             continue;
         }
         let (name, bytes) = match kind {
-            Kind::Tarball => archive::tarball(&release)?,
+            Kind::Tarball => tarball::tarball(&release)?,
             Kind::Deb => deb::package(&release)?,
             Kind::Image => image::image(&release)?,
         };

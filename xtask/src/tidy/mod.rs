@@ -1,7 +1,9 @@
 //! The rules that no compiler knows, checked by scanning text: good enough to catch a slip, simple enough to trust.
+//! Only what modules use of each other is read as Rust.
 //!
 //! A rule is a function from the [`Tree`] to its findings, and one row of [`RULES`].
 
+mod circles;
 mod crates;
 mod data;
 mod names;
@@ -58,6 +60,7 @@ const RULES: &[Rule] = &[
     crates::reexports,
     crates::crate_docs,
     crates::clock_and_environment,
+    circles::between_modules,
     names::foreign_names,
     told::named_tests,
     data::workloads,

@@ -4,13 +4,16 @@
 
 mod charts;
 mod costs;
+mod profiled;
 mod response;
 mod tables;
 
 pub(crate) use costs::costs;
 pub(crate) use response::response;
 
+use crate::headlines::headlines;
 use crate::svg::{COLOURS, Look};
+use crate::words::Headline;
 use crate::{Style, brief, words};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
@@ -25,9 +28,9 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
     let header = &record.header;
     let looks = looks(record, analysis);
     let columns = tables::trial_columns(record, analysis);
-    let headline = |line: words::Headline| json!({ "sentence": line.sentence, "rest": line.rest });
-    let aloud = |(said, line): (String, words::Headline)| json!({ "sentence": said, "rest": line.line() });
-    let lines = words::headlines(analysis).into_iter();
+    let headline = |line: Headline| json!({ "sentence": line.sentence, "rest": line.rest });
+    let aloud = |(said, line): (String, Headline)| json!({ "sentence": said, "rest": line.line() });
+    let lines = headlines(analysis).into_iter();
     let headlines: Vec<serde_json::Value> = if brief::is_enough(record, analysis) {
         brief::sentences(analysis).zip(lines).map(aloud).collect()
     } else {
@@ -41,7 +44,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
         question => plain(&header.study.question),
         headline => plain(headlines.next()),
         headlines => plain(headlines.collect::<Vec<_>>()),
-        warnings => plain(crate::terminal::warnings(analysis)),
+        warnings => plain(crate::warned::all(analysis)),
         baseline => plain(&analysis.baseline),
         control => plain(&analysis.control),
         workload => plain(&header.workload.name),
@@ -70,9 +73,9 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
         not_counted => plain(crate::explained::not_counted(record)),
         advice => charts::advice(analysis),
         contrasts => plain(crate::contrasted::tables(analysis)),
-        profiles => crate::profiled::panels(record, analysis),
+        profiles => profiled::panels(record, analysis),
         script => script(record),
-        script_digest => crate::profiled::SCRIPT_DIGEST,
+        script_digest => profiled::SCRIPT_DIGEST,
         scale_out => plain(crate::scaled::lines(analysis)),
         instances => plain(crate::scaled::instances(record, analysis)),
         bits => plain(tables::bits(analysis)),
@@ -93,7 +96,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
 
 /// The script of flame graphs, where there are any.
 fn script(record: &Record) -> Option<Value> {
-    (!record.profiles.is_empty()).then(|| safe(crate::profiled::SCRIPT.trim_end().to_owned()))
+    (!record.profiles.is_empty()).then(|| safe(profiled::SCRIPT.trim_end().to_owned()))
 }
 
 /// Fills a template of a page; what several pages have is included by its name.

@@ -3,8 +3,8 @@
 
 use crate::catalog::Tables;
 use crate::cli::RunArgs;
-use crate::cmd::{Mistake, run, suite};
-use crate::files;
+use crate::mistake::Mistake;
+use crate::{files, run};
 use anyhow::Result;
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ pub(crate) struct AdviseArgs {
 pub(crate) fn advise(args: &AdviseArgs) -> Result<u8> {
     let typed = &args.run;
     let read = files::read_to_run(typed)?;
-    let (mut study, workload) = suite::only_part(read, "advise")?;
+    let (mut study, workload) = files::only_part(read, "advise")?;
     if let Some(part) = typed.parts.first() {
         return Err(Mistake::new(format!("study '{}' has no part '{part}': it has no parts at all", study.name)).into());
     }
@@ -124,7 +124,7 @@ mod tests {
         );
         let workloads = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads");
         let read = files::read_suite_text(&text, "s", Some(&workloads)).unwrap();
-        let (mut study, workload) = suite::only_part(read, "advise").unwrap();
+        let (mut study, workload) = files::only_part(read, "advise").unwrap();
         let texts = |all: &[&str]| all.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
         vary(&mut study, &workload, &texts(forms), &texts(tried)).map_err(|error| error.to_string())?;
         Ok(study.forms.into_iter().map(|form| form.name).collect())

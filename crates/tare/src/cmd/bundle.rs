@@ -1,6 +1,7 @@
 //! `tare bundle`: the root filesystems of services.
 
-use crate::cmd::{clean, columns, note, print, tell};
+use crate::kept::forget_bundle;
+use crate::terminal::{columns, note, print, tell};
 use crate::{EXIT_OK, files, machine, paths, session};
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
@@ -181,7 +182,7 @@ fn remove(digests: &[String]) -> Result<()> {
     for prefix in digests {
         let digest = store.show(prefix)?.info.digest;
         store.remove(&digest)?;
-        clean::forget_bundle(&digest);
+        forget_bundle(&digest);
         print(&format!("removed {digest}"));
     }
     Ok(())

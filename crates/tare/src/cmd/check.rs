@@ -1,7 +1,8 @@
 //! `tare check`: reads studies and workloads, starts nothing; prints the schemas of both.
 
 use crate::cli::{CheckArgs, FileKind};
-use crate::cmd::{Mistake, complain, note, print, tell};
+use crate::mistake::Mistake;
+use crate::terminal::{complain, note, print, tell};
 use crate::{EXIT_MISTAKE, EXIT_OK, files, images, schema, sources};
 use anyhow::Result;
 use std::collections::HashSet;

@@ -1,13 +1,12 @@
 //! `tare clean`: removes what dead runs left, and nothing else.
 
 use crate::cli::CleanArgs;
-use crate::cmd::{note, print, tell};
-use crate::{EXIT_FAILED, EXIT_OK, paths, session};
-use tare_bundle::DataSets;
-use tare_core::fault::Fault;
+use crate::kept::{Forget, all_kept, forget_all};
+use crate::terminal::{note, print, tell};
+use crate::{EXIT_FAILED, EXIT_OK, session};
 use tare_core::host::{Kept, Leftover};
 use tare_layers::lock::MachineLock;
-use tare_layers::{LAYERS, home, leftovers, owner};
+use tare_layers::{home, leftovers, owner};
 
 pub(crate) fn clean(args: &CleanArgs) -> anyhow::Result<u8> {
     session::require_root("clean")?;
@@ -61,19 +60,6 @@ fn listed(found: &[Leftover], kept: &[(Forget, Kept)]) -> anyhow::Result<String>
     Ok(serde_json::to_string_pretty(&all?)?)
 }
 
-/// Removes what the run called `run` left, and says how much it was.
-pub(crate) fn remove_of_run(run: &str) -> anyhow::Result<usize> {
-    if owner::live_runs().iter().any(|live| live == run) {
-        return Ok(0);
-    }
-    let mut found = leftovers::leftovers()?;
-    found.retain(|left| left.run == run);
-    for left in &found {
-        leftovers::remove_of_dead_run(left)?;
-    }
-    Ok(found.len())
-}
-
 fn remove_all(found: &[Leftover], say: &dyn Fn(String)) -> bool {
     let mut failed = false;
     for left in found {
@@ -90,60 +76,4 @@ fn remove_all(found: &[Leftover], say: &dyn Fn(String)) -> bool {
         }
     }
     failed
-}
-
-/// Removes something that is kept between runs.
-type Forget = fn(&Kept) -> Result<(), Fault>;
-
-/// What is kept between runs to save time: what layers made of bundles, and data sets; with how it is removed, and
-/// whether somebody could not say.
-fn all_kept() -> (Vec<(Forget, Kept)>, bool) {
-    let (mut all, mut failed) = (Vec::new(), false);
-    let layers = LAYERS.iter().map(|row| ((row.kept)(), row.forget, format!("layer '{}' keeps", row.name)));
-    let data_sets = [(data_sets(), forget_data_set as Forget, "data sets are kept".to_owned())];
-    for (kept, forget, what) in layers.chain(data_sets) {
-        match kept {
-            Ok(kept) => all.extend(kept.into_iter().map(|kept| (forget, kept))),
-            Err(fault) => {
-                note(&format!("could not see what {what}: {fault}"));
-                failed = true;
-            }
-        }
-    }
-    (all, failed)
-}
-
-fn data_sets() -> Result<Vec<Kept>, Fault> {
-    // In a folder of somebody else's nothing is kept.
-    if home::look().is_err() {
-        return Ok(Vec::new());
-    }
-    let keys = DataSets::open(&paths::bundles())?.list()?;
-    Ok(keys.into_iter().map(|name| Kept { kind: "prepared data set".to_owned(), name, bundle: None }).collect())
-}
-
-fn forget_data_set(kept: &Kept) -> Result<(), Fault> {
-    home::look()?;
-    DataSets::open(&paths::bundles())?.remove(&kept.name)
-}
-
-fn forget_all(all: &[(Forget, Kept)], say: &dyn Fn(String)) -> bool {
-    let mut failed = false;
-    for (forget, kept) in all {
-        match forget(kept) {
-            Ok(()) => say(format!("removed {} {}", kept.kind, kept.name)),
-            Err(fault) => {
-                note(&format!("could not remove {} {}: {fault}", kept.kind, kept.name));
-                failed = true;
-            }
-        }
-    }
-    failed
-}
-
-/// Removes what layers keep of the bundle with this digest; one that is absent keeps nothing.
-pub(crate) fn forget_bundle(digest: &str) {
-    let (mut all, _) = all_kept();
-    all.retain(|(_, kept)| kept.bundle.as_deref() == Some(digest));
-    forget_all(&all, &|_| {});
 }

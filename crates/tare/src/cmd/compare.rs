@@ -1,7 +1,7 @@
 //! `tare compare`: two records side by side.
 
 use crate::cli::CompareArgs;
-use crate::cmd::{columns, print};
+use crate::terminal::{columns, print};
 use crate::{EXIT_OK, history};
 use anyhow::Result;
 

@@ -1,7 +1,7 @@
 //! `tare doctor`: what this host can weigh, and why not the rest.
 
 use crate::cli::DoctorArgs;
-use crate::cmd::{columns, print};
+use crate::terminal::{columns, print};
 use crate::{EXIT_OK, machine, paths};
 use anyhow::Result;
 use serde::Serialize;

@@ -2,8 +2,8 @@
 
 use crate::catalog::Tables;
 use crate::cli::RunArgs;
-use crate::cmd::{Mistake, run, suite};
-use crate::files;
+use crate::mistake::Mistake;
+use crate::{files, run};
 use anyhow::Result;
 use clap::Args;
 use tare_core::study::Study;
@@ -41,7 +41,7 @@ pub(crate) struct ExplainArgs {
 pub(crate) fn explain(args: &ExplainArgs) -> Result<u8> {
     let typed = &args.run;
     let read = files::read_to_run(typed)?;
-    let (mut study, workload) = suite::only_part(read, "explain")?;
+    let (mut study, workload) = files::only_part(read, "explain")?;
     if let Some(part) = typed.parts.first() {
         return Err(Mistake::new(format!("study '{}' has no part '{part}': it has no parts at all", study.name)).into());
     }
@@ -103,7 +103,7 @@ mod tests {
              forms: {{plain: [], boxed: [container: {{}}], hosted: [container: {{network: host}}]}}\n{more}\n"
         );
         let workloads = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads");
-        suite::only_part(files::read_suite_text(&text, "s", Some(&workloads)).unwrap(), "explain").unwrap().0
+        files::only_part(files::read_suite_text(&text, "s", Some(&workloads)).unwrap(), "explain").unwrap().0
     }
 
     fn climbed(more: &str, forms: &[&str]) -> Result<Vec<String>, String> {

@@ -2,7 +2,10 @@
 //! the gate from judging ends with 2, as a mistake does.
 
 use crate::cli::{GateArgs, Inconclusive};
-use crate::cmd::{Mistake, columns, compared_metric, print, record_path};
+use crate::cmd::compared_metric;
+use crate::mistake::Mistake;
+use crate::records::record_path;
+use crate::terminal::{columns, print};
 use crate::written::write_file;
 use crate::{EXIT_FAILED, EXIT_INCONCLUSIVE, EXIT_OK, history};
 use anyhow::Result;

@@ -1,8 +1,10 @@
 //! `tare history`: the runs of this machine, and how a form's cost went from run to run.
 
 use crate::cli::HistoryArgs;
-use crate::cmd::{Mistake, columns, compared_metric, complain, note, print, tell};
+use crate::cmd::compared_metric;
 use crate::history::{self, Entry, FormRatio};
+use crate::mistake::Mistake;
+use crate::terminal::{columns, complain, note, print, tell};
 use crate::{EXIT_FAILED, EXIT_OK};
 use anyhow::Result;
 use serde_json::json;

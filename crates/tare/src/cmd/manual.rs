@@ -1,20 +1,20 @@
 //! `tare completions` and `tare man`: made from the command line's own description, so they are never out of date.
 
 use crate::EXIT_OK;
-use crate::cli::{Cli, CompletionsArgs, ManArgs};
-use crate::cmd::print;
+use crate::cli::{CompletionsArgs, ManArgs};
+use crate::terminal::print;
 use anyhow::{Context, Result};
-use clap::CommandFactory;
+use clap::Command;
 
-pub(crate) fn completions(args: &CompletionsArgs) -> Result<u8> {
-    clap_complete::generate(args.shell, &mut Cli::command(), "tare", &mut std::io::stdout());
+pub(crate) fn completions(args: &CompletionsArgs, mut line: Command) -> Result<u8> {
+    clap_complete::generate(args.shell, &mut line, "tare", &mut std::io::stdout());
     Ok(EXIT_OK)
 }
 
-pub(crate) fn man(args: &ManArgs) -> Result<u8> {
+pub(crate) fn man(args: &ManArgs, line: Command) -> Result<u8> {
     let doing = || format!("could not write the manual pages to {}", args.dir.display());
     std::fs::create_dir_all(&args.dir).with_context(doing)?;
-    clap_mangen::generate_to(Cli::command(), &args.dir).with_context(doing)?;
+    clap_mangen::generate_to(line, &args.dir).with_context(doing)?;
     print(&format!("manual pages are in {}", args.dir.display()));
     Ok(EXIT_OK)
 }

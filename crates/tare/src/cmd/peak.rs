@@ -1,15 +1,15 @@
 //! `tare peak`: the greatest load that each form carries within its QoS.
 
 use crate::cli::{PeakArgs, PeakOf, PeakRulesArg};
-use crate::cmd::{Mistake, run, suite};
-use crate::{catalog, files};
+use crate::mistake::Mistake;
+use crate::{catalog, files, run};
 use anyhow::Result;
 use std::fmt::Write;
 use tare_core::load::LoadProfile;
-use tare_core::peak::{PeakAsked, PeakPlan, PeakRules, level_text};
-use tare_core::qos::{EVERY_OPERATION, Qos, QuantileLimit};
+use tare_core::peak::{PeakAsked, PeakPlan, PeakRules};
+use tare_core::qos::{EVERY_OPERATION, QuantileLimit};
 use tare_core::study::{Catalog, Study};
-use tare_core::units::{exact_duration, typed_duration};
+use tare_core::units::typed_duration;
 use tare_core::workload::Workload;
 use tare_layers::LAYERS;
 
@@ -28,7 +28,7 @@ pub(crate) fn peak(args: &PeakArgs) -> Result<u8> {
         }
         None => files::read_to_run(&args.run)?,
     };
-    let (mut study, workload) = suite::only_part(read, "peak")?;
+    let (mut study, workload) = files::only_part(read, "peak")?;
     search(args, &mut study, &workload)?;
     run::start(&args.run, study, workload, Some(command(args)))
 }
@@ -113,28 +113,6 @@ fn asked(args: &PeakArgs) -> PeakAsked {
         half_width: None,
         budget: args.budget,
     }
-}
-
-/// A search in words, for the plan that is shown: what it keeps, and what each trial does.
-pub(crate) fn describe(plan: &PeakPlan, qos: Option<&Qos>) -> [String; 2] {
-    let kept = format!("searching the greatest load that keeps: {}", qos.map(Qos::describe).unwrap_or_default());
-    let (first, last, unit) = (level_text(plan.start), level_text(plan.at_most), &plan.unit);
-    let trial = match plan.rules {
-        PeakRules::Staircase => format!(
-            "each trial: a fresh deployment; from {first} {unit} up to {last} at most, warm for {}, then {} windows of {} \
-             around the peak, each after {} of settling",
-            exact_duration(plan.warm),
-            plan.windows,
-            exact_duration(plan.window),
-            exact_duration(plan.settle)
-        ),
-        PeakRules::Published => format!(
-            "each trial: a fresh deployment, the published search in steps of {first} {unit} up to {last}, judged over \
-             {}; no interval",
-            exact_duration(plan.window)
-        ),
-    };
-    [kept, trial]
 }
 
 /// The command that repeats this search; the seed is added by who draws it.

@@ -1,13 +1,13 @@
 //! `tare report`: renders a record. Needs no root and no machine.
 
-use crate::cli::{Format, ReportArgs};
-use crate::cmd::{columns, print, record_path, suite};
+use crate::EXIT_OK;
+use crate::cli::ReportArgs;
+use crate::records::record_path;
+use crate::report::{plain_style, render, render_suite, terminal_style};
+use crate::terminal::print;
 use crate::written::write_file;
-use crate::{EXIT_OK, paths};
 use anyhow::Result;
-use std::io::IsTerminal;
-use tare_core::record::Record;
-use tare_report::{FORMATS, Style};
+use tare_report::Style;
 
 pub(crate) fn report(args: &ReportArgs) -> Result<u8> {
     if args.schema {
@@ -18,7 +18,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<u8> {
     let style = if args.out.is_some() { plain_style() } else { terminal_style() };
     let style = Style { verbose: args.verbose, ..style };
     let text = if tare_runner::is_suite(&path) {
-        suite::render(&tare_runner::read_suite(&path)?, args.format, &style)?
+        render_suite(&tare_runner::read_suite(&path)?, args.format, &style)?
     } else {
         render(&tare_runner::read_record(&path)?, args.format, &style)?
     };
@@ -27,23 +27,4 @@ pub(crate) fn report(args: &ReportArgs) -> Result<u8> {
         None => print(&text),
     }
     Ok(EXIT_OK)
-}
-
-/// Renders `record` in `format`.
-pub(crate) fn render(record: &Record, format: Format, style: &Style) -> Result<String> {
-    let analysis = tare_stats::analyse(record);
-    let row = FORMATS.iter().find(|row| row.name == format.name());
-    let row = row.expect("every format of the command line is in the table of formats");
-    Ok((row.render)(record, &analysis, style)?)
-}
-
-/// How a person at this terminal wants it.
-pub(crate) fn terminal_style() -> Style {
-    let stdout = std::io::stdout();
-    Style { color: stdout.is_terminal() && paths::colour_wanted(), width: columns(stdout), verbose: false }
-}
-
-/// How a file wants it.
-pub(crate) fn plain_style() -> Style {
-    Style::default()
 }

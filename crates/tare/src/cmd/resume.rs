@@ -1,9 +1,12 @@
 //! `tare resume`: goes on with a run that was interrupted or killed.
 
 use crate::cli::ResumeArgs;
-use crate::cmd::{claim_record, claim_records, clean, note, place, record_path, run, suite, tell};
+use crate::cmd::place;
+use crate::ready::same_bundles;
+use crate::records::{claim_record, claim_records, record_path};
 use crate::session::{self, Session};
-use crate::{EXIT_OK, machine, paths};
+use crate::terminal::{note, tell};
+use crate::{EXIT_OK, machine, paths, suite};
 use anyhow::Result;
 use tare_core::plan::plan_profiles;
 use tare_core::record::{DECIDED, End, FITTED, PRECISE_ENOUGH, Record};
@@ -15,7 +18,7 @@ pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
     }
     let path = record_path(args.record.as_deref())?;
     if tare_runner::is_suite(&path) {
-        return suite::resume(&path, args, &mut |header| clean::remove_of_run(&header.run).map(|_| ()));
+        return suite::resume(&path, args);
     }
     // Before it is read: nobody is to have it read otherwise than it will be gone on with.
     claim_record(&path)?;
@@ -40,14 +43,14 @@ pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
     }
     session::require_root("resume")?;
     let _machine = session::take_machine(&format!("tare resume {}", path.display()), args.wait)?;
-    let removed = clean::remove_of_run(&header.run)?;
+    let removed = session::remove_of_run(&header.run)?;
     if removed > 0 {
         say(&format!("removed {removed} things that the run had left on this machine"));
     }
     session::require_clean_host()?;
     let stop = session::stop_on_signals()?;
     let carrier = machine::carrier()?;
-    run::same_bundles(&header, &carrier, &mut say)?;
+    same_bundles(&header, &carrier, &mut say)?;
     say(&format!("{}: {} of {} trials are on disk\n", path.display(), trials.len(), header.plan.len()));
     let record = RecordDir::open(&path)?;
     let done = trials.into_iter().map(|trial| trial.record).collect();

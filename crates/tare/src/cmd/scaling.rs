@@ -2,7 +2,9 @@
 
 use crate::EXIT_OK;
 use crate::cli::ScalingArgs;
-use crate::cmd::{Mistake, columns, note, print, record_path};
+use crate::mistake::Mistake;
+use crate::records::record_path;
+use crate::terminal::{columns, note, print};
 use anyhow::Result;
 use serde_json::json;
 use std::path::Path;

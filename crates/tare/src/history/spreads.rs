@@ -93,8 +93,7 @@ fn in_order(spreads: &BTreeMap<(String, String), Spread>, header: &Header) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmd::{power, suite};
-    use crate::files;
+    use crate::{files, power};
     use std::path::Path;
 
     fn header(measure: &str, boxed: &str) -> Header {
@@ -104,7 +103,7 @@ mod tests {
         );
         let workloads = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads");
         let read = files::read_suite_text(&text, "s", Some(&workloads)).unwrap();
-        let (study, workload) = suite::only_part(read, "power").unwrap();
+        let (study, workload) = files::only_part(read, "power").unwrap();
         power::bare_header(&study, &workload)
     }
 

@@ -1,7 +1,7 @@
 //! What a user may type after `tare load`, and the plan that it means.
 
 use super::resolve;
-use crate::cmd::Mistake;
+use crate::mistake::Mistake;
 use anyhow::Result;
 use clap::{ArgGroup, Args};
 use std::fmt::Write as _;

@@ -1,6 +1,6 @@
 //! What this machine must have for a load, looked at before it starts.
 
-use crate::cmd::Mistake;
+use crate::mistake::Mistake;
 use anyhow::Result;
 use std::fs::read_to_string;
 use std::time::Duration;

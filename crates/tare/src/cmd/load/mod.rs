@@ -8,8 +8,8 @@ mod show;
 
 pub(crate) use args::LoadArgs;
 
-use crate::cmd::{columns, complain, print};
 use crate::driver::Driver;
+use crate::terminal::{columns, complain, print};
 use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK};
 use anyhow::Result;
 use args::Wish;

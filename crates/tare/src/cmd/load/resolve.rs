@@ -1,6 +1,6 @@
 //! From `HOST:PORT` or a host's name, as typed, to an address.
 
-use crate::cmd::Mistake;
+use crate::mistake::Mistake;
 use anyhow::Result;
 use std::net::{IpAddr, SocketAddr};
 

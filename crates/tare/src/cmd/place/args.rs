@@ -1,7 +1,8 @@
 //! What a user may type after `tare place`, and what it means.
 
 use crate::cli::RunArgs;
-use crate::cmd::{Mistake, compared_metric};
+use crate::cmd::compared_metric;
+use crate::mistake::Mistake;
 use anyhow::Result;
 use clap::Args;
 use tare_core::load::LoadProfile;

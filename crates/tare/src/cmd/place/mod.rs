@@ -5,16 +5,19 @@
 //! from the record alone, so a search that was interrupted is resumed as any run.
 
 mod args;
+mod placing;
 mod settings;
 mod show;
 
 pub(crate) use args::PlaceArgs;
 
-use crate::cmd::{Mistake, columns, note, print, run, suite, tell};
+use crate::mistake::Mistake;
 use crate::outlook::{self, Outlook};
-use crate::{EXIT_OK, files, places, session};
+use crate::terminal::{columns, note, print, tell};
+use crate::{EXIT_OK, files, places, run, session};
 use anyhow::Result;
-use show::{Choice, Finding, Placing};
+use placing::Placing;
+use show::{Choice, Finding};
 use std::path::Path;
 use tare_core::design::{Arrangement, Chosen};
 use tare_core::form::Form;
@@ -32,7 +35,7 @@ const BLOCKS_MAX: u32 = 32;
 
 pub(crate) fn place(args: &PlaceArgs) -> Result<u8> {
     let read = files::read_to_run(&args.run)?;
-    let (mut study, workload) = suite::only_part(read, "place")?;
+    let (mut study, workload) = files::only_part(read, "place")?;
     let (topology, aside) = places::machine(&study)?;
     let asked = args.asked(&study, &workload, &topology)?;
     run::check_times(&args.run, &study)?;
@@ -201,7 +204,7 @@ mod tests {
         std::fs::write(folder.path().join("shop/workload.yaml"), text).unwrap();
         let text = format!("study: s\nworkload: shop\n{study}\n");
         let suite = files::read_suite_text(&text, "s", Some(folder.path())).unwrap();
-        suite::only_part(suite, "place").unwrap()
+        files::only_part(suite, "place").unwrap()
     }
 
     pub(super) fn shop() -> Workload {
@@ -213,9 +216,9 @@ mod tests {
     }
 
     fn typed(args: &[&str]) -> PlaceArgs {
-        let typed = crate::cli::Cli::try_parse_from(["tare", "place"].iter().chain(args)).unwrap();
+        let typed = crate::verbs::Cli::try_parse_from(["tare", "place"].iter().chain(args)).unwrap();
         match typed.verb {
-            crate::cli::Verb::Place(args) => args,
+            crate::verbs::Verb::Place(args) => args,
             other => panic!("{other:?}"),
         }
     }

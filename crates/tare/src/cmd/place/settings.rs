@@ -1,6 +1,6 @@
 //! A placement as settings of what people deploy with, to be pasted.
 
-use super::show::Placing;
+use super::placing::Placing;
 use std::fmt::Write as _;
 use tare_core::placement::{Manner, Placed};
 use tare_core::units::CpuSet;

@@ -1,10 +1,10 @@
 //! What `tare place` says: the ranking, what was found, and the settings.
 
+use super::placing::Placing;
 use super::settings::settings;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use std::path::Path;
-use tare_core::form::Form;
 use tare_core::placement::{Candidate, Manner, Placement};
 use tare_core::record::Record;
 use tare_core::study::Study;
@@ -18,37 +18,6 @@ use tare_stats::{Contest, Lead, percent_text};
 const PLACE_SCHEMA: u32 = 1;
 /// Lines of a ranking: it fits on a screen together with what is typed.
 const LINES_MAX: usize = 20;
-
-/// A placement by its name.
-pub(super) struct Placing<'a> {
-    pub(super) name: &'a str,
-    pub(super) manner: Manner,
-    pub(super) placement: &'a Placement,
-}
-
-impl<'a> Placing<'a> {
-    /// One of the ranking.
-    pub(super) fn ranked(candidate: &'a Candidate) -> Self {
-        let Candidate { name, manner, placement, .. } = candidate;
-        Placing { name, manner: *manner, placement }
-    }
-
-    /// Those of a record.
-    pub(super) fn measured(record: &'a Record) -> Vec<Self> {
-        let of = |form: &'a Form| {
-            let placement = record.header.forms.get(&form.name)?.placement.as_ref()?;
-            Some(Placing { name: &form.name, manner: Manner::of_name(&form.name)?, placement })
-        };
-        record.header.study.forms.iter().filter_map(of).collect()
-    }
-
-    /// `web 0-3; db 4-7`.
-    fn describe(&self) -> String {
-        let services = self.placement.services.iter();
-        let sets: Vec<String> = services.map(|(name, placed)| whole(&format!("{name} {}", placed.cpus))).collect();
-        sets.join("; ")
-    }
-}
 
 /// The ranking, in lines of at most `width` columns and no more of them than a screen has. A star stands at what is
 /// measured.

@@ -1,14 +1,17 @@
-//! Runs of studies with several parts: `tare run`, `tare resume` and `tare report` of them.
+//! Runs of studies with several parts, begun and gone on with.
 
 use crate::cli::{Format, ResumeArgs, RunArgs};
-use crate::cmd::report::{plain_style, terminal_style};
-use crate::cmd::run::{self, Ready};
-use crate::cmd::{Mistake, claim_part, claim_record, claim_records, columns, note, print, tell};
+use crate::dry_run::{describe_part, named};
+use crate::mistake::Mistake;
 use crate::outlook::{self, Outlook, Total};
+use crate::ready::{Ready, look_at_forms, new_seed, ready, same_bundles};
+use crate::records::{claim_part, claim_record, claim_records, require_writable};
+use crate::report::{plain_style, render, render_suite, terminal_style};
 use crate::session::{self, Session};
+use crate::terminal::{columns, note, print, tell};
 use crate::version::VERSION;
 use crate::written::{hand_folder_to_caller, write_own_file};
-use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, history, images, machine, paths};
+use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, history, images, machine, paths, run};
 use anyhow::Result;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -19,8 +22,7 @@ use tare_core::host::Carrier;
 use tare_core::record::{End, Header, Record, SCHEMA, SuiteHeader, SuiteRecord};
 use tare_core::study::{Study, Suite};
 use tare_core::trial::Outcome;
-use tare_core::workload::Workload;
-use tare_report::{AnalysedPart, Style, paragraph, render_suite, whole};
+use tare_report::{paragraph, whole};
 use tare_runner::{Clock, RecordDir, Stop, SystemClock};
 
 /// Carries out the parts of a study one after the other, each into a record of its own.
@@ -44,7 +46,7 @@ pub(crate) fn run(args: &RunArgs, mut suite: Suite) -> Result<u8> {
     }
     let stamp = session::folder_stamp();
     let out = args.out.clone().unwrap_or_else(|| paths::records().join(format!("{stamp}-{}", suite.name)));
-    run::require_writable(&out)?;
+    require_writable(&out)?;
     let stop = session::stop_on_signals()?;
     let mut say = |text: &str| if args.json { note(text) } else { tell(text) };
     let carrier = machine::carrier()?;
@@ -84,7 +86,7 @@ pub(crate) fn run(args: &RunArgs, mut suite: Suite) -> Result<u8> {
 }
 
 /// Goes on with a run of several parts: those that have not ended.
-pub(crate) fn resume(path: &Path, args: &ResumeArgs, bring_back: &mut dyn FnMut(&Header) -> Result<()>) -> Result<u8> {
+pub(crate) fn resume(path: &Path, args: &ResumeArgs) -> Result<u8> {
     let json = args.json;
     // Before it is read, as far as that can be told before.
     claim_record(path)?;
@@ -102,14 +104,14 @@ pub(crate) fn resume(path: &Path, args: &ResumeArgs, bring_back: &mut dyn FnMut(
     session::require_root("resume")?;
     open.iter().try_for_each(|part| claim_part(&path.join(part_name(&part.header))))?;
     let _machine = session::take_machine(&format!("tare resume {}", path.display()), args.wait)?;
-    open.iter().try_for_each(|part| bring_back(&part.header))?;
+    open.iter().try_for_each(|part| session::remove_of_run(&part.header.run).map(drop))?;
     session::require_clean_host()?;
     let stop = session::stop_on_signals()?;
     let carrier = machine::carrier()?;
     let mut interrupted = false;
     for part in open {
         let folder = path.join(part_name(&part.header));
-        run::same_bundles(&part.header, &carrier, &mut say)?;
+        same_bundles(&part.header, &carrier, &mut say)?;
         let (there, all) = (part.trials.len(), part.header.plan.len());
         say(&format!("\npart {}: {there} of {all} trials are on disk", part_name(&part.header)));
         let done = part.trials.into_iter().map(|trial| trial.record).collect();
@@ -122,13 +124,6 @@ pub(crate) fn resume(path: &Path, args: &ResumeArgs, bring_back: &mut dyn FnMut(
         }
     }
     finish(path, json, interrupted)
-}
-
-/// Renders a record of several parts.
-pub(crate) fn render(suite: &SuiteRecord, format: Format, style: &Style) -> Result<String> {
-    let analysed = |record| -> AnalysedPart<'_> { (record, tare_stats::analyse(record)) };
-    let parts: Vec<AnalysedPart<'_>> = suite.parts.iter().map(analysed).collect();
-    Ok(render_suite(&suite.header, &parts, format.name(), style)?)
 }
 
 /// Only the parts that were named.
@@ -176,24 +171,24 @@ fn headers(
     carrier: &Arc<Carrier>,
     say: &mut dyn FnMut(&str),
 ) -> Result<Vec<Header>> {
-    let mut ready: Vec<Ready> = Vec::new();
+    let mut all: Vec<Ready> = Vec::new();
     let mut told = BTreeSet::new();
     for (study, mut workload) in suite.parts {
         let bundles = machine::build_bundles(&mut workload, carrier.bundles.as_ref(), say)?;
         images::lines(&workload).into_iter().filter(|line| told.insert(line.clone())).for_each(|line| say(&line));
-        let known = ready.iter().find(|part| part.study.forms == study.forms).map(|part| part.forms.clone());
-        let forms = known.unwrap_or_else(|| run::look_at_forms(&study, carrier, say));
-        let environment = ready.first().map(|part| part.environment.clone());
-        ready.push(run::ready(study, workload, forms, bundles, environment)?);
+        let known = all.iter().find(|part| part.study.forms == study.forms).map(|part| part.forms.clone());
+        let forms = known.unwrap_or_else(|| look_at_forms(&study, carrier, say));
+        let environment = all.first().map(|part| part.environment.clone());
+        all.push(ready(study, workload, forms, bundles, environment)?);
     }
     let header = |part: Ready| {
-        let seed = part.study.seed.or(seed).unwrap_or_else(run::new_seed);
+        let seed = part.study.seed.or(seed).unwrap_or_else(new_seed);
         let header = part.header(seed);
         let name = part_name(&header).to_owned();
         let named = if command.contains(" --part ") { String::new() } else { format!(" --part {name}") };
         Header { command: format!("{command}{named} --seed {seed}"), ..header }
     };
-    Ok(ready.into_iter().map(header).collect())
+    Ok(all.into_iter().map(header).collect())
 }
 
 /// Carries out one part and renders its page; whether the user wanted an end.
@@ -202,7 +197,7 @@ fn conduct(session: Session, stop: &Stop) -> Result<bool> {
     session::conduct(session)?;
     let record = tare_runner::read_record(&path)?;
     hand_folder_to_caller(&path);
-    write_own_file(&path.join("report.html"), &crate::cmd::report::render(&record, Format::Html, &plain_style())?)?;
+    write_own_file(&path.join("report.html"), &render(&record, Format::Html, &plain_style())?)?;
     if let Err(error) = history::add(&record, &path) {
         note(&format!("warning: the run is not in the history: {error:#}"));
     }
@@ -213,9 +208,9 @@ fn conduct(session: Session, stop: &Stop) -> Result<bool> {
 fn finish(path: &Path, json: bool, interrupted: bool) -> Result<u8> {
     let suite = tare_runner::read_suite(path)?;
     let html: PathBuf = path.join("report.html");
-    write_own_file(&html, &render(&suite, Format::Html, &plain_style())?)?;
+    write_own_file(&html, &render_suite(&suite, Format::Html, &plain_style())?)?;
     let style = if json { plain_style() } else { terminal_style() };
-    print(&render(&suite, if json { Format::Json } else { Format::Terminal }, &style)?);
+    print(&render_suite(&suite, if json { Format::Json } else { Format::Terminal }, &style)?);
     if !json {
         session::say_where(&html, path);
     }
@@ -242,26 +237,14 @@ fn part_name(header: &Header) -> &str {
 /// What a run would do, part by part, in lines of at most `width` columns.
 fn dry_run(suite: &Suite, width: usize) -> String {
     let preset = suite.preset.as_ref().map(|preset| format!(", preset {preset}")).unwrap_or_default();
-    let mut text = paragraph("", 2, &run::named("study", &format!("{}{preset}", suite.name), &suite.question), width);
+    let mut text = paragraph("", 2, &named("study", &format!("{}{preset}", suite.name), &suite.question), width);
     let first = suite.parts.first().map(|(study, _)| study);
     let forms = first.iter().flat_map(|study| &study.forms).map(|form| whole(&form.name)).collect::<Vec<_>>();
     text.push_str(&paragraph("", 2, &format!("forms {}", forms.join(", ")), width));
     text.push('\n');
     let mut all = Total::default();
     for (study, workload) in &suite.parts {
-        text.push_str(&run::describe_part(study, workload, width, &mut all));
+        text.push_str(&describe_part(study, workload, width, &mut all));
     }
     text + "\n" + &paragraph("", 2, &format!("{}. Nothing was started.", all.describe()), width)
-}
-
-/// The study of `suite` where it must be one of one workload.
-///
-/// # Errors
-/// When it has parts; `verb` is what was asked for.
-pub(crate) fn only_part(suite: Suite, verb: &str) -> Result<(Study, Workload)> {
-    if suite.is_divided() {
-        let text = format!("study '{}' has parts, and `tare {verb}` takes one workload at a time", suite.name);
-        return Err(Mistake::new(format!("{text}\n  to do: tare run {}", suite.name)).into());
-    }
-    Ok(suite.parts.into_iter().next().expect("a study has a part"))
 }

@@ -1,11 +1,10 @@
 //! What a study will show, in words.
 
-use super::typed_seconds;
 use anyhow::Result;
 use serde::Serialize;
 use std::time::Duration;
 use tare_core::study::Study;
-use tare_core::units::{exact_duration, show_duration};
+use tare_core::units::{exact_duration, show_duration, typed_duration};
 use tare_report::{paragraph, whole};
 use tare_stats::power::{Power, Range, Row};
 
@@ -35,13 +34,13 @@ const SAME: f64 = 1.1;
 const LONGEST_S: f64 = 172_800.0;
 
 /// Of which study this is said.
-pub(super) fn head(study: &Study, width: usize) -> String {
+pub(crate) fn head(study: &Study, width: usize) -> String {
     let about = if study.question.is_empty() { String::new() } else { format!(": {}", study.question) };
     paragraph("", 2, &format!("study {}{about}", study.name), width) + "\n"
 }
 
 /// The forecast: the answer first, then the table, then what would be better.
-pub(super) fn text(power: &Power, basis: &Basis, width: usize) -> String {
+pub(crate) fn text(power: &Power, basis: &Basis, width: usize) -> String {
     let asked = percent(power.asked);
     let all = power.until_s;
     let mut text = paragraph("", 2, &format!("All intervals reach {asked} either way after {}.", within(all)), width);
@@ -66,14 +65,14 @@ pub(super) fn text(power: &Power, basis: &Basis, width: usize) -> String {
 }
 
 /// Where nothing is known yet.
-pub(super) fn unknown(width: usize) -> String {
+pub(crate) fn unknown(width: usize) -> String {
     let text = "How narrow the intervals will be is not known: no earlier run of these forms here says it; `tare power` \
                 finds it out.";
     paragraph("", 2, text, width)
 }
 
 /// The forecast for programs.
-pub(super) fn json(study: &Study, power: &Power, basis: &Basis) -> Result<String> {
+pub(crate) fn json(study: &Study, power: &Power, basis: &Basis) -> Result<String> {
     #[derive(Serialize)]
     struct Shown<'a> {
         study: &'a str,
@@ -131,6 +130,11 @@ fn advice(power: &Power) -> String {
     let unknown = || "Whether measuring each form longer would help is not known.".to_owned();
     let then = better.unwrap_or_else(|| if known { as_it_is() } else { unknown() });
     format!("{}{then}", why.unwrap_or_default())
+}
+
+/// A length of measuring as it is typed.
+fn typed_seconds(seconds: f64) -> String {
+    typed_duration(Duration::from_secs_f64(seconds))
 }
 
 fn line(name: &str, cells: Vec<String>, last: &str) -> String {

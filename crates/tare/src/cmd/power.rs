@@ -5,34 +5,28 @@
 //! is read and thrown away. With so few deployments it knows variances badly, and says so in ranges; records of earlier
 //! runs narrow them.
 
-mod show;
-
 use crate::cli::RunArgs;
-use crate::cmd::{Mistake, columns, note, print, run, suite};
+use crate::mistake::Mistake;
+use crate::power::show::{self, Basis};
+use crate::power::{ahead, bare_header, foreseen};
+use crate::ready::{look_at_forms, new_seed, ready};
 use crate::session::{self, Session};
-use crate::version::VERSION;
-use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, catalog, files, history, machine, outlook, paths};
+use crate::terminal::{columns, note, print};
+use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, catalog, files, history, machine, outlook, paths, run};
 use anyhow::Result;
 use clap::Args;
-use show::Basis;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tare_core::design::Arrangement;
 use tare_core::fault::Fault;
-use tare_core::record::{FormState, Header, Record, SCHEMA};
+use tare_core::record::{FormState, Record};
 use tare_core::study::Study;
 use tare_core::trial::Outcome;
-use tare_core::units::{exact_duration, typed_duration};
+use tare_core::units::exact_duration;
 use tare_core::workload::Workload;
 use tare_runner::{Clock, Ending, FormPace, Pace, RecordDir, SystemClock};
-use tare_stats::power::{Ahead, Power, Seen, power, seen};
-
-/// The half-width that is asked about where neither the study nor the user names one.
-const ASKED: f64 = 0.01;
-
-/// The times of which is said what they show.
-const TIMES_S: [f64; 3] = [60.0, 300.0, 1800.0];
+use tare_stats::power::{Power, Seen, power, seen};
 
 /// Deployments of each form where nothing was typed: the fewest of which limits mean anything.
 const DEPLOYMENTS: u32 = 4;
@@ -136,7 +130,7 @@ fn share(text: &str) -> Result<f64, String> {
 
 pub(crate) fn power_of(args: &PowerArgs) -> Result<u8> {
     let typed = args.run();
-    let (mut study, workload) = suite::only_part(files::read_to_run(&typed)?, "power")?;
+    let (mut study, workload) = files::only_part(files::read_to_run(&typed)?, "power")?;
     if study.peak.is_some() {
         let text = format!("study '{}' searches the peak, and what that will show is not foreseen", study.name);
         return Err(Mistake::new(format!("{text}\n  to do: name a study that measures at one load")).into());
@@ -162,63 +156,6 @@ fn nothing_known(study: &Study) -> Fault {
     Fault::new(text).remedy("leave --dry-run away, and a calibration finds it out")
 }
 
-/// What earlier runs say of a study, where there are any. Nothing is started.
-pub(crate) fn foreseen(
-    study: &Study,
-    workload: &Workload,
-    pace: &Pace,
-    half_width: Option<f64>,
-) -> Result<Option<(Power, Basis)>> {
-    if study.peak.is_some() {
-        return Ok(None);
-    }
-    let header = bare_header(study, workload);
-    let (seen, runs) = history::spreads(&header)?;
-    let basis = Basis { deployments: 0, runs, took: None, finds_slices: false };
-    Ok(power(&seen, &ahead(study, pace, half_width)).map(|power| (power, basis)))
-}
-
-/// The same in a few lines for a plan that is shown, or how it could be found out.
-pub(crate) fn foreseen_text(study: &Study, workload: &Workload, pace: &Pace, width: usize) -> String {
-    let mut study = study.clone();
-    study.set_apart(workload, &catalog::Tables);
-    // Nobody has to be able to read the history.
-    match foreseen(&study, workload, pace, None).unwrap_or_default() {
-        Some((power, basis)) => show::text(&power, &basis, width),
-        None if study.peak.is_some() => String::new(),
-        None => show::unknown(width),
-    }
-}
-
-/// A header that says under which conditions a run would be made, as far as they can be known before it.
-pub(crate) fn bare_header(study: &Study, workload: &Workload) -> Header {
-    Header {
-        schema: SCHEMA,
-        tare: VERSION.clone(),
-        run: String::new(),
-        started: String::new(),
-        command: String::new(),
-        study: study.clone(),
-        workload: workload.clone(),
-        seed: 0,
-        plan: Vec::new(),
-        forms: BTreeMap::new(),
-        environment: tare_telemetry::environment(),
-        topology: None,
-        bundles: BTreeMap::new(),
-        placement: BTreeMap::new(),
-    }
-}
-
-fn ahead(study: &Study, pace: &Pace, half_width: Option<f64>) -> Ahead {
-    Ahead {
-        asked: half_width.or(study.design.half_width).unwrap_or(ASKED),
-        times_s: TIMES_S.to_vec(),
-        measure_s: study.measure.as_secs_f64(),
-        costs: pace.costs(study),
-    }
-}
-
 fn shown(args: &PowerArgs, study: &Study, power: &Power, basis: &Basis) -> Result<String> {
     if args.json {
         return show::json(study, power, basis);
@@ -233,13 +170,13 @@ fn calibrate(args: &PowerArgs, study: Study, mut workload: Workload) -> Result<u
     let mut say = |text: &str| note(text);
     let carrier = machine::carrier()?;
     let bundles = machine::build_bundles(&mut workload, carrier.bundles.as_ref(), &mut say)?;
-    let forms = run::look_at_forms(&study, &carrier, &mut say);
+    let forms = look_at_forms(&study, &carrier, &mut say);
     let (earlier, runs) = history::spreads(&bare_header(&study, &workload)).unwrap_or_default();
     let pace = outlook::pace(&study, &workload, Some(&forms));
     let short = calibration(&study, &forms, args.deployments)?;
     let kept: BTreeMap<String, FormState> =
         forms.iter().filter(|(name, _)| short.forms.iter().any(|form| form.name == **name)).map(owned).collect();
-    let header = run::ready(short, workload, kept, bundles, None)?.header(run::new_seed());
+    let header = ready(short, workload, kept, bundles, None)?.header(new_seed());
     let folder = Folder::fresh(paths::calibration())?;
     let record = RecordDir::create(&folder.0, &header)?;
     let (clock, trials) = (SystemClock::new(), header.plan.len());
@@ -372,11 +309,6 @@ fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// A length of measuring as it is typed.
-fn typed_seconds(seconds: f64) -> String {
-    typed_duration(Duration::from_secs_f64(seconds))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -387,7 +319,7 @@ mod tests {
              forms: {{plain: [], boxed: [container: {{}}], guest: [vm: {{}}]}}\n{more}\n"
         );
         let workloads = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads");
-        suite::only_part(files::read_suite_text(&text, "s", Some(&workloads)).unwrap(), "power").unwrap().0
+        files::only_part(files::read_suite_text(&text, "s", Some(&workloads)).unwrap(), "power").unwrap().0
     }
 
     fn states(emulated: &str) -> BTreeMap<String, FormState> {

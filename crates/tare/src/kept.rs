@@ -1,0 +1,65 @@
+//! What is kept between runs to save time, and how it is removed.
+
+use crate::paths;
+use crate::terminal::note;
+use tare_bundle::DataSets;
+use tare_core::fault::Fault;
+use tare_core::host::Kept;
+use tare_layers::{LAYERS, home};
+
+/// Removes something that is kept between runs.
+pub(crate) type Forget = fn(&Kept) -> Result<(), Fault>;
+
+/// What is kept between runs to save time: what layers made of bundles, and data sets; with how it is removed, and
+/// whether somebody could not say.
+pub(crate) fn all_kept() -> (Vec<(Forget, Kept)>, bool) {
+    let (mut all, mut failed) = (Vec::new(), false);
+    let layers = LAYERS.iter().map(|row| ((row.kept)(), row.forget, format!("layer '{}' keeps", row.name)));
+    let data_sets = [(data_sets(), forget_data_set as Forget, "data sets are kept".to_owned())];
+    for (kept, forget, what) in layers.chain(data_sets) {
+        match kept {
+            Ok(kept) => all.extend(kept.into_iter().map(|kept| (forget, kept))),
+            Err(fault) => {
+                note(&format!("could not see what {what}: {fault}"));
+                failed = true;
+            }
+        }
+    }
+    (all, failed)
+}
+
+fn data_sets() -> Result<Vec<Kept>, Fault> {
+    // In a folder of somebody else's nothing is kept.
+    if home::look().is_err() {
+        return Ok(Vec::new());
+    }
+    let keys = DataSets::open(&paths::bundles())?.list()?;
+    Ok(keys.into_iter().map(|name| Kept { kind: "prepared data set".to_owned(), name, bundle: None }).collect())
+}
+
+fn forget_data_set(kept: &Kept) -> Result<(), Fault> {
+    home::look()?;
+    DataSets::open(&paths::bundles())?.remove(&kept.name)
+}
+
+/// Removes all of these, and says so of each; whether one could not be removed.
+pub(crate) fn forget_all(all: &[(Forget, Kept)], say: &dyn Fn(String)) -> bool {
+    let mut failed = false;
+    for (forget, kept) in all {
+        match forget(kept) {
+            Ok(()) => say(format!("removed {} {}", kept.kind, kept.name)),
+            Err(fault) => {
+                note(&format!("could not remove {} {}: {fault}", kept.kind, kept.name));
+                failed = true;
+            }
+        }
+    }
+    failed
+}
+
+/// Removes what layers keep of the bundle with this digest; one that is absent keeps nothing.
+pub(crate) fn forget_bundle(digest: &str) {
+    let (mut all, _) = all_kept();
+    all.retain(|(_, kept)| kept.bundle.as_deref() == Some(digest));
+    forget_all(&all, &|_| {});
+}

@@ -1,0 +1,44 @@
+//! What is wrong with what the user typed, or with the files that it names.
+
+use std::fmt;
+use tare_core::config::Problem;
+
+/// The user's mistake: exit code 2, nothing was started.
+#[derive(Debug)]
+pub(crate) enum Mistake {
+    /// In what was typed; what to do stands in a line of its own.
+    Typed(String),
+    /// In files, each with its place.
+    InFiles(Vec<Problem>),
+}
+
+impl Mistake {
+    /// A mistake in what was typed.
+    pub(crate) fn new(message: impl Into<String>) -> Mistake {
+        Mistake::Typed(message.into())
+    }
+
+    /// Mistakes in files, each with its place.
+    pub(crate) fn in_files(problems: Vec<Problem>) -> Mistake {
+        Mistake::InFiles(problems)
+    }
+}
+
+/// Without `error:` in front, as a part of another message.
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mistake::Typed(message) => f.write_str(message),
+            Mistake::InFiles(problems) => {
+                let hinted = |Problem { file, place, message, hint, .. }: &Problem| {
+                    let hint = if hint.is_empty() { String::new() } else { format!(" ({hint})") };
+                    format!("{file}:{}:{}: {message}{hint}", place.line, place.column)
+                };
+                let all: Vec<String> = problems.iter().map(hinted).collect();
+                f.write_str(&all.join("; "))
+            }
+        }
+    }
+}
+
+impl std::error::Error for Mistake {}
