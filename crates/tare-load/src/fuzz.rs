@@ -2,19 +2,17 @@
 //! plans and orders. The table makes a test of each for the gate; `cargo xtask fuzz` runs them for as long as one
 //! likes.
 
-mod talk;
 mod words;
 
+use crate::draw::Draw;
+use crate::protocol::PROTOCOLS;
 use crate::protocol::chew::{self, carried_out};
-use crate::protocol::{Draw, PROTOCOLS};
 use crate::resolve;
 use crate::script::{Escape, Feeds, Names, Template, Values, parse_csv, read_feeds, union};
 use flate2::Compression;
 use tare_core::config::{Node, Problems, parse};
 use tare_core::load::{LoadLine, LoadOrder, LoadPlan};
 use words::{HTTP, MYSQL, MYSQL_CONTROL, MYSQL_SWITCH, MYSQL_TALK, POSTGRES, RESP, SCRIPT, TOOL, YAML};
-
-pub(crate) use talk::{answered, answers, chew as chew_protocol};
 
 hostile::targets! {
     redis { words: RESP, samples: &[b"+OK\r\n", b"$5\r\nhello\r\n", b"*2\r\n:1\r\n$-1\r\n", b"*2\r\n"] }

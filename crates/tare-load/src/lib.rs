@@ -9,13 +9,14 @@
 //! allocates nothing once the buffers have their size.
 
 mod clock;
+mod draw;
 mod endpoint;
 mod engine;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod hdr_log;
 mod histogram;
-mod link;
+mod operation;
 mod peer;
 mod profile;
 mod protocol;

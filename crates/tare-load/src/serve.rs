@@ -1,8 +1,8 @@
 //! The load process: a plan in, lines out; further orders in.
 
 use crate::endpoint;
-use crate::engine::{Turns as Seats, open_files};
-use crate::protocol::{Emit, PROTOCOLS};
+use crate::engine::{Emit, Turns as Seats, open_files};
+use crate::protocol::PROTOCOLS;
 use serde::Deserialize;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;

@@ -1,7 +1,8 @@
 //! One connection of the load: a socket, what is in flight on it, and what could not be sent yet.
 
+use crate::draw::Draw;
+use crate::operation::{Failure, Flight, SocketOptions};
 use crate::profile::Start;
-use crate::protocol::{Draw, Failure, Flight, SocketOptions};
 use rustix::event::epoll;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;

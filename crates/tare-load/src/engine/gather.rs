@@ -1,17 +1,18 @@
 //! Puts together what the workers counted: a row a second, a row a level, a summary at the end.
 
+use super::emit::Emit;
 use super::late_acks::LateAcks;
 use super::layout::Loop;
 use super::rows::{response, row, second};
 use super::saturation::{self, Effort};
-use super::tally::{Ledger, Report, Tally};
+use super::tally::{Report, Tally};
 use super::timeline::{Cut, Timeline};
 use super::window::{Outcomes, Window};
 use super::worker::NOBODY_NS;
 use crate::clock::{self, SECOND_NS};
 use crate::hdr_log::HdrLog;
 use crate::histogram::Histogram;
-use crate::protocol::{Emit, Failure, Failures, OperationRow, Verified};
+use crate::operation::{Failure, Failures, Ledger, OperationRow, Verified};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;

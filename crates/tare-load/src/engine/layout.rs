@@ -2,10 +2,10 @@
 
 use super::timeline::{Guide, Span, Timeline};
 use crate::clock::{self, SECOND_NS, span_ns};
+use crate::operation::OperationRow;
 use crate::profile::{
     Crowd, Kind, Levels, Line, Path, Replay, Schedule, Share, Source, Spoken, Ways, places_beside, read_replay,
 };
-use crate::protocol::{Mix, OperationRow};
 use std::sync::Arc;
 use std::time::Duration;
 use tare_core::fault::Fault;
@@ -254,7 +254,7 @@ impl Layout {
         Ok(match &self.base {
             LoadProfile::Closed { .. } => Source::Closed(course),
             LoadProfile::Open { arrivals, .. } => {
-                Source::Open(Schedule::new(course, *arrivals, Mix::of(spoken.operations), plan.seed, share))
+                Source::Open(Schedule::new(course, *arrivals, OperationRow::mix(spoken.operations), plan.seed, share))
             }
             LoadProfile::Users { users, behaviour, pause, .. } => {
                 let (restarts, kinds) = match behaviour {

@@ -7,6 +7,7 @@
 mod accounts;
 mod batches;
 mod connection;
+mod emit;
 mod frozen;
 mod gather;
 mod idle;
@@ -28,19 +29,19 @@ mod window;
 mod worker;
 mod workers;
 
+pub(crate) use emit::Emit;
 pub use frozen::serve_freezer;
 pub(crate) use gather::Gather;
 pub(crate) use layout::Layout;
 pub(crate) use limits::{open_files, pin};
-pub(crate) use tally::{Ledger, Recorder};
+pub(crate) use tally::Recorder;
 pub(crate) use timeline::Timeline;
-pub(crate) use turns::{Seat, Turns};
+pub(crate) use turns::Turns;
 pub(crate) use workers::Workers;
 
 use crate::clock;
 use crate::hdr_log::HdrLog;
-use crate::link::Link;
-use crate::protocol::{Emit, Protocol, Verified};
+use crate::operation::{Ledger, Link, Protocol, Verified};
 use connection::Target;
 use rustix::net::SocketAddrUnix;
 use std::sync::Arc;
@@ -49,6 +50,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 use tare_core::fault::{Doing, Fault};
 use tare_core::load::{Check, LoadPlan, LoadSummary, LoadTask};
+use turns::Seat;
 use worker::{Orders, Worker};
 
 /// How long one look at readiness may take at most.

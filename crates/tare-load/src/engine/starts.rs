@@ -4,8 +4,8 @@ use super::connection::State;
 use super::layout::Manner;
 use super::worker::Worker;
 use crate::clock;
+use crate::operation::{Failure, Flight, Protocol, Reply};
 use crate::profile::{NOBODY, Source, Start};
-use crate::protocol::{Failure, Flight, Protocol, Reply};
 
 /// Starts made in one round before events have their turn again.
 const STARTS_MAX: usize = 64;

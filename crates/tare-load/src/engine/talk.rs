@@ -4,7 +4,7 @@ use super::connection::{Connection, State, failure_of};
 use super::layout::Manner;
 use super::worker::{RETRY_NS, Worker};
 use crate::clock;
-use crate::protocol::{Failure, Greeting, Protocol, Step};
+use crate::operation::{Failure, Greeting, Protocol, Step};
 use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown, sockopt};

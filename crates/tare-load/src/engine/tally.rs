@@ -4,8 +4,8 @@ use super::timeline::{Cut, Timeline};
 use super::window::{Window, Windows};
 use crate::clock;
 use crate::histogram::Histogram;
+use crate::operation::{Failure, Failures, Flight, Ledger, Reply};
 use crate::profile::{Source, Start};
-use crate::protocol::{Failure, Failures, Flight, Reply};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use tare_core::fault::Fault;
@@ -74,40 +74,6 @@ impl Tally {
         (self.offered, self.started, self.dropped) = (0, 0, 0);
         (self.cpu_ns, self.idle_ns, self.replies, self.crowd) = (0, 0, 0, 0);
         self.lag.clear();
-    }
-}
-
-/// What was sent and answered over a whole run, settling and draining included, by operation: to be held against the
-/// server's own counts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ledger {
-    /// Requests sent.
-    pub sent: Vec<u64>,
-    /// Requests answered, rightly or not.
-    pub answered: Vec<u64>,
-    /// Operations that came to no answer and were counted as failed, also those that were never sent.
-    pub lost: Vec<u64>,
-    /// Answers that said that there is nothing.
-    pub empty: Vec<u64>,
-    /// The longest time in which a worker had no connection although it wanted one, ns, and what connecting came to.
-    pub away: Option<(u64, Failure)>,
-}
-
-impl Ledger {
-    /// An empty one.
-    pub(crate) fn new(operations: usize) -> Self {
-        let none = || vec![0; operations];
-        Ledger { sent: none(), answered: none(), lost: none(), empty: none(), away: None }
-    }
-
-    /// Adds another worker's.
-    pub(crate) fn merge(&mut self, other: &Ledger) {
-        let add = |to: &mut [u64], from: &[u64]| to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
-        add(&mut self.sent, &other.sent);
-        add(&mut self.answered, &other.answered);
-        add(&mut self.lost, &other.lost);
-        add(&mut self.empty, &other.empty);
-        self.away = [self.away, other.away].into_iter().flatten().max_by_key(|away| away.0);
     }
 }
 

@@ -6,7 +6,7 @@ use super::saturation::Effort;
 use super::timeline::Span;
 use crate::clock;
 use crate::histogram::Histogram;
-use crate::protocol::{Failure, Failures, Flight, Reply};
+use crate::operation::{Failure, Failures, Flight, Reply};
 use std::collections::VecDeque;
 
 /// What one operation came to within a window.

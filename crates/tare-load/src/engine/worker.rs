@@ -3,14 +3,15 @@
 use super::connection::{Connection, State, Target, failure_of};
 use super::idle::Idle;
 use super::layout::{Layout, Manner};
-use super::tally::{Ledger, Recorder};
+use super::tally::Recorder;
 use super::timeline::Timeline;
 use super::turn::Worked;
 use super::turns::Seat;
 use super::waves::{Stuck, Waves};
 use crate::clock::{self, SECOND_NS};
+use crate::draw::{Draw, Mix};
+use crate::operation::{Failure, Ledger, OperationRow, Protocol};
 use crate::profile::{Share, Source, Spoken, Start};
-use crate::protocol::{Draw, Failure, Mix, Protocol};
 use rustix::event::epoll;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -128,7 +129,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
             pipeline,
             streams: protocol.streams(),
             source: Source::Closed(crate::profile::Levels::new(0, 0.0)),
-            mix: Mix::of(&protocol.operations()),
+            mix: OperationRow::mix(&protocol.operations()),
             users: layout.users_of(share).map(|number| protocol.user(number)).collect(),
             active: count,
             free: if layout.manner == Manner::Fresh { (0..count as u32).collect() } else { VecDeque::new() },

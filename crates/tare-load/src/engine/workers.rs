@@ -1,13 +1,15 @@
 //! Starting workers and following them to the end of a run, whatever it is that they do.
 
+use super::emit::Emit;
+use super::gather::Gather;
 use super::layout::Layout;
-use super::tally::{Ledger, Recorder, Report};
+use super::limits::pin;
+use super::tally::{Recorder, Report};
 use super::timeline::Timeline;
 use super::window::Windows;
-use super::{Gather, pin};
 use crate::clock;
+use crate::operation::{Ledger, OperationRow};
 use crate::profile::Share;
-use crate::protocol::{Emit, OperationRow};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

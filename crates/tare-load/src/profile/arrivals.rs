@@ -6,7 +6,7 @@
 
 use super::level::{Cursor, Levels};
 use super::{NOBODY, Share, Start, stream};
-use crate::protocol::{Draw, Mix};
+use crate::draw::{Draw, Mix};
 use tare_core::load::Arrivals;
 
 /// One worker's arrivals.

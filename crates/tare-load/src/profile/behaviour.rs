@@ -1,6 +1,7 @@
 //! Which operation a user asks for next, compiled to flat tables.
 
-use crate::protocol::{Draw, Mix, OperationRow};
+use crate::draw::{Draw, Mix};
+use crate::operation::OperationRow;
 use crate::script::{Slot, ValueRef};
 use std::collections::BTreeMap;
 use tare_core::fault::Fault;
@@ -111,7 +112,7 @@ impl Path {
     /// When it names what there is not.
     pub(crate) fn new(behaviour: &Behaviour, spoken: Spoken<'_>) -> Result<Self, Fault> {
         match behaviour {
-            Behaviour::Mix => Ok(Path::Mix(Mix::of(spoken.operations))),
+            Behaviour::Mix => Ok(Path::Mix(OperationRow::mix(spoken.operations))),
             Behaviour::Sequence(names) if names.is_empty() => Err(nothing("the sequence")),
             Behaviour::Sequence(names) => {
                 names.iter().map(|name| spoken.operation(name)).collect::<Result<_, _>>().map(Path::Sequence)

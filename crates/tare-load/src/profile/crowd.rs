@@ -8,7 +8,7 @@ use super::pause;
 use super::wheel::Wheel;
 use super::{Share, Start, stream};
 use crate::clock::SECOND_NS;
-use crate::protocol::Draw;
+use crate::draw::Draw;
 use crate::script::{Slot, ValueRef};
 use std::ops::Range;
 use tare_core::load::{Ending, Pause};
@@ -300,8 +300,8 @@ impl Crowd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operation::OperationRow;
     use crate::profile::Spoken;
-    use crate::protocol::OperationRow;
     use proptest::prelude::*;
     use std::time::Duration;
     use tare_core::load::{Companion, Distribution, Followers};

@@ -22,7 +22,7 @@ pub(crate) use level::Levels;
 pub(crate) use replay::chew as chew_replay;
 pub(crate) use replay::{Line, Replay, read as read_replay};
 
-use crate::protocol::Draw;
+use crate::draw::Draw;
 use crate::script::{Slot, ValueRef};
 
 /// Streams of random numbers of a seed, kept apart by what they are for.

@@ -1,7 +1,7 @@
 //! Pauses, drawn.
 
 use crate::clock::span_ns;
-use crate::protocol::Draw;
+use crate::draw::Draw;
 use tare_core::load::Distribution;
 
 /// Draws from a distribution, in ns: the exponential by inversion, the normal by Box and Muller's transformation; what

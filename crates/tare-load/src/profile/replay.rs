@@ -2,7 +2,8 @@
 
 use super::{NOBODY, Share, Start, stream};
 use crate::clock::SECOND_NS;
-use crate::protocol::{Draw, OperationRow};
+use crate::draw::Draw;
+use crate::operation::OperationRow;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;

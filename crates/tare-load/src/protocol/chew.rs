@@ -1,7 +1,7 @@
 //! Protocols as the fuzz targets speak them: with options that lead bytes to as much code as there is.
 
+use super::pieces::{answered, chew};
 use super::{PROTOCOLS, exec, http, mysql, postgres, redis, tcp};
-use crate::fuzz::{answered, chew_protocol as chew};
 use serde_json::Value;
 use std::sync::OnceLock;
 use tare_core::config::{Problems, parse};

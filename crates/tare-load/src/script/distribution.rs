@@ -1,6 +1,6 @@
 //! The usual distributions over a range of whole numbers.
 
-use crate::protocol::Draw;
+use crate::draw::Draw;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
 

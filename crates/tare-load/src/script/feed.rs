@@ -1,100 +1,10 @@
 //! Feeds: where the values of variables come from.
 
-use super::distribution::{Numbers, Spread};
-use super::values::{Names, Slot, Values};
-use crate::protocol::Draw;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use super::distribution::Numbers;
+use super::spec::{FeedId, FeedSpecs, Order, Per, Source};
+use super::values::{Fixed, Names, Slot, Texts, Values};
+use crate::draw::Draw;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// A feed, by its place among all feeds of a protocol's options.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct FeedId(pub(super) u16);
-
-/// Every feed of a protocol's options, by name.
-pub(crate) type FeedSpecs = BTreeMap<String, FeedSpec>;
-
-/// A feed as written down, every default filled in.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(crate) struct FeedSpec {
-    /// What it gives.
-    pub source: Source,
-    /// How long a drawn value stays.
-    pub per: Per,
-}
-
-/// How long a value of a feed stays.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Per {
-    /// Every operation that uses it draws anew.
-    Operation,
-    /// Drawn on first use by a user, who keeps it.
-    User,
-}
-
-/// What a feed gives.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(crate) enum Source {
-    /// A random number.
-    Number(Spread),
-    /// One number after the other, each given once in the whole process, from the beginning again behind the last.
-    Sequence {
-        /// The first.
-        from: i64,
-        /// The last.
-        to: i64,
-        /// From one to the next, above 0.
-        step: u64,
-    },
-    /// A row of a table; each column is a variable.
-    Csv {
-        /// The columns' names.
-        columns: Vec<String>,
-        /// The rows, each as wide as there are columns.
-        rows: Vec<Vec<String>>,
-        /// Which row.
-        order: Order,
-    },
-    /// One of some words, by weight.
-    Choice(Vec<(String, u64)>),
-    /// So many letters out of an alphabet, all alike.
-    Text {
-        /// The alphabet, ASCII.
-        letters: String,
-        /// The least length.
-        from: u32,
-        /// The greatest length; all between are alike.
-        to: u32,
-    },
-    /// A text in which each `#` is a random digit and each `@` a random letter a-z.
-    Pattern(String),
-}
-
-/// Which row of a table is taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Order {
-    /// Any.
-    Random,
-    /// One after the other, from the first again behind the last.
-    InTurn,
-}
-
-impl FeedSpec {
-    /// The columns, if the feed has any.
-    pub(super) fn columns(&self) -> Option<&[String]> {
-        match &self.source {
-            Source::Csv { columns, .. } => Some(columns),
-            _ => None,
-        }
-    }
-}
-
-/// A text that all users share, by its place in the feeds' bytes.
-type Fixed = (u32, u32);
 
 /// A feed ready to be drawn from.
 #[derive(Debug)]
@@ -119,7 +29,7 @@ enum Well {
 #[derive(Debug, Default)]
 pub(crate) struct Feeds {
     feeds: Vec<Feed>,
-    texts: Vec<u8>,
+    texts: Texts,
 }
 
 impl Feeds {
@@ -143,7 +53,7 @@ impl Feeds {
                 Well::Sequence { from: *from, count: from.abs_diff(*to) / step + 1, step: *step, next: 0.into() }
             }
             Source::Csv { columns, rows, order } => {
-                let cells = rows.iter().flatten().map(|cell| self.keep(cell)).collect();
+                let cells = rows.iter().flatten().map(|cell| self.texts.keep(cell)).collect();
                 Well::Csv { cells, width: columns.len(), rows: rows.len() as u64, order: *order, next: 0.into() }
             }
             Source::Choice(words) => {
@@ -151,7 +61,8 @@ impl Feeds {
                     *sum += weight;
                     Some(*sum)
                 });
-                Well::Choice { sums: sums.collect(), words: words.iter().map(|(word, _)| self.keep(word)).collect() }
+                let words = words.iter().map(|(word, _)| self.texts.keep(word));
+                Well::Choice { sums: sums.collect(), words: words.collect() }
             }
             Source::Text { letters, from, to } => {
                 Well::Text { letters: letters.clone().into_bytes(), from: *from, spread: u64::from(to - from) + 1 }
@@ -160,15 +71,10 @@ impl Feeds {
         }
     }
 
-    fn keep(&mut self, text: &str) -> Fixed {
-        let at = self.texts.len() as u32;
-        self.texts.extend_from_slice(text.as_bytes());
-        (at, text.len() as u32)
-    }
-
+    /// The texts that all users share.
     #[inline]
-    pub(super) fn text(&self, at: u32, length: u32) -> &[u8] {
-        &self.texts[at as usize..][..length as usize]
+    pub(crate) fn texts(&self) -> &Texts {
+        &self.texts
     }
 
     /// Draws each of these feeds into the variables it fills, unless the user keeps what was drawn before.
@@ -223,6 +129,7 @@ impl Feeds {
 
 #[cfg(test)]
 mod tests {
+    use super::super::spec::FeedSpec;
     use super::super::values::ValueRef;
     use super::*;
     use crate::script::spread::assert_follows;
@@ -249,7 +156,7 @@ mod tests {
         }
 
         fn shown(&self, name: &str) -> String {
-            match self.values.get(self.names.slot(name).unwrap(), &self.feeds) {
+            match self.values.get(self.names.slot(name).unwrap(), self.feeds.texts()) {
                 ValueRef::Unset => "-".into(),
                 ValueRef::Number(number) => number.to_string(),
                 ValueRef::Text(text) => String::from_utf8(text.to_vec()).unwrap(),

@@ -19,6 +19,7 @@ mod expression;
 mod feed;
 mod number;
 mod read;
+mod spec;
 #[cfg(test)]
 mod spread;
 mod template;
@@ -26,8 +27,9 @@ mod values;
 
 pub(crate) use csv::parse_csv;
 pub(crate) use expression::Expression;
-pub(crate) use feed::{FeedId, FeedSpecs, Feeds};
+pub(crate) use feed::Feeds;
 pub(crate) use number::write_number;
 pub(crate) use read::read_feeds;
+pub(crate) use spec::{FeedId, FeedSpecs};
 pub(crate) use template::{Escape, Template, union};
 pub(crate) use values::{Names, Slot, ValueRef, Values};

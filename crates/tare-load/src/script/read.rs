@@ -2,8 +2,8 @@
 
 use super::csv::parse_csv;
 use super::distribution::{Shape, Spread};
-use super::feed::{FeedSpec, FeedSpecs, Order, Per, Source};
 use super::number::{NUMBER_MAX, parse_number};
+use super::spec::{FeedSpec, FeedSpecs, Order, Per, Source};
 use super::values::is_name;
 use std::collections::BTreeSet;
 use tare_core::config::{Fields, Node, NodeKind, Place, Problems};

@@ -1,7 +1,8 @@
 //! Texts with places for values.
 
-use super::feed::{FeedId, Feeds};
+use super::feed::Feeds;
 use super::number::write_number;
+use super::spec::FeedId;
 use super::values::{Names, Slot, ValueRef, Values};
 use tare_core::config::{Node, Problems};
 
@@ -154,7 +155,7 @@ impl Template {
         for place in &self.places {
             out.extend_from_slice(&self.bytes[at..place.before]);
             at = place.before;
-            match values.get(place.slot, feeds) {
+            match values.get(place.slot, feeds.texts()) {
                 ValueRef::Number(number) => write_number(number, place.width, out),
                 ValueRef::Text(text) => escape.write(text, out),
                 ValueRef::Unset => complete = false,
@@ -214,7 +215,7 @@ impl Escape {
 
 #[cfg(test)]
 mod tests {
-    use super::super::feed::FeedSpecs;
+    use super::super::spec::FeedSpecs;
     use super::*;
     use proptest::prelude::*;
 

@@ -1,6 +1,6 @@
 //! The variables of a script: their names, while it is compiled, and a user's values of them, while it runs.
 
-use super::feed::{FeedId, FeedSpecs, Feeds};
+use super::spec::{FeedId, FeedSpecs};
 use std::collections::BTreeMap;
 
 /// A variable, by its place in [`Values`].
@@ -90,7 +90,7 @@ enum Value {
     #[default]
     Unset,
     Number(i64),
-    /// A text of the feeds: where it stands in their bytes.
+    /// A text of the feeds: where it stands in [`Texts`].
     Fixed(u32, u32),
     Own(Vec<u8>),
 }
@@ -129,6 +129,27 @@ impl ValueRef<'_> {
     }
 }
 
+/// A text that all users share, by its place in [`Texts`].
+pub(super) type Fixed = (u32, u32);
+
+/// The texts that all users share, those of feeds, one behind the other.
+#[derive(Debug, Default)]
+pub(crate) struct Texts(Vec<u8>);
+
+impl Texts {
+    /// Keeps a text.
+    pub(super) fn keep(&mut self, text: &str) -> Fixed {
+        let at = self.0.len() as u32;
+        self.0.extend_from_slice(text.as_bytes());
+        (at, text.len() as u32)
+    }
+
+    #[inline]
+    fn text(&self, at: u32, length: u32) -> &[u8] {
+        &self.0[at as usize..][..length as usize]
+    }
+}
+
 /// One user's values. 8 bytes while none is set, then 32 bytes a variable besides the texts.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Values(Option<Box<[Value]>>, u16);
@@ -144,13 +165,13 @@ impl Values {
         &mut self.0.get_or_insert_with(|| vec![Value::Unset; count].into_boxed_slice())[usize::from(slot.0)]
     }
 
-    /// The value of a variable.
+    /// The value of a variable; `texts` are those of the feeds that filled it.
     #[inline]
-    pub(crate) fn get<'a>(&'a self, slot: Slot, feeds: &'a Feeds) -> ValueRef<'a> {
+    pub(crate) fn get<'a>(&'a self, slot: Slot, texts: &'a Texts) -> ValueRef<'a> {
         match self.0.as_ref().map(|values| &values[usize::from(slot.0)]) {
             None | Some(Value::Unset) => ValueRef::Unset,
             Some(Value::Number(number)) => ValueRef::Number(*number),
-            Some(Value::Fixed(at, length)) => ValueRef::Text(feeds.text(*at, *length)),
+            Some(Value::Fixed(at, length)) => ValueRef::Text(texts.text(*at, *length)),
             Some(Value::Own(text)) => ValueRef::Text(text),
         }
     }
@@ -223,14 +244,14 @@ mod tests {
         let mut names = Names::default();
         let (a, b) = (names.declare("a").unwrap(), names.declare("b").unwrap());
         assert_eq!(names.declare("a"), Ok(a));
-        let feeds = Feeds::new(&FeedSpecs::default());
+        let texts = Texts::default();
         let mut values = Values::new(&names);
-        assert_eq!(values.get(b, &feeds), ValueRef::Unset);
+        assert_eq!(values.get(b, &texts), ValueRef::Unset);
         values.set_number(b, -3);
         values.text_mut(a).extend_from_slice(b"long text");
         values.text_mut(a).extend_from_slice(b"short");
-        assert_eq!(values.get(a, &feeds), ValueRef::Text(b"short"));
-        assert_eq!(values.get(b, &feeds), ValueRef::Number(-3));
+        assert_eq!(values.get(a, &texts), ValueRef::Text(b"short"));
+        assert_eq!(values.get(b, &texts), ValueRef::Number(-3));
         values.unset(b);
         assert!(values.is_set(a) && !values.is_set(b));
     }

@@ -20,11 +20,11 @@ mod tests;
 mod tools;
 
 #[cfg(any(test, fuzzing))]
-pub(crate) use parser::chew;
+pub(crate) use tools::chew;
 
-use super::{Emit, ProtocolRow, options_of};
+use super::{ProtocolRow, options_of};
 use crate::clock;
-use crate::engine::pin;
+use crate::engine::{Emit, pin};
 use crate::script::{Escape, FeedSpecs, Feeds, Names, Template, Values};
 use figure::Concluded;
 use options::{Options, Where, places, program_of};

@@ -96,7 +96,7 @@ impl Parser {
 }
 
 /// A result whose figures are numbers of something.
-fn sound(found: Concluded) -> Result<Concluded, Fault> {
+pub(super) fn sound(found: Concluded) -> Result<Concluded, Fault> {
     match found.reported.iter().find(|(_, figure)| !(figure.is_finite() && **figure >= 0.0)) {
         Some((name, figure)) => Err(Fault::new(format!("the tool's result says that {name} is {figure}"))),
         None => Ok(found),
@@ -166,11 +166,11 @@ pub(super) fn compile(pattern: &str) -> Result<Regex, String> {
     regex::RegexBuilder::new(pattern).multi_line(true).size_limit(1 << 20).build().map_err(|error| error.to_string())
 }
 
-fn compiled(patterns: &[String]) -> Result<Vec<Regex>, Fault> {
+pub(super) fn compiled(patterns: &[String]) -> Result<Vec<Regex>, Fault> {
     patterns.iter().map(|pattern| compile(pattern)).collect::<Result<_, String>>().map_err(Fault::new)
 }
 
-fn read_regex(patterns: &[Regex], output: &str) -> Result<Figures, Fault> {
+pub(super) fn read_regex(patterns: &[Regex], output: &str) -> Result<Figures, Fault> {
     let mut figures = Figures::default();
     for regex in patterns {
         let mut found = Figures::default();
@@ -190,30 +190,6 @@ fn read_regex(patterns: &[Regex], output: &str) -> Result<Figures, Fault> {
         figures.merge(&found);
     }
     Ok(figures)
-}
-
-/// Takes any text for the output of each tool that is known, and of one that was made for Tare.
-#[cfg(any(test, fuzzing))]
-pub(crate) fn chew(output: &str) {
-    use super::tools::TOOLS;
-    // To compile the patterns takes far longer than to look for them.
-    static PATTERNS: std::sync::OnceLock<Vec<Vec<Regex>>> = std::sync::OnceLock::new();
-    let patterns = PATTERNS.get_or_init(|| {
-        let of = |parser: Parser| match parser {
-            Parser::Regex(patterns) => Some(compiled(&patterns).expect("they are ours")),
-            _ => None,
-        };
-        TOOLS.iter().filter_map(|row| of(row.parser())).collect()
-    });
-    let by_patterns =
-        patterns.iter().map(|patterns| read_regex(patterns, output).and_then(|figures| sound(figures.concluded(2.0)?)));
-    let columns = [("throughput", "rps"), ("p99_ms", "p99")].map(|(a, b)| (a.to_owned(), b.to_owned())).into();
-    let others = TOOLS.iter().map(super::tools::ToolRow::parser).filter(|parser| !matches!(parser, Parser::Regex(_)));
-    let others = others.chain([Parser::Tare, Parser::Csv(Table { columns, row: BTreeMap::new(), separator: ',' })]);
-    for found in by_patterns.chain(others.map(|parser| parser.conclude(output, 2.0))).flatten() {
-        let wrong = found.reported.iter().find(|(_, figure)| !(figure.is_finite() && **figure >= 0.0));
-        assert!(wrong.is_none(), "{wrong:?} is no figure");
-    }
 }
 
 fn several(what: &str) -> Fault {

@@ -232,6 +232,31 @@ impl ToolRow {
     }
 }
 
+/// Takes any text for the output of each tool that is known, and of one that was made for Tare.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn chew(output: &str) {
+    use super::parser::{Table, compiled, read_regex, sound};
+    use std::collections::BTreeMap;
+    // To compile the patterns takes far longer than to look for them.
+    static PATTERNS: std::sync::OnceLock<Vec<Vec<regex::Regex>>> = std::sync::OnceLock::new();
+    let patterns = PATTERNS.get_or_init(|| {
+        let of = |parser: Parser| match parser {
+            Parser::Regex(patterns) => Some(compiled(&patterns).expect("they are ours")),
+            _ => None,
+        };
+        TOOLS.iter().filter_map(|row| of(row.parser())).collect()
+    });
+    let by_patterns =
+        patterns.iter().map(|patterns| read_regex(patterns, output).and_then(|figures| sound(figures.concluded(2.0)?)));
+    let columns = [("throughput", "rps"), ("p99_ms", "p99")].map(|(a, b)| (a.to_owned(), b.to_owned())).into();
+    let others = TOOLS.iter().map(ToolRow::parser).filter(|parser| !matches!(parser, Parser::Regex(_)));
+    let others = others.chain([Parser::Tare, Parser::Csv(Table { columns, row: BTreeMap::new(), separator: ',' })]);
+    for found in by_patterns.chain(others.map(|parser| parser.conclude(output, 2.0))).flatten() {
+        let wrong = found.reported.iter().find(|(_, figure)| !(figure.is_finite() && **figure >= 0.0));
+        assert!(wrong.is_none(), "{wrong:?} is no figure");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

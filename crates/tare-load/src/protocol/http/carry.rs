@@ -105,7 +105,7 @@ fn write_part(part: &Part, names: &Names, out: &mut Template) -> Result<(), Stri
 
 /// So many characters, always the same ones.
 fn filler(count: u64) -> String {
-    let mut draw = crate::protocol::Draw::new(0, count);
+    let mut draw = crate::draw::Draw::new(0, count);
     let letter = |_| char::from(LETTERS[draw.below(64) as usize]);
     (0..count).map(letter).collect()
 }

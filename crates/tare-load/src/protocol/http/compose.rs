@@ -1,11 +1,11 @@
 //! Requests as bytes.
 
-use super::super::Failure;
 use super::cookies::without_query;
 use super::program::{Ask, HeaderLine};
 use super::state::{Memory, Phase, Trip, User};
 use super::{Http, redirect};
 use crate::clock;
+use crate::operation::Failure;
 use crate::script::{Escape, Template, write_number};
 
 impl Http {

@@ -1,6 +1,5 @@
 //! An operation from its first request to its last reply.
 
-use super::super::{Draw, Failure, Reply, Step};
 use super::frame::Framed;
 use super::judging::group;
 use super::options::{CERTAIN, Cache};
@@ -8,6 +7,8 @@ use super::program::{Ask, Found, count};
 use super::reading::Reading;
 use super::state::{Phase, Session, User, key_of};
 use super::{Http, redirect};
+use crate::draw::Draw;
+use crate::operation::{Failure, Reply, Step};
 use crate::script::Slot;
 
 impl Http {
@@ -63,7 +64,7 @@ impl Http {
     fn work_out(&self, ask: &Ask, user: &mut User) -> Result<(), Failure> {
         let memory = self.memory(user);
         for set in &ask.sets {
-            let value = |slot| memory.values.get(slot, &self.program.feeds).decimal();
+            let value = |slot| memory.values.get(slot, self.program.feeds.texts()).decimal();
             let number = set.of.evaluate_decimal(value).ok_or(Failure::Unset)?;
             let mut text = memory.values.take_text(set.slot);
             text.extend_from_slice(format!("{number:.0$}", set.digits).as_bytes());

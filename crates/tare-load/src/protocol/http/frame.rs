@@ -1,6 +1,7 @@
 //! Where a reply begins and ends: RFC 9112's framing, in whatever pieces the bytes come.
 
-use super::super::{Failure, REPLY_MAX};
+use super::super::REPLY_MAX;
+use crate::operation::Failure;
 use httparse::{Header, ParserConfig, Response};
 use std::mem::MaybeUninit;
 

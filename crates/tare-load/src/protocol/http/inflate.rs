@@ -1,7 +1,8 @@
 //! Compressed bodies, decoded as they come: gzip (RFC 1952) and zlib's (RFC 1950), which HTTP calls deflate. The
 //! decoder is kept for the next reply; a body that grows without end is given up.
 
-use super::super::{Failure, REPLY_MAX};
+use super::super::REPLY_MAX;
+use crate::operation::Failure;
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 use std::sync::{Mutex, PoisonError};
 
@@ -289,7 +290,7 @@ mod tests {
             encoder.write_all(text).unwrap();
             encoder.finish().unwrap()
         };
-        let mut draw = crate::protocol::Draw::new(1, 1);
+        let mut draw = crate::draw::Draw::new(1, 1);
         for length in [PIECE, 20 * 1024, 100 * 1024, 2 * 16 * PIECE] {
             let random: Vec<u8> = (0..length).map(|_| draw.below(256) as u8).collect();
             for text in [vec![7; length], random] {

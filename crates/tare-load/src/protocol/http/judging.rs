@@ -1,12 +1,12 @@
 //! A reply that is complete: whether it is right, and what is kept of it.
 
-use super::super::Failure;
 use super::Http;
 use super::pointer::write_value;
 use super::program::{Ask, Catch, Origin};
 use super::reading::keep;
 use super::state::{Memory, Seen, User};
-use crate::protocol::Draw;
+use crate::draw::Draw;
+use crate::operation::Failure;
 use crate::script::Escape;
 use regex::bytes::Regex;
 use serde_json::Value;

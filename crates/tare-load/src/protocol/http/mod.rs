@@ -27,11 +27,10 @@ mod tests;
 pub(crate) use asking::chew as chew_answer;
 
 use super::tls::Tls;
-use super::{
-    Draw, Emit, Failure, Flight, Greeting, OperationRow, Protocol, ProtocolRow, Reply, Step, Verified, options_of,
-};
-use crate::engine::{Ledger, drive};
-use crate::link::Link;
+use super::{ProtocolRow, options_of};
+use crate::draw::Draw;
+use crate::engine::{Emit, drive};
+use crate::operation::{Failure, Flight, Greeting, Ledger, Link, OperationRow, Protocol, Reply, Step, Verified};
 use crate::script::{Slot, ValueRef, Values};
 use frame::Frame;
 use inflate::Decoders;
@@ -196,7 +195,7 @@ impl Protocol for Http {
     }
 
     fn value<'u>(&'u self, user: &'u User, variable: Slot) -> ValueRef<'u> {
-        user.as_ref().map_or(ValueRef::Unset, |memory| memory.values.get(variable, &self.program.feeds))
+        user.as_ref().map_or(ValueRef::Unset, |memory| memory.values.get(variable, self.program.feeds.texts()))
     }
 
     /// With cookies and values, and without the cache: what a companion asks for is not a page's.

@@ -1,7 +1,7 @@
 //! Places in a JSON document (RFC 6901), with `*` for any member.
 
 use super::options::random_member;
-use crate::protocol::Draw;
+use crate::draw::Draw;
 use serde_json::Value;
 
 /// A place in a document.

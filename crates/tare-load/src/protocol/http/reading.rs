@@ -1,6 +1,5 @@
 //! A reply going by: its head is judged, its body searched and kept as far as anybody wants it.
 
-use super::super::Failure;
 use super::cookies::Moment;
 use super::frame::Receiver;
 use super::inflate::Coding;
@@ -9,6 +8,7 @@ use super::program::{Ask, Catch, Origin};
 use super::state::{Memory, Phase, Seen, User};
 use super::{Http, date};
 use crate::clock;
+use crate::operation::Failure;
 use httparse::Header;
 
 /// Who looks at the reply to one request.

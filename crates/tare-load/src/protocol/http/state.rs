@@ -1,10 +1,10 @@
 //! What is remembered: of a user between operations, of a connection between pieces of a reply.
 
-use super::super::Failure;
 use super::cookies::Jar;
 use super::frame::Frame;
 use super::inflate::{Coding, Inflate};
 use super::program::Ask;
+use crate::operation::Failure;
 use crate::protocol::tls::Channel;
 use crate::script::Values;
 use std::collections::HashSet;

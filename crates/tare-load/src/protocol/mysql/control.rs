@@ -2,11 +2,9 @@
 
 use super::session::Session;
 use super::wire::{self, Reader};
-use crate::engine::Ledger;
+use crate::operation::{Ledger, Link, Verified};
 #[cfg(any(test, fuzzing))]
-use crate::fuzz::answers;
-use crate::link::Link;
-use crate::protocol::Verified;
+use crate::protocol::pieces::answers;
 use crate::protocol::sql::{self, Ask, Message, Pipe, Rows, Tally};
 use std::collections::BTreeMap;
 use tare_core::fault::Fault;

@@ -2,8 +2,8 @@
 
 use super::auth::Plugin;
 use super::wire::{self, Reader, can, number, take, terminated};
+use crate::operation::{Failure, Greeting};
 use crate::protocol::sql::{Login, Message, Statement, Tallies};
-use crate::protocol::{Failure, Greeting};
 
 /// utf8mb4_general_ci, which every server has.
 const CHARSET: u8 = 45;

@@ -9,9 +9,9 @@ mod wire;
 #[cfg(any(test, fuzzing))]
 pub(crate) use control::chew as chew_control;
 
+use super::ProtocolRow;
 use super::sql::{self, Admission, Around, Database, Dialect, Isolation, Places, Program, Tallies};
-use super::{Failure, Greeting, ProtocolRow, Step};
-use crate::link::Link;
+use crate::operation::{Failure, Greeting, Link, Step};
 use control::{Control, Counts};
 use session::Session;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ fn begin(isolation: Option<Isolation>) -> Vec<String> {
 
 /// The protocol with options that were written down, for fuzzing.
 #[cfg(any(test, fuzzing))]
-pub(super) fn made(options: serde_json::Value) -> Result<impl super::Protocol, tare_core::fault::Fault> {
+pub(super) fn made(options: serde_json::Value) -> Result<impl crate::operation::Protocol, tare_core::fault::Fault> {
     sql::made::<MySql>(options)
 }
 

@@ -2,8 +2,8 @@
 
 use super::greeting::Shake;
 use super::wire::{self, Cell, Column, Reader, cells};
+use crate::operation::{Failure, Greeting, Step};
 use crate::protocol::sql::{Admission, Around, Code, Context, Machine, Message, Next, Program, Tallies, Veil, Wire};
-use crate::protocol::{Failure, Greeting, Step};
 use crate::script::{Slot, Values, write_number};
 use std::io::Write as _;
 use std::ops::Range;
@@ -24,7 +24,7 @@ impl Wire for Requests<'_> {
                 continue;
             }
             let parameters = program.parameters(call);
-            let value = |number: usize| values.get(parameters[number], &program.feeds);
+            let value = |number: usize| values.get(parameters[number], program.feeds.texts());
             wire::execute(out, self.0[call.statement as usize], parameters.len(), value);
         }
     }

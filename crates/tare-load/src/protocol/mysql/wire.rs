@@ -1,6 +1,6 @@
 //! MySQL's protocol, version 4.1 and later: packets out, packets in.
 
-use crate::protocol::Failure;
+use crate::operation::Failure;
 use crate::protocol::sql::{self, Framing, HEADER};
 use crate::script::ValueRef;
 

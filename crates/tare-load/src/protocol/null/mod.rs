@@ -1,10 +1,11 @@
 //! No network, no server: an operation is done as soon as it is asked for. Shows what the apparatus itself can do, and
 //! lets the whole pipeline be tested without a service.
 
-use super::{Emit, Flight, OperationRow, ProtocolRow, Reply, Verified};
+use super::ProtocolRow;
 use crate::clock;
-use crate::engine::{Gather, Layout, Ledger, Recorder, Timeline, Workers, pin};
+use crate::engine::{Emit, Gather, Layout, Recorder, Timeline, Workers, pin};
 use crate::hdr_log::HdrLog;
+use crate::operation::{Flight, Ledger, OperationRow, Reply, Verified};
 use crate::profile::{Source, Spoken};
 use crate::script::ValueRef;
 use std::sync::Arc;

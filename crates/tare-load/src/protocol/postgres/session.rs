@@ -2,10 +2,10 @@
 
 use super::scram::{Salted, Scram, md5_answer};
 use super::wire::{self, Reader};
+use crate::operation::{Failure, Greeting, Step};
 use crate::protocol::sql::{
     Admission, Around, Code, Context, Login, Machine, Message, Next, Program, Tallies, Veil, Wire, write_value,
 };
-use crate::protocol::{Failure, Greeting, Step};
 use crate::script::Values;
 use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Range;
@@ -29,7 +29,7 @@ impl Wire for Calls {
             let call = program.call(number);
             let parameters = program.parameters(call);
             self.0[call.statement as usize].write(out, parameters.len(), |number, out| {
-                write_value(values.get(parameters[number], &program.feeds), out)
+                write_value(values.get(parameters[number], program.feeds.texts()), out)
             });
         }
         wire::sync(out);

@@ -1,6 +1,6 @@
 //! PostgreSQL's protocol, version 3.0: messages out, messages in.
 
-use crate::protocol::Failure;
+use crate::operation::Failure;
 use crate::protocol::sql::{self, Framing, HEADER};
 
 /// Appends a message of this kind with what `body` writes.
@@ -195,7 +195,7 @@ pub(super) fn error_text(body: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::Failure;
+    use crate::operation::Failure;
     use proptest::prelude::*;
 
     fn stream() -> impl Strategy<Value = Vec<(u8, Vec<u8>)>> {

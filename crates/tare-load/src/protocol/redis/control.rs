@@ -2,9 +2,7 @@
 
 use super::command::{COMMANDS, STRING_KEY, Template, Value};
 use super::options::Options;
-use crate::engine::Ledger;
-use crate::link::Link;
-use crate::protocol::Verified;
+use crate::operation::{Ledger, Link, Verified};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Range;

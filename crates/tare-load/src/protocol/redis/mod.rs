@@ -5,12 +5,10 @@ mod control;
 mod options;
 mod reply;
 
-use super::{
-    Draw, Emit, Failure, Flight, Greeting, OperationRow, Protocol, ProtocolRow, Reply, Step, Verified, names,
-    options_of,
-};
-use crate::engine::{Ledger, drive};
-use crate::link::Link;
+use super::{ProtocolRow, names, options_of};
+use crate::draw::Draw;
+use crate::engine::{Emit, drive};
+use crate::operation::{Failure, Flight, Greeting, Ledger, Link, OperationRow, Protocol, Reply, Step, Verified};
 use command::{Answer, COMMANDS, Template, Value};
 #[cfg(any(test, fuzzing))]
 pub(crate) use control::chew_counts;

@@ -4,7 +4,8 @@
 //! counted, so depth costs nothing.
 
 use super::command::{Answer, Value};
-use crate::protocol::{Failure, REPLY_MAX, Reply, Step};
+use crate::operation::{Failure, Reply, Step};
+use crate::protocol::REPLY_MAX;
 
 /// How much of a status or error line is kept for judging it.
 const LINE_KEPT: usize = 16;

@@ -2,8 +2,7 @@
 
 use super::spec::{GrowthSpec, Options, VerifySpec};
 use super::tally::{Tallies, Tally};
-use crate::engine::Ledger;
-use crate::protocol::Verified;
+use crate::operation::{Ledger, Verified};
 use std::collections::BTreeMap;
 use tare_core::fault::Fault;
 use tare_core::load::Check;

@@ -1,14 +1,11 @@
 //! What is asked of a server besides the load: its data set, its own counts, its settings.
 
-use super::checks::{Ask, after, asks, facts, made, sizes};
-use super::database::{Admission, Database, Sql};
+use super::checks::{Ask as _, after, asks, facts, made, sizes};
+use super::database::{Admission, Control as _, Database, Sql};
 use super::rows::Rows;
 use super::spec::PopulateSpec;
-use super::tally::{Tallies, Tally};
-use crate::engine::Ledger;
-use crate::link::Link;
-use crate::protocol::{Greeting, Verified};
-use std::collections::BTreeMap;
+use super::tally::Tallies;
+use crate::operation::{Greeting, Ledger, Link, Verified};
 use std::sync::Arc;
 use std::time::Duration;
 use tare_core::fault::Fault;
@@ -18,36 +15,6 @@ use tare_core::load::LoadPlan;
 const MAKING: Duration = Duration::from_secs(900);
 /// A question before or after a run may take this long: tables are counted.
 const ASKING: Duration = Duration::from_secs(120);
-
-/// A connection on which single statements are asked.
-pub(crate) trait Control: Ask {
-    /// What the server itself counts.
-    type Counts;
-
-    /// Writes rows into a table, many at once.
-    ///
-    /// # Errors
-    /// When the server refuses.
-    fn write_rows(&mut self, table: &str, columns: &[&str], rows: &mut Rows) -> Result<(), Fault>;
-
-    /// What the server has counted until now.
-    ///
-    /// # Errors
-    /// When the server does not tell.
-    fn counts(&mut self) -> Result<Self::Counts, Fault>;
-
-    /// Compares what the server has counted since `before` with what the client did.
-    ///
-    /// # Errors
-    /// When the server does not tell.
-    fn compare(&mut self, before: &Self::Counts, ledger: &Ledger, tally: &Tally) -> Result<Verified, Fault>;
-
-    /// The server's version, and those of its settings that decide its speed; by name, without a prefix.
-    ///
-    /// # Errors
-    /// When the server does not tell.
-    fn settings(&mut self) -> Result<BTreeMap<String, String>, Fault>;
-}
 
 /// Logs in over this connection, without preparing anything.
 ///

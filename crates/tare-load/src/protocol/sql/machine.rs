@@ -1,34 +1,16 @@
 //! Runs a script on a connection: from one exchange to the next, driven by the answers.
 
+use super::code::Code;
 use super::program::{Call, Instruction, Program, ROLLBACK, Role};
 use super::tally::{Tallies, Tally};
-use crate::protocol::{Draw, Failure, Reply};
+use crate::draw::Draw;
+use crate::operation::{Failure, Reply};
 use crate::script::Values;
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Steps without an exchange; a script that takes more would never come to an end.
 const STEPS_MAX: u32 = 1_000_000;
-
-/// A server's code for an error: SQLSTATE, or a number in digits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Code([u8; 5]);
-
-impl Code {
-    /// The first five characters of a text.
-    pub(crate) fn new(text: &[u8]) -> Self {
-        let mut code = [b' '; 5];
-        code.iter_mut().zip(text).for_each(|(to, from)| *to = *from);
-        Code(code)
-    }
-}
-
-impl fmt::Display for Code {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(String::from_utf8_lossy(&self.0).trim_end())
-    }
-}
 
 /// How statements are written.
 pub(crate) trait Wire {

@@ -2,7 +2,7 @@
 //!
 //! [`read`] checks a workload's options and writes them down as [`spec`]; [`program`] compiles them to flat tables once
 //! before anything starts; [`machine`] runs them, one operation on one connection at a time, driven by answers; and
-//! [`database`] makes a protocol of them. What the statements look like on the wire is the databases' business.
+//! [`protocol`] makes a protocol of them. What the statements look like on the wire is each [`database`]'s business.
 //!
 //! **What is tried again.** When a statement fails with one of the dialect's passing codes (deadlock, serialisation
 //! failure), the transaction is taken back and begun again: from its `begin`, with what was drawn before `begin` as it
@@ -10,11 +10,13 @@
 //! `tries` times. The operation's time spans all tries.
 
 mod checks;
+mod code;
 mod control;
 mod database;
 mod dialect;
 mod machine;
 mod program;
+mod protocol;
 mod read;
 mod read_steps;
 mod reader;
@@ -28,13 +30,14 @@ mod tests;
 mod text;
 
 pub(super) use checks::{Ask, excerpt};
-pub(super) use control::Control;
-#[cfg(any(test, fuzzing))]
-pub(super) use database::made;
-pub(super) use database::{Admission, Around, Database, Login, drive};
+pub(super) use code::Code;
+pub(super) use database::{Admission, Around, Control, Database, Login};
 pub(super) use dialect::Dialect;
-pub(super) use machine::{Code, Context, Machine, Next, Wire};
+pub(super) use machine::{Context, Machine, Next, Wire};
 pub(super) use program::{Program, Statement, variable_names};
+pub(super) use protocol::drive;
+#[cfg(any(test, fuzzing))]
+pub(super) use protocol::made;
 pub(super) use read::{operation_names, read};
 pub(super) use reader::{Framing, HEADER, Message, Reader};
 pub(super) use rows::Rows;

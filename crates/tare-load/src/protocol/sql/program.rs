@@ -4,7 +4,8 @@ use super::dialect::Dialect;
 use super::source::{self, Source};
 use super::spec::{Capture, Comparison, ConditionSpec, OperationSpec, Options, SourceSpec, StatementSpec, StepSpec};
 use super::text;
-use crate::protocol::{Draw, OperationRow};
+use crate::draw::Draw;
+use crate::operation::OperationRow;
 use crate::script::{Expression, FeedId, Feeds, Names, Slot, Values};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -216,14 +217,14 @@ impl Program {
             Condition::Chance(below) => draw.below(CHANCES as u64) < *below,
             Condition::Number(feeds, left, comparison, right) => {
                 self.feeds.draw(feeds, draw, values);
-                let number = |slot| source::number(values.get(slot, &self.feeds));
+                let number = |slot| source::number(values.get(slot, self.feeds.texts()));
                 match (left.evaluate(number), right.evaluate(number)) {
                     (Some(left), Some(right)) => comparison.holds(left, right),
                     _ => false,
                 }
             }
             Condition::Text(slot, text) => matches!(
-                values.get(*slot, &self.feeds),
+                values.get(*slot, self.feeds.texts()),
                 crate::script::ValueRef::Text(found) if found == text.as_slice()
             ),
             Condition::Empty(slot) => !values.is_set(*slot),

@@ -1,6 +1,7 @@
 //! Takes a stream apart into messages, in whatever pieces it comes.
 
-use crate::protocol::{Failure, REPLY_MAX};
+use crate::operation::Failure;
+use crate::protocol::REPLY_MAX;
 use std::marker::PhantomData;
 
 /// Messages whose content is wanted are kept until they are whole; a longer one is refused: 1 MiB.

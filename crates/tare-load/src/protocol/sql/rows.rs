@@ -2,7 +2,7 @@
 
 use super::source::Source;
 use super::spec::{Options, SourceSpec};
-use crate::protocol::Draw;
+use crate::draw::Draw;
 use crate::script::{Feeds, Names, Slot, Values};
 use tare_core::fault::Fault;
 

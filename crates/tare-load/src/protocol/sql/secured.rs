@@ -1,8 +1,7 @@
 //! The way between a conversation and its socket: in clear, or through TLS.
 
-use crate::link::Link;
+use crate::operation::{Failure, Greeting, Link, Step};
 use crate::protocol::tls::{Channel, Tls};
-use crate::protocol::{Failure, Greeting, Step};
 use tare_core::fault::Fault;
 
 /// A connection's veil, if it has one.

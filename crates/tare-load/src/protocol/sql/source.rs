@@ -1,7 +1,7 @@
 //! Where a variable's value comes from, compiled.
 
 use super::spec::SourceSpec;
-use crate::protocol::Draw;
+use crate::draw::Draw;
 use crate::script::{Escape, Expression, FeedId, Feeds, Names, Slot, Template, ValueRef, Values, write_number};
 
 /// A source. The feeds in it are drawn anew whenever it is asked.
@@ -48,15 +48,15 @@ impl Source {
         feeds.draw(&self.feeds, draw, values);
         match &self.kind {
             Kind::Variable(from) => {
-                if let ValueRef::Number(number) = values.get(*from, feeds) {
+                if let ValueRef::Number(number) = values.get(*from, feeds.texts()) {
                     return values.set_number(slot, number);
                 }
                 let mut text = values.take_text(slot);
-                let ValueRef::Text(found) = values.get(*from, feeds) else { return values.unset(slot) };
+                let ValueRef::Text(found) = values.get(*from, feeds.texts()) else { return values.unset(slot) };
                 text.extend_from_slice(found);
                 values.put_text(slot, text);
             }
-            Kind::Number(expression) => match expression.evaluate(|name| number(values.get(name, feeds))) {
+            Kind::Number(expression) => match expression.evaluate(|name| number(values.get(name, feeds.texts()))) {
                 Some(number) => values.set_number(slot, number),
                 None => values.unset(slot),
             },
@@ -72,8 +72,8 @@ impl Source {
     pub(crate) fn write(&self, feeds: &Feeds, draw: &mut Draw, values: &mut Values, out: &mut Vec<u8>) -> bool {
         feeds.draw(&self.feeds, draw, values);
         match &self.kind {
-            Kind::Variable(slot) => return write_value(values.get(*slot, feeds), out),
-            Kind::Number(expression) => match expression.evaluate(|name| number(values.get(name, feeds))) {
+            Kind::Variable(slot) => return write_value(values.get(*slot, feeds.texts()), out),
+            Kind::Number(expression) => match expression.evaluate(|name| number(values.get(name, feeds.texts()))) {
                 Some(number) => write_number(number, 0, out),
                 None => return false,
             },

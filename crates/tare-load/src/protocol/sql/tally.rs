@@ -1,6 +1,6 @@
 //! What the connections did, to be held against what the server says it did.
 
-use super::machine::Code;
+use super::code::Code;
 use std::sync::{Mutex, PoisonError};
 use tare_core::fault::Fault;
 

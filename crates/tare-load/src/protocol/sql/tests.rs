@@ -1,13 +1,15 @@
 //! Scripts read, compiled and run against a server that exists in the test only.
 
+use super::code::Code;
 use super::dialect::Dialect;
-use super::machine::{Code, Context, Machine, Next, Wire};
+use super::machine::{Context, Machine, Next, Wire};
 use super::program::Program;
 use super::read;
 use super::spec::{Isolation, Options};
 use super::tally::{Tallies, Tally};
 use super::text::Places;
-use crate::protocol::{Draw, Failure, Reply};
+use crate::draw::Draw;
+use crate::operation::{Failure, Reply};
 use crate::script::{ValueRef, Values};
 use std::ops::Range;
 use std::sync::Arc;
@@ -52,7 +54,7 @@ impl Wire for Plain {
             let call = program.call(number);
             out.extend_from_slice(program.statements[call.statement as usize].sql.as_bytes());
             for slot in program.parameters(call) {
-                match values.get(*slot, &program.feeds) {
+                match values.get(*slot, program.feeds.texts()) {
                     ValueRef::Number(number) => out.extend_from_slice(format!(" {number}").as_bytes()),
                     ValueRef::Text(text) => {
                         out.push(b' ');

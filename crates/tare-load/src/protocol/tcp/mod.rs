@@ -1,20 +1,22 @@
 //! Any request and reply over TCP: for servers that Tare has never heard of. Also streams, of which an operation is a
 //! chunk, and conversations of one request for each connection.
 
+mod exchange;
 mod options;
 mod peer;
 mod socket;
 mod traffic;
 
-use super::{
-    Draw, Emit, Failure, Flight, Greeting, OperationRow, Protocol, ProtocolRow, REPLY_MAX, Reply, SocketOptions, Step,
-    Verified, answers_once, options_of,
+use super::{ProtocolRow, REPLY_MAX, options_of};
+use crate::draw::Draw;
+use crate::engine::{Emit, drive};
+use crate::operation::{
+    Failure, Flight, Greeting, Ledger, Link, OperationRow, Protocol, Reply, SocketOptions, Step, Verified, answers_once,
 };
-use crate::engine::{Ledger, drive};
-use crate::link::Link;
 use crate::peer::Counts;
 use crate::search::Needle;
-use options::{Exchange, Options, Sent, Until};
+use exchange::{Exchange, Sent, Until};
+use options::Options;
 use rustix::fd::OwnedFd;
 use socket::Sockets;
 use std::sync::Arc;

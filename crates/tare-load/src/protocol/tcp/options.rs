@@ -1,97 +1,11 @@
 //! What a workload may say about requests and replies.
 
+use super::exchange::{Bytes, Exchange, Sent, Until};
 use super::peer::{MEGABYTE, Test};
 use serde::{Deserialize, Serialize};
 use tare_core::config::{Fields, Node, NodeKind, Problems};
 
 const REPLY_BYTES_MAX: u64 = super::REPLY_MAX;
-
-/// Bytes written as text: printable ASCII as it is, everything else as `\r`, `\n`, `\t`, `\0`, `\\` or `\x41`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
-pub(super) struct Bytes(pub Vec<u8>);
-
-impl From<Bytes> for String {
-    fn from(bytes: Bytes) -> String {
-        let show = |byte: &u8| match byte {
-            b'\\' => "\\\\".to_owned(),
-            b'\r' => "\\r".to_owned(),
-            b'\n' => "\\n".to_owned(),
-            b' '..=b'~' => char::from(*byte).to_string(),
-            byte => format!("\\x{byte:02x}"),
-        };
-        bytes.0.iter().map(show).collect()
-    }
-}
-
-impl TryFrom<String> for Bytes {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let mut bytes = Vec::new();
-        let mut rest = text.as_bytes();
-        while let Some((first, tail)) = rest.split_first() {
-            rest = tail;
-            if *first != b'\\' {
-                bytes.push(*first);
-                continue;
-            }
-            let Some((kind, tail)) = rest.split_first() else { return Err("the text ends in a single '\\'".into()) };
-            rest = tail;
-            bytes.push(match kind {
-                b'r' => b'\r',
-                b'n' => b'\n',
-                b't' => b'\t',
-                b'0' => 0,
-                b'\\' => b'\\',
-                b'x' => {
-                    let digits = rest.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-                    let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-                    rest = rest.get(2..).unwrap_or_default();
-                    byte.ok_or("after '\\x' two hexadecimal digits are wanted")?
-                }
-                other => return Err(format!("'\\{}' means nothing here", char::from(*other).escape_default())),
-            });
-        }
-        Ok(Bytes(bytes))
-    }
-}
-
-/// How a reply ends.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Until {
-    /// With this text.
-    Until(Bytes),
-    /// After so many bytes; none where only something is sent: it is done when the kernel has taken it.
-    Bytes(u64),
-}
-
-/// What is sent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Sent {
-    /// These bytes.
-    Text(Bytes),
-    /// So many bytes of filler; none where only something is to come.
-    Filler(u64),
-}
-
-/// A request and what is to come back.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Exchange {
-    /// The operation's name in the record.
-    pub name: String,
-    /// How often it is drawn, against the others' weights.
-    pub weight: u64,
-    /// What is sent.
-    pub request: Sent,
-    /// How the reply ends.
-    pub reply: Until,
-    /// A text that must be in the reply.
-    pub expect: Option<Bytes>,
-}
 
 /// The options, every default filled in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -337,7 +251,6 @@ fn read_hex(node: &Node, problems: &mut Problems) -> Option<Bytes> {
 mod tests {
     use super::*;
     use crate::protocol::read_text;
-    use proptest::prelude::*;
 
     fn check(text: &str) -> Result<Options, Vec<String>> {
         read_text(read, text)
@@ -397,13 +310,5 @@ mod tests {
         assert!(check("{request: a, reply: {bytes: 0}}").unwrap_err()[0].contains("out of range"));
         assert!(check("{hex: 0, reply: {bytes: 1}}").unwrap_err()[0].contains("hexadecimal"));
         assert_eq!(check("{}").unwrap_err().len(), 2);
-    }
-
-    proptest! {
-        #[test]
-        fn bytes_survive_being_written_down(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
-            let text = String::from(Bytes(bytes.clone()));
-            prop_assert_eq!(Bytes::try_from(text).unwrap().0, bytes);
-        }
     }
 }

@@ -1,9 +1,8 @@
 //! Tests against `tare peer`: what is asked of it, and its own counts against ours.
 
-use super::options::{Bytes, Exchange, Sent, Until};
+use super::exchange::{Bytes, Exchange, Sent, Until};
 use super::traffic::Totals;
-use crate::engine::Ledger;
-use crate::link::Link;
+use crate::operation::{Ledger, Link};
 use crate::peer::Counts;
 use std::time::{Duration, Instant};
 use tare_core::fault::Fault;

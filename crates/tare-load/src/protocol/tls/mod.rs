@@ -5,7 +5,7 @@ mod verifier;
 
 pub(super) use options::{TlsOptions, Trust, read_tls};
 
-use super::Failure;
+use crate::operation::Failure;
 use rustls::client::Resumption;
 use rustls::crypto::ring;
 use rustls::pki_types::ServerName;

@@ -4,10 +4,11 @@ mod scripts;
 mod secured;
 mod split;
 
-use super::super::{Draw, Failure, Flight, Protocol, Reply, Step};
 use super::options::Options;
 use super::state::{Session, User};
 use super::{Http, options};
+use crate::draw::Draw;
+use crate::operation::{Failure, Flight, Protocol, Reply, Step};
 use tare_core::config::{Problems, parse};
 
 /// What a server says to a request.

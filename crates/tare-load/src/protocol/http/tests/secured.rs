@@ -1,7 +1,7 @@
 //! TLS against a server in this process.
 
 use super::*;
-use crate::protocol::Greeting;
+use crate::operation::Greeting;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};

@@ -1,7 +1,5 @@
 //! Random choices: small, fast, and a function of a seed and a number.
 
-use super::OperationRow;
-
 /// A generator of random numbers, SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
 /// 2014). Eight bytes, so that a million users may have one each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,11 +63,6 @@ impl Mix {
         let mix = Mix(sums.collect());
         assert!(mix.0.last().is_some_and(|sum| *sum > 0), "a mix of nothing");
         mix
-    }
-
-    /// The choice among operations by their own weights.
-    pub(crate) fn of(operations: &[OperationRow]) -> Self {
-        Mix::new(operations.iter().map(|operation| operation.weight))
     }
 
     /// The number of a choice.

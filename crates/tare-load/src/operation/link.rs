@@ -1,6 +1,7 @@
 //! One blocking connection, for what is not measured: readiness, population, the server's own counts.
 
-use crate::protocol::{Draw, Failure, Flight, Greeting, Protocol, Step};
+use super::{Failure, Flight, Greeting, Protocol, Step};
+use crate::draw::Draw;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;

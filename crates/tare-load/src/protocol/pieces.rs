@@ -1,12 +1,13 @@
 //! A protocol fed with a server's bytes, in whatever pieces they come.
 
-use crate::protocol::{Draw, Failure, Flight, Greeting, Protocol, Reply, Step};
+use crate::draw::Draw;
+use crate::operation::{Failure, Flight, Greeting, Protocol, Reply, Step};
 use std::fmt::Debug;
 use tare_core::fault::Fault;
 
 /// Feeds bytes to every operation of a protocol from the first message on, in pieces of one and as they were sent by a
 /// server that waits for what it is asked: both come to the same.
-pub(crate) fn chew<P: Protocol>(protocol: &P, bytes: &[u8]) {
+pub(super) fn chew<P: Protocol>(protocol: &P, bytes: &[u8]) {
     for operation in 0..protocol.operations().len() as u16 {
         let talk = Talk { protocol, operation, bytes };
         let single = talk.events(1, &[]);
@@ -21,7 +22,7 @@ pub(crate) fn chew<P: Protocol>(protocol: &P, bytes: &[u8]) {
 }
 
 /// Whether these bytes are a right answer to the first operation; at their end the server closes if `closes`.
-pub(crate) fn answered<P: Protocol>(protocol: &P, bytes: &[u8], closes: bool) -> bool {
+pub(super) fn answered<P: Protocol>(protocol: &P, bytes: &[u8], closes: bool) -> bool {
     let talk = Talk { protocol, operation: 0, bytes };
     let events = talk.events(bytes.len() / 3 + 1, &[]);
     let right = |event: &Event| match event {
@@ -35,7 +36,7 @@ pub(crate) fn answered<P: Protocol>(protocol: &P, bytes: &[u8], closes: bool) ->
 /// Feeds bytes to what takes answers one after the other, in pieces of one, of some and all at once: all come to the
 /// same, which is what was answered, with the fault last that ended it. `take` says how much it took, and the answer if
 /// it was over by then; `begin` makes what it takes them with.
-pub(crate) fn answers<S, A: PartialEq + Debug>(
+pub(super) fn answers<S, A: PartialEq + Debug>(
     bytes: &[u8],
     begin: impl Fn() -> S,
     take: impl Fn(&mut S, &[u8]) -> Result<(usize, Option<A>), Fault>,

@@ -1,0 +1,67 @@
+//! The other side of a running task: who reads its lines, and who tells it what.
+
+use super::turns::Seat;
+use std::sync::mpsc::Receiver;
+use tare_core::command::{CommandEnd, CommandStart};
+use tare_core::fault::Fault;
+use tare_core::load::{LoadLine, LoadOrder};
+
+/// The other side of a running task: where its lines go, and whence it is told.
+pub(crate) struct Emit<'a> {
+    write: &'a mut dyn FnMut(LoadLine) -> Result<(), Fault>,
+    orders: Option<Receiver<LoadOrder>>,
+    seat: Option<Seat>,
+}
+
+impl<'a> Emit<'a> {
+    /// Lines go to `write`; a guided load is told by `orders`.
+    pub(crate) fn new(
+        write: &'a mut dyn FnMut(LoadLine) -> Result<(), Fault>,
+        orders: Option<Receiver<LoadOrder>>,
+    ) -> Self {
+        Emit { write, orders, seat: None }
+    }
+
+    /// For a load that takes turns with others.
+    pub(crate) fn seated(self, seat: Seat) -> Self {
+        Emit { seat: Some(seat), ..self }
+    }
+
+    /// Whether the load takes turns with others, and has not begun.
+    pub(crate) fn takes_turns(&self) -> bool {
+        self.seat.is_some()
+    }
+
+    /// Where the load takes turns with others; none after the first time.
+    pub(crate) fn seat(&mut self) -> Option<Seat> {
+        self.seat.take()
+    }
+
+    /// Writes a line.
+    ///
+    /// # Errors
+    /// When nobody listens any more.
+    pub(crate) fn line(&mut self, line: LoadLine) -> Result<(), Fault> {
+        (self.write)(line)
+    }
+
+    /// Has a command run inside the form, and waits for how it went.
+    ///
+    /// # Errors
+    /// Why it was not run, or that nobody is there to run it.
+    pub(crate) fn inside(&mut self, command: CommandStart) -> Result<CommandEnd, Fault> {
+        self.line(LoadLine::Inside(Box::new(command)))?;
+        match self.orders.as_ref().map(Receiver::recv) {
+            Some(Ok(LoadOrder::Ran(went))) => *went,
+            Some(Ok(LoadOrder::End)) => Err(Fault::new("interrupted")),
+            Some(Ok(LoadOrder::Hold(_)) | Err(_)) | None => {
+                Err(Fault::new("whoever started this load process did not run a command inside the form for it"))
+            }
+        }
+    }
+
+    /// Whence a guided load is told; none after the first time.
+    pub(crate) fn orders(&mut self) -> Option<Receiver<LoadOrder>> {
+        self.orders.take()
+    }
+}
