@@ -1,4 +1,4 @@
-//! The record on disk. FORMAT.md describes it; every file appears whole, by rename, or not at all.
+//! The record on disk. docs/src/record-format.md describes it; every file appears whole, by rename, or not at all.
 //!
 //! A record is readable by who made it, and by nobody else: what services are told and what they say may hold secrets.
 

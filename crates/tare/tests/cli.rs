@@ -418,6 +418,16 @@ fn completions_and_manual_pages_are_made() {
 }
 
 #[test]
+fn completions_that_nobody_reads_on_are_no_error() {
+    let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("tare"));
+    command.args(["completions", "bash"]).stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
 fn the_version_names_the_commit_and_its_date() {
     let text = said(&tare().arg("--version").output().unwrap());
     let version = concat!("tare ", env!("CARGO_PKG_VERSION"));

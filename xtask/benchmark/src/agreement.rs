@@ -24,10 +24,11 @@ const CASES: &[Case] = &[
 pub(crate) fn run(shop: &mut Workshop, report: &mut Report) -> Result<()> {
     report.head("Agreement on times");
     report.say(
-        "Closed loops again. *Must be* is what the mean has to be with so many operations in flight all the time: \
-         connections / (op/s) (Little's law). A tool whose own mean is less starts its clock late or stops it early: it \
-         leaves out what operations waited in the tool itself. Where the server is the limit this is little; where the \
-         tool is the limit it is not.",
+        "Closed loops again. *Must be* is the mean response time that follows from the number of \
+         operations in flight all the time: connections / (op/s) (Little's law). *Share seen* is the \
+         tool's own mean divided by it. A tool whose own mean is lower starts its clock late or stops it \
+         early: it leaves out the time that operations waited in the tool itself. If the server is the \
+         limit, this is little; if the tool is the limit, it is not.",
     );
     for (title, server, ask, connections, expected) in CASES {
         if !shop.wants(title) {

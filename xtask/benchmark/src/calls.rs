@@ -33,7 +33,10 @@ pub(crate) fn count(shop: &mut Workshop, report: &mut Report) -> Result<()> {
         }
     }
     report.head("System calls by operation");
-    report.say("Counted by `strace -f -c` at 10 connections, pipeline 1, without those that wait for events.");
+    report.say(
+        "Counted by `strace -f -c` with 10 connections and pipeline 1. System calls that wait for events \
+         are left out.",
+    );
     report.table(&["server", "tool", "calls", "which"], &rows);
     failed.iter().for_each(|failure| report.say(failure));
     Ok(())

@@ -43,9 +43,11 @@ const CASES: &[Case] = &[
 pub(crate) fn run(shop: &mut Workshop, report: &mut Report) -> Result<()> {
     report.head("Closed loops");
     report.say(
-        "*To floor* is a tool's CPU time by operation over the floor's; *Tare to it* are Tare's CPU time and operations \
-         a second over the tool's. A tool that shares the machine with a server of its own speed costs less by \
-         operation when the server is slower, since replies then come in larger crowds: hence ratios and not figures.",
+        "*To floor* is a tool's CPU time per operation divided by the floor's. *Tare's CPU to it* and \
+         *Tare's op/s to it* are Tare's CPU time per operation and operations per second divided by the \
+         tool's. Compare the ratios, not the figures: a tool that is about as fast as the server it \
+         shares the machine with costs less per operation when the server is slower, because replies then \
+         arrive in larger batches.",
     );
     for case in CASES.iter().filter(|case| shop.wants(case.title)).collect::<Vec<_>>() {
         if let Err(error) = compare(shop, report, case) {

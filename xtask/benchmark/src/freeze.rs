@@ -42,13 +42,15 @@ type Freeze = (f64, f64);
 pub(crate) fn run(shop: &mut Workshop, report: &mut Report) -> Result<()> {
     report.head("A server that freezes");
     report.say(
-        "The server's processes get SIGSTOP and SIGCONT: for 200 ms every 2 s, or for 50 to 350 ms at random moments. \
-         Each tool is asked for a rate (1000/s over 50 connections; PostgreSQL and MariaDB 500/s over 10) and reports what its \
-         operations took. The truth is worked out from the moments at which the signals were sent, and from how \
-         many operations a second the server answers when many wait. In brackets: the \
-         error of what is reported. *Bare prober* is one connection that sends at planned moments and waits for each \
-         reply; it shows what an undisturbed operation takes (p50), and is itself late after a freeze. pgbench draws its \
-         starts at random, so that with these few freezes the truth for even starts is its truth only roughly.",
+        "The server's processes are stopped with SIGSTOP and continued with SIGCONT: for 200 ms every 2 \
+         s, or for 50 to 350 ms at random moments. Each tool is given a rate (1000/s over 50 connections; \
+         PostgreSQL and MariaDB 500/s over 10) and reports its response times. The truth is computed from \
+         the moments at which the signals were sent, and from how many operations per second the server \
+         answers when many are waiting. The error of each reported value is in brackets. *Bare prober* is \
+         one connection that sends at planned moments and waits for each reply; it shows how long an \
+         undisturbed operation takes (p50), and is itself late after a freeze. pgbench draws its starts \
+         at random, so with so few freezes the truth for evenly spaced starts is only approximately its \
+         truth.",
     );
     for (title, random) in [("200 ms every 2 s", false), ("50 to 350 ms at random", true)] {
         for case in CASES.iter().filter(|case| shop.wants(case.name)).collect::<Vec<_>>() {

@@ -61,7 +61,7 @@ struct Options {
     /// How many rounds.
     #[arg(long)]
     rounds: Option<u32>,
-    /// Write the tables to BENCHMARKS.md; with --only or --case, in the places of their older versions.
+    /// Write the tables to docs/src/benchmarks.md; with --only or --case, in the places of their older versions.
     #[arg(long)]
     write: bool,
     /// Seed of the orders.
@@ -134,13 +134,13 @@ fn run(root: &Path, options: &Options) -> Result<bool> {
         }
     }
     if options.write {
-        let path = root.join("BENCHMARKS.md");
+        let path = root.join("docs/src/benchmarks.md");
         let text = match whole {
             true => report.text(),
             false => report.merged_into(&std::fs::read_to_string(&path).unwrap_or_default(), shop.command()),
         };
         std::fs::write(path, text)?;
-        println!("written: BENCHMARKS.md");
+        println!("written: docs/src/benchmarks.md");
     }
     Ok(well)
 }

@@ -16,20 +16,27 @@ impl Report {
         report.say("# Tare's load generator beside others\n\nMade by:");
         report.say(&format!("```sh\n{}\n```", shop.command()));
         report.say(&format!(
-            "The server has CPU {SERVER_CPU}, the client CPU {CLIENT_CPU}; both talk over loopback. In each round every \
-             tool has its turn, in an order of its own; figures are medians over rounds, ratios are taken inside \
-             rounds and have 95 % intervals (Student's t on logs). *CPU* is user and system time of the whole client \
-             program by operation (of the floor its loop alone), peak memory its resident set; what the kernel does for sockets outside of the \
-             program's own time is in neither. *Floor* is a client in C on bare epoll that sends what was written \
-             beforehand and counts the bytes of the replies, or in a transaction waits for the end of each \
-             (`xtask/benchmark/floor.c`); *floor, timed* is the same with one reading of the clock for each operation."
+            "The server runs on CPU {SERVER_CPU} and the client on CPU {CLIENT_CPU}; they talk over loopback. \
+             In each round every tool runs once, in an order drawn for that round. Figures are medians over \
+             rounds. Ratios are formed within rounds and have 95 % confidence intervals (Student's t on \
+             logs).\n\
+             \n\
+             - *CPU* is the user and system time of the whole client program per operation; for the floor, \
+             that of its loop alone.\n\
+             - *Least* is the lowest of that CPU time over all rounds.\n\
+             - *Peak memory* is the program's resident set. Neither CPU time nor memory includes what the \
+             kernel does for sockets outside the program's own time.\n\
+             - *Floor* is a client in C on bare epoll that sends requests written beforehand and counts the \
+             bytes of the replies; in a transaction it waits for the end of each reply \
+             (`xtask/benchmark/floor.c`).\n\
+             - *Floor, timed* is the same client with one clock reading per operation."
         ));
         report.say(&shop.machine());
         let versions = shop.versions();
         report.say(&format!("Versions: {}.", versions.join("; ")));
         let absent = TOOLS.iter().filter(|tool| tool.package.is_some() && shop.tools.program(tool).is_none());
         let absent: Vec<&str> = absent.map(|tool| tool.name).chain(NOT_PACKAGED.iter().copied()).collect();
-        report.say(&format!("Not compared, since this Debian has no package of them: {}.", absent.join(", ")));
+        report.say(&format!("Not compared, because this Debian has no package for them: {}.", absent.join(", ")));
         report
     }
 

@@ -63,9 +63,9 @@ const CASES: &[Case] = &[
 pub(crate) fn run(shop: &mut Workshop, report: &mut Report) -> Result<()> {
     report.head("Users who pause");
     report.say(
-        "Redis GET, users spread over the time of their arrival, which is not measured. Memory is the load process's \
-         own, without what the kernel holds for sockets. *Late* is how much after its planned moment an operation was \
-         started.",
+        "Redis GET. Users arrive spread over a ramp that is not measured. Memory is the load process's \
+         own, without what the kernel holds for sockets. *Late* is how long after its planned moment an \
+         operation was started.",
     );
     let (mut rows, mut failed) = (Vec::new(), Vec::new());
     for case in CASES.iter().filter(|case| shop.wants(case.title)).collect::<Vec<_>>() {
@@ -152,7 +152,10 @@ pub(crate) fn null(shop: &mut Workshop, report: &mut Report) -> Result<()> {
         rows.push(vec![name.to_owned(), figure(median(&rates)), figure(most)]);
     }
     report.head("The engine by itself");
-    report.say("Protocol `null`: operations planned, counted and timed on one CPU, with nobody to ask.");
+    report.say(
+        "Protocol `null`: operations are planned, counted and timed on one CPU, without any server. \
+         *Op/s* is the median over rounds, *most* the highest.",
+    );
     report.table(&["load", "op/s", "most"], &rows);
     Ok(())
 }

@@ -61,7 +61,7 @@ impl Release {
             let at = match path.starts_with("workloads/") || path.starts_with("studies/") {
                 true => format!("share/tare/{path}"),
                 // Documents of crates are for who reads their source.
-                false if path.contains('/') => continue,
+                false if path.contains('/') && !path.starts_with("docs/") => continue,
                 false => format!("{DOCUMENTS}/{path}"),
             };
             let content = fs::read(root.join(path)).with_context(|| format!("could not read {path}"))?;

@@ -7,7 +7,7 @@ use super::tree::Tree;
 const EMPTY_NAMES: &[&str] =
     &["util", "utils", "common", "helper", "helpers", "manager", "managers", "misc", "stuff", "shared"];
 
-/// Words that GLOSSARY.md refuses, with the word to use.
+/// Words that docs/src/glossary.md refuses, with the word to use.
 const REFUSED: &[(&str, &str)] = &[
     ("scenario", "form, study or load profile"),
     ("scenarios", "forms, studies or load profiles"),
@@ -62,7 +62,7 @@ pub(super) fn refused_words(tree: &Tree) -> Vec<Finding> {
             let words = words_of(&line.code).chain(words_of(&line.comment));
             for word in words {
                 if let Some((_, instead)) = REFUSED.iter().find(|(refused, _)| *refused == word) {
-                    let advice = format!("GLOSSARY.md refuses '{word}'; say {instead}");
+                    let advice = format!("docs/src/glossary.md refuses '{word}'; say {instead}");
                     findings.push(Finding::new(&file.path, at + 1, "refused-word", advice));
                 }
             }

@@ -1,7 +1,7 @@
 //! Change points in a series of records: since when a form's ratio to its baseline is another one.
 //!
 //! Ratios are followed, not absolute values: a ratio inside a record does not see what the machine did between two
-//! records. METHODOLOGY.md has the method in words.
+//! records. docs/src/methodology/history.md has the method in words.
 
 mod detect;
 mod kinship;

@@ -347,7 +347,7 @@ fn apply(rule: &Rule, figures: &[Figure], operations_per_s: f64) -> Option<Findi
         evidence: evidence.into_iter().cloned().collect(),
         to_do: rule.to_do.clone(),
         variants: rule.variants.clone(),
-        method: format!("FINDINGS.md#{}", rule.name),
+        method: format!("docs/src/findings.md#{}", rule.name),
         tested: None,
     })
 }

@@ -203,12 +203,12 @@ mod tests {
 
     #[test]
     fn every_rule_is_described() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../FINDINGS.md");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/findings.md");
         let text = std::fs::read_to_string(path).unwrap();
         for rule in RULES.iter() {
             let head = format!("{}\n", rule.name);
             let section = text.split("\n## ").find(|section| section.starts_with(&head));
-            let section = section.unwrap_or_else(|| panic!("FINDINGS.md has no section '{}'", rule.name));
+            let section = section.unwrap_or_else(|| panic!("findings.md has no section '{}'", rule.name));
             let section = section.split_whitespace().collect::<Vec<_>>().join(" ");
             let asked = rule.when.iter().chain(&rule.any).chain(&rule.unless);
             let said = asked.map(|condition| match condition.falls {
@@ -217,7 +217,7 @@ mod tests {
             });
             let tried = rule.variants.iter().map(|variant| format!("--try {variant}"));
             for text in said.chain(tried).chain([rule.to_do.clone(), "From:".to_owned(), "Beware:".to_owned()]) {
-                assert!(section.contains(&text), "FINDINGS.md, {}: '{text}' is not there", rule.name);
+                assert!(section.contains(&text), "findings.md, {}: '{text}' is not there", rule.name);
             }
         }
     }

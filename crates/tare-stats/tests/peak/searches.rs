@@ -14,7 +14,8 @@ pub(crate) const LOOSE_PEAK: f64 = 1763.4;
 pub(crate) const OPEN_PEAK: f64 = 246.4;
 pub(crate) const SINGLE_PEAK: f64 = 826.7;
 
-/// Whether the series are to be as long as the figures in METHODOLOGY.md ask: minutes instead of seconds.
+/// Whether the series are to be as long as the figures in docs/src/methodology/peak-load.md ask: minutes instead of
+/// seconds.
 pub(crate) fn thorough() -> bool {
     std::env::var_os("TARE_THOROUGH").is_some()
 }

@@ -43,6 +43,8 @@ const SLOWED: f64 = -0.7;
 const ASKED: [f64; 3] = [6.0, 14.0, 25.0];
 /// The margin of equivalence, in half-widths: most equals lie within it.
 const MARGIN: f64 = 3.0;
+/// The variable that says how many runs there are.
+const RUNS: &str = "TARE_SIMULATED_RUNS";
 /// Blocks of the run that shows what a machine's spread is.
 const SHOWING: u32 = 100;
 
@@ -296,11 +298,17 @@ fn sum(rows: &[Row], width: Option<usize>, like: impl Fn(&Machine) -> bool) -> T
 const BETWEEN: [f64; 3] = [0.0, 0.005, 0.03];
 const FADES_S: [f64; 5] = [0.001, 0.1, 10.0, 600.0, 3600.0];
 
+/// Runs on each machine for each width: what the variable says, which takes as long as one likes; else 130 or 4.
+fn runs() -> u32 {
+    let asked = std::env::var(RUNS).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{RUNS} is no number")));
+    asked.unwrap_or(if is_thorough() { 130 } else { 4 })
+}
+
 /// Holds to account what ends for its width on machines with this trouble: together, by how much deployments differ, by
 /// how fast noise fades and by width; and each by itself, where it had so many runs that it can be.
 fn ends_for_width_with(trouble: Trouble, seed: u64) {
     let name = trouble.name;
-    let runs = if is_thorough() { 400 } else { 4 };
+    let runs = runs();
     let machines = BETWEEN.into_iter().flat_map(|between| FADES_S.map(|fades_s| (between, fades_s)));
     let mut rows: Vec<Row> = Vec::new();
     // With the same draws for all, what they come to together would be no more exact than what one does.

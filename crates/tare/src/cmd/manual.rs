@@ -7,7 +7,9 @@ use anyhow::{Context, Result};
 use clap::Command;
 
 pub(crate) fn completions(args: &CompletionsArgs, mut line: Command) -> Result<u8> {
-    clap_complete::generate(args.shell, &mut line, "tare", &mut std::io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut line, "tare", &mut script);
+    print(&String::from_utf8(script).context("the script for the shell is no text")?);
     Ok(EXIT_OK)
 }
 
