@@ -16,7 +16,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use tare_core::build::Build;
+use tare_core::bundle::Build;
 use tare_core::fault::{Doing, Fault};
 use tare_core::units::{show_bytes, show_duration};
 use tare_core::workload::NOBODY;

@@ -5,8 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tare_bundle::Store;
-use tare_core::build::Build;
-use tare_core::bundle::{BundleStore, Recipe, Source};
+use tare_core::bundle::{Build, BundleStore, Recipe, Source};
 use tare_core::fault::Fault;
 
 fn is_root() -> bool {

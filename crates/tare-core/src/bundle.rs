@@ -1,7 +1,11 @@
 //! A bundle is the root filesystem of a service: built once, addressed by digest, emitted as a directory, an image
 //! and a disk, so that every form executes the same files.
 
-use crate::build::Build;
+mod build;
+
+pub use build::Build;
+pub(crate) use build::read_packages;
+
 use crate::fault::Fault;
 use crate::host::SeenFile;
 use crate::image::ImageConfig;

@@ -1,6 +1,7 @@
 //! A deployment form is a named stack of layers over a host.
 
 use crate::instances::Instances;
+use crate::layer::LayerUse;
 use crate::placement::Rules;
 use crate::workload::OwnResources;
 use serde::{Deserialize, Serialize};
@@ -28,35 +29,6 @@ pub struct Form {
     /// Of a ruler: how many operations are made beside each that counts. What they take is a weight that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<f64>,
-}
-
-/// One layer of a form, with its options.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LayerUse {
-    /// The layer's name in the table of layers.
-    pub layer: String,
-    /// The options as the layer itself wrote them down after checking the user's, every default filled in.
-    pub options: serde_json::Value,
-}
-
-/// The option of a layer that says how often it stands there, with a part of what is deployed in each.
-const GUESTS: &str = "guests";
-
-impl LayerUse {
-    /// How often the layer stands there.
-    pub fn guests(&self) -> u64 {
-        self.options.get(GUESTS).and_then(serde_json::Value::as_u64).unwrap_or(1)
-    }
-
-    /// Whether the other one is the same layer with the same options, but for how often it stands there.
-    pub fn is_like(&self, other: &LayerUse) -> bool {
-        let options = |layer: &LayerUse| {
-            let mut options = layer.options.clone();
-            options.as_object_mut().map(|options| options.remove(GUESTS));
-            options
-        };
-        self.layer == other.layer && options(self) == options(other)
-    }
 }
 
 impl Form {

@@ -1,11 +1,12 @@
 //! What must bear any text: studies, workloads, quantities and stacks. The table makes a test of each for the gate;
 //! `cargo xtask fuzz` runs them for as long as one likes.
 
+use crate::catalog::Catalog;
 use crate::config::{Node, Place, Problem, Problems, parse};
 use crate::image::{ImageConfig, ImageUser, user_numbers};
 use crate::parameters::Parameters;
 use crate::profile::{folded, unfolded};
-use crate::study::{Catalog, Study, Suite};
+use crate::study::{Study, Suite};
 use crate::units::{CpuSet, exact_duration, parse_bytes, parse_duration, parse_percent, show_bytes, show_duration};
 use crate::users::why_not_stated;
 use crate::workload::Workload;

@@ -1,17 +1,15 @@
 //! A host is a place that can start a service, read counters and open a layer; a layer opens an inner host on an
 //! outer one. A deployment form is a stack of layers, so there is one way to start a service, not one per form.
 
-use crate::advice::LayerVariant;
 use crate::bundle::{Bundle, BundleStore, Recipe};
 use crate::command::{CommandEnd, CommandStart};
 use crate::config::{Node, Problems};
 use crate::fault::Fault;
-use crate::form::LayerUse;
 use crate::held::Held;
-use crate::ladder::LayerRung;
+use crate::layer::{LayerRung, LayerUse, LayerVariant, Listens};
+use crate::load::LoadOrigin;
 use crate::profile::Profile;
 pub use crate::seen::{FilesSeen, SeenFile, Wait};
-use crate::study::LoadOrigin;
 use crate::telemetry::{Prober, Rest, Scope, TelemetryRow};
 use crate::units::CpuSet;
 use crate::workload::Service;
@@ -376,9 +374,9 @@ pub struct LayerRow {
     /// How much of this machine's memory a deployment takes when this layer is its outermost one, bytes: given what its
     /// services are allowed, and what the layers further inside need for themselves.
     pub memory_bytes: fn(&serde_json::Value, u64, u64) -> u64,
-    /// See [`Catalog::layer_rungs`](crate::study::Catalog::layer_rungs).
+    /// See [`Catalog::layer_rungs`](crate::catalog::Catalog::layer_rungs).
     pub rungs: fn(&serde_json::Value, &[LayerUse], LoadOrigin) -> Vec<LayerRung>,
-    /// See [`Catalog::layer_variants`](crate::study::Catalog::layer_variants).
+    /// See [`Catalog::layer_variants`](crate::catalog::Catalog::layer_variants).
     pub variants: fn(&serde_json::Value, LoadOrigin) -> Vec<LayerVariant>,
     /// Whether what a form deploys can be dealt out as the options say.
     pub fits: fn(&serde_json::Value, &[Service]) -> Result<(), Fault>,
@@ -398,17 +396,6 @@ pub struct LayerRow {
     pub pull: Option<FetchImage>,
     /// Whether it only stands in for a layer in tests, so that nobody needs to be told of it.
     pub for_tests: bool,
-}
-
-/// Where services in a layer listen, as seen from the machine that the layer stands on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Listens {
-    /// At addresses of the layer's own: it gets in nobody's way.
-    Apart,
-    /// At [`Surroundings::address`], which forms that stand side by side have each for itself.
-    AtItsAddress,
-    /// At every address of the machine: nothing else can listen at the same ports there.
-    Everywhere,
 }
 
 /// Something that a layer keeps between runs.

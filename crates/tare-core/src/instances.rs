@@ -13,17 +13,10 @@
 
 use crate::config::{Fields, Node, NodeKind, Place, Problems};
 use crate::host::Instance;
-use crate::parameters::mention;
-use crate::secrets;
-use crate::workload::{FIRST_OWN, Service, Workload};
+use crate::parameters::{mentions, put_in};
+use crate::workload::{FIRST_OWN, INSTANCES_MAX, Replica, Service, TILES, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The most instances in all.
-pub const INSTANCES_MAX: u64 = 1000;
-
-/// The key that stands for the whole workload among the names of services.
-const TILES: &str = "tiles";
 
 /// The first port that is not reserved for well-known services.
 const FIRST_PORT: u16 = 1024;
@@ -37,24 +30,6 @@ pub struct Instances {
     /// How often a service within each tile.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub services: BTreeMap<String, u32>,
-}
-
-/// Which instance a service is in a workload that is spelled out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Replica {
-    /// The service that it is an instance of.
-    pub of: String,
-    /// Its number among the instances of its tile, from 1.
-    pub number: u32,
-    /// Its tile's number, from 1.
-    pub tile: u32,
-}
-
-impl Replica {
-    /// Whether it is the first of its service, in the first tile.
-    pub fn is_first(&self) -> bool {
-        (self.tile, self.number) == (1, 1)
-    }
 }
 
 impl Instances {
@@ -274,120 +249,15 @@ pub fn introduced(service: &Service, started: &[(&Service, &Instance)]) -> Servi
     introduced
 }
 
-/// Says which references of services in `node`, the map of services, stand for nothing.
-pub(crate) fn refuse_bad_references(node: &Node, services: &[Service], problems: &mut Problems) {
-    let Some(fields) = Fields::of(node, "services", &mut Problems::default()) else { return };
-    for (name, _, node) in fields.entries() {
-        if name == TILES {
-            problems.add(node.place, format!("'{TILES}' cannot name a service"), "it names the whole workload");
-        }
-        let Some(at) = services.iter().position(|service| service.name == *name) else { continue };
-        let (before, service) = (&services[..at], &services[at]);
-        let mut check = |field: &str, place: Place, reference: String| {
-            if let Some(variable) = secrets::variable_of(&reference) {
-                return secrets::check(variable, field, place, problems);
-            }
-            let known = known(service, before);
-            if !known.contains(&reference) && !awaits_port(&reference, service, before) {
-                let known: Vec<&str> = known.iter().map(String::as_str).collect();
-                let later = reference.strip_prefix("addresses.").filter(|of| {
-                    let of = of.split('.').next().unwrap_or_default();
-                    services[at..].iter().any(|other| other.name == of)
-                });
-                match later {
-                    Some(of) => {
-                        let message = format!("'{of}' has no address yet when '{name}' is started");
-                        problems.add(
-                            place,
-                            message,
-                            "services start in their order here: let it stand before this one",
-                        );
-                    }
-                    None => {
-                        problems.add_unknown(
-                            place,
-                            format!("'{reference}' stands for nothing here"),
-                            &reference,
-                            &known,
-                        );
-                    }
-                }
-            }
-        };
-        let Some(fields) = Fields::of(node, "a service", &mut Problems::default()) else { continue };
-        for (field, _, node) in fields.entries() {
-            each_text(node, &mut |place, text| mentions(text).for_each(|reference| check(field, place, reference)));
-        }
-    }
-}
-
-/// Whether a reference is to ports that are known only once an image is.
-fn awaits_port(reference: &str, service: &Service, before: &[Service]) -> bool {
-    match reference.split_once('.') {
-        Some(("port", _)) => service.awaits_ports(),
-        Some(("addresses", of)) => {
-            let name = of.split('.').next();
-            before.iter().any(|other| name == Some(&other.name) && other.awaits_ports())
-        }
-        _ => false,
-    }
-}
-
-/// What may be referred to in a service, of itself and of those that start before it.
-fn known(service: &Service, before: &[Service]) -> Vec<String> {
-    let mut known: Vec<String> = service.ports.keys().map(|port| format!("port.{port}")).collect();
-    known.extend(["instance.name".to_owned(), "instance.number".to_owned()]);
-    for other in before {
-        if other.ports.len() == 1 {
-            known.push(format!("addresses.{}", other.name));
-        }
-        known.extend(other.ports.keys().map(|port| format!("addresses.{}.{port}", other.name)));
-    }
-    known
-}
-
-fn each_text(node: &Node, look: &mut dyn FnMut(Place, &str)) {
-    match &node.kind {
-        NodeKind::Scalar { text, .. } => look(node.place, text),
-        NodeKind::List(items) => items.iter().for_each(|item| each_text(item, look)),
-        NodeKind::Map(entries) => entries.iter().for_each(|(.., value)| each_text(value, look)),
-    }
-}
-
 /// The texts of a service in which references may stand.
 fn texts(service: &Service) -> impl Iterator<Item = &str> {
     let levels = service.options.values().flat_map(|option| option.levels.values().flatten());
     service.command.iter().chain(service.environment.values()).chain(levels).map(String::as_str)
 }
 
-/// The references in a text.
-fn mentions(text: &str) -> impl Iterator<Item = String> {
-    let mut from = 0;
-    std::iter::from_fn(move || {
-        let (_, name, end) = mention(text, from)?;
-        from = end;
-        Some(name)
-    })
-    .filter(|name| name.contains('.'))
-}
-
 /// The texts of a service in which references are replaced.
 fn texts_of(service: &mut Service) -> impl Iterator<Item = &mut String> {
     service.command.iter_mut().chain(service.environment.values_mut())
-}
-
-/// Replaces the references in texts for which there is a value.
-pub(crate) fn put_in<'t>(texts: impl Iterator<Item = &'t mut String>, value: &dyn Fn(&str) -> Option<String>) {
-    for text in texts {
-        let mut from = 0;
-        while let Some((at, name, end)) = mention(text, from) {
-            from = end;
-            if let Some(value) = value(&name) {
-                text.replace_range(at..end, &value);
-                from = at + value.len();
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -5,11 +5,14 @@
 //! protocol or telemetry source by name. Everything here can be built and compared in a unit test.
 
 pub mod advice;
-pub mod build;
 pub mod bundle;
+pub mod catalog;
 pub mod command;
 pub mod config;
+mod counted;
 pub mod design;
+mod draws;
+mod environment;
 pub mod fault;
 pub mod form;
 #[cfg(any(test, fuzzing))]
@@ -19,6 +22,7 @@ pub mod host;
 pub mod image;
 pub mod instances;
 pub mod ladder;
+pub mod layer;
 pub mod load;
 pub mod parameters;
 pub mod peak;

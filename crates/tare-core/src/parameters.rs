@@ -101,11 +101,36 @@ impl Filling<'_> {
 }
 
 /// The first `${{name}}` from a place on: where it begins, its name, where it ends.
-pub(crate) fn mention(text: &str, from: usize) -> Option<(usize, String, usize)> {
+fn mention(text: &str, from: usize) -> Option<(usize, String, usize)> {
     let at = from + text[from..].find(OPEN)?;
     let length = text[at..].find(CLOSE)?;
     let name = text[at + OPEN.len()..at + length].trim().to_owned();
     Some((at, name, at + length + CLOSE.len()))
+}
+
+/// The references in a text: the names with a dot.
+pub(crate) fn mentions(text: &str) -> impl Iterator<Item = String> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let (_, name, end) = mention(text, from)?;
+        from = end;
+        Some(name)
+    })
+    .filter(|name| name.contains('.'))
+}
+
+/// Replaces the references in texts for which there is a value.
+pub(crate) fn put_in<'t>(texts: impl Iterator<Item = &'t mut String>, value: &dyn Fn(&str) -> Option<String>) {
+    for text in texts {
+        let mut from = 0;
+        while let Some((at, name, end)) = mention(text, from) {
+            from = end;
+            if let Some(value) = value(&name) {
+                text.replace_range(at..end, &value);
+                from = at + value.len();
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What will be done, in which order: randomised complete blocks, a pure function of the study and the seed.
 
-use crate::design::{Arrangement, Chop};
-use crate::study::Study;
+use crate::draws::draws;
+use crate::study::{Arm, Study};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -27,13 +27,13 @@ pub struct PlannedTrial {
 impl PlannedTrial {
     /// The arm it belongs to: the form's name, and for the control a name of its own.
     pub fn arm(&self) -> String {
-        if self.control { control_arm(&self.form) } else { self.form.clone() }
+        Arm { form: &self.form, control: self.control }.name()
     }
 }
 
 /// The name of the arm that repeats `baseline` as A/A control.
 pub fn control_arm(baseline: &str) -> String {
-    format!("{baseline} (A/A)")
+    Arm { form: baseline, control: true }.name()
 }
 
 /// The trials of a study, block by block: every form once, the baseline twice, in an order drawn from `seed`.
@@ -47,66 +47,17 @@ pub fn control_arm(baseline: &str) -> String {
 /// and so have the emulated ones together; what they take of the machine falls on nobody else.
 pub fn plan(study: &Study, emulated: &[String], seed: u64) -> Vec<PlannedTrial> {
     let mut trials: Vec<PlannedTrial> = Vec::new();
-    for round in 0..study.repeat {
-        let mut draws = draws(seed, round);
-        let mut arms: Vec<(&str, bool)> = study
-            .forms
-            .iter()
-            .filter(|form| round < study.emulated_blocks || !emulated.contains(&form.name))
-            .map(|form| (form.name.as_str(), false))
-            .collect();
-        let with_baseline = arms.contains(&(&study.baseline, false));
-        if with_baseline {
-            arms.push((&study.baseline, true));
-        }
-        if let Arrangement::Chop(chop) = &study.design.arrangement {
-            let mut groups = if with_baseline { groups(&arms, chop, emulated, &study.baseline) } else { Vec::new() };
-            draws.shuffle(&mut groups);
-            for mut group in groups {
-                draws.shuffle(&mut group);
-                let block = trials.last().map_or(0, |trial| trial.block + 1);
-                push_block(&mut trials, block, &group);
-            }
-        } else if study.design.arrangement == Arrangement::Duet {
-            arms.retain(|(form, control)| with_baseline && (*control || *form != study.baseline));
-            draws.shuffle(&mut arms);
-            for arm in arms {
-                let mut pair = [(study.baseline.as_str(), false), arm];
-                draws.shuffle(&mut pair);
-                let block = trials.last().map_or(0, |trial| trial.block + 1);
-                push_block(&mut trials, block, &pair);
-            }
-        } else {
-            draws.shuffle(&mut arms);
-            push_block(&mut trials, round, &arms);
-        }
+    for arms in (0..study.repeat).flat_map(|round| study.round(round, emulated, seed)) {
+        let block = trials.last().map_or(0, |trial| trial.block + 1);
+        push_block(&mut trials, block, &arms);
     }
     trials
 }
 
-/// Those of a round that stand side by side, each time with the baseline: most of them with its control, those that
-/// cannot stand beside all others each by itself, and the emulated ones together.
-fn groups<'a>(
-    arms: &[(&'a str, bool)],
-    chop: &Chop,
-    emulated: &[String],
-    baseline: &'a str,
-) -> Vec<Vec<(&'a str, bool)>> {
-    let of_baseline = |form: &str| form == baseline;
-    let apart = |form: &str| !of_baseline(form) && chop.apart.iter().any(|apart| apart == form);
-    let slow = |form: &str| !of_baseline(form) && emulated.iter().any(|emulated| emulated == form);
-    let with_baseline = |group: Vec<(&'a str, bool)>| [vec![(baseline, false)], group].concat();
-    let together = arms.iter().filter(|(form, _)| !apart(form) && !slow(form)).copied().collect();
-    let alone = arms.iter().filter(|(form, _)| apart(form)).map(|arm| with_baseline(vec![*arm]));
-    let slow: Vec<_> = arms.iter().filter(|(form, _)| slow(form) && !apart(form)).copied().collect();
-    let slow = (!slow.is_empty()).then(|| with_baseline(slow));
-    std::iter::once(together).chain(alone).chain(slow).collect()
-}
-
-fn push_block(trials: &mut Vec<PlannedTrial>, block: u32, arms: &[(&str, bool)]) {
-    for (form, control) in arms {
-        let (index, form) = (trials.len() as u32, (*form).to_owned());
-        trials.push(PlannedTrial { index, block, form, control: *control, again: None, profiled: false });
+fn push_block(trials: &mut Vec<PlannedTrial>, block: u32, arms: &[Arm<'_>]) {
+    for arm in arms {
+        let (index, form) = (trials.len() as u32, arm.form.to_owned());
+        trials.push(PlannedTrial { index, block, form, control: arm.control, again: None, profiled: false });
     }
 }
 
@@ -169,37 +120,12 @@ pub fn slice_order(arms: usize, rounds: u32, block: u32, seed: u64) -> Vec<usize
     (0..rounds).flat_map(round).collect()
 }
 
-fn draws(seed: u64, block: u32) -> SplitMix64 {
-    SplitMix64(seed ^ u64::from(block).wrapping_mul(0xA24B_AED4_963E_E407))
-}
-
-/// SplitMix64 (Steele, Lea & Flood, OOPSLA 2014): enough to draw an order, stable for ever.
-struct SplitMix64(u64);
-
-impl SplitMix64 {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// Fisher-Yates: every order is equally likely.
-    fn shuffle<T>(&mut self, items: &mut [T]) {
-        for last in (1..items.len()).rev() {
-            let pick = (self.next() % (last as u64 + 1)) as usize;
-            items.swap(last, pick);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::design::{Arrangement, Chop};
     use crate::form::Form;
-    use crate::load::LoadProfile;
-    use crate::study::LoadOrigin;
+    use crate::load::{LoadOrigin, LoadProfile};
     use proptest::prelude::*;
     use std::time::Duration;
 

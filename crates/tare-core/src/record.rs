@@ -1,9 +1,9 @@
-//! The record of a run: what was measured, complete enough to render it again on another machine. FORMAT.md
-//! describes how it lies on disk; these are the types of its parts.
+//! The record of a run: what was measured, complete enough to render it again on another machine.
+//! docs/src/record-format.md describes how it lies on disk; these are the types of its parts.
 
 use crate::fault::Fault;
 use crate::host::{Facts, FilesSeen, ResourceReport, SeenFile};
-use crate::load::{LoadSummary, SecondRow, TurnLength, TurnUse};
+use crate::load::{LoadSummary, OwnMetric, SecondRow, TurnLength, TurnUse};
 use crate::peak::PeakOutcome;
 use crate::placement::Placement;
 use crate::plan::PlannedTrial;
@@ -249,19 +249,6 @@ impl TrialRecord {
             profile: None,
         }
     }
-}
-
-/// A metric that a workload's load has beside those of every trial, such as what a tool reports.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OwnMetric {
-    /// Its name: none of [`TRIAL_METRICS`].
-    pub name: String,
-    /// For readers.
-    pub title: String,
-    /// The unit.
-    pub unit: String,
-    /// Whether more is better.
-    pub more_is_better: bool,
 }
 
 impl OwnMetric {

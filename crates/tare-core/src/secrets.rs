@@ -2,45 +2,15 @@
 //!
 //! What it stands for is put in when the service is started, and nowhere else: studies, workloads, records and bundles
 //! hold the reference. What comes back from services and engines (logs, complaints) is searched for the values, and the
-//! reference is put in their place. This is the only file of this crate that reads the environment.
+//! reference is put in their place.
 
-use crate::config::Place;
-use crate::config::Problems;
+use crate::environment::{PREFIX, value, variable_of, variables};
 use crate::fault::Fault;
-use crate::instances::put_in;
-use crate::parameters::mention;
+use crate::parameters::put_in;
 use crate::record::TrialRecord;
 use crate::trial::Outcome;
 use crate::workload::Service;
 use std::collections::BTreeMap;
-
-/// What references to the environment begin with.
-const PREFIX: &str = "env.";
-
-/// The name of the variable that a reference is to, if it is one to a variable.
-pub(crate) fn variable_of(reference: &str) -> Option<&str> {
-    reference.strip_prefix(PREFIX)
-}
-
-/// Whether a text refers to a variable.
-pub(crate) fn refers(text: &str) -> bool {
-    variables(text).next().is_some()
-}
-
-/// Says so where a reference stands where none may, or to a variable that is not set.
-pub(crate) fn check(name: &str, field: &str, place: Place, problems: &mut Problems) {
-    if field != "environment" {
-        let message = format!("'env.{name}' stands in '{field}', which everybody on this machine can see");
-        problems.add(place, message, "refer to it in 'environment:' alone");
-    } else if value(name).is_none() {
-        let message = format!("the environment has no variable '{name}' that is text");
-        problems.add(
-            place,
-            message,
-            format!("set it for Tare: `export {name}=...`, with sudo `sudo --preserve-env={name}`"),
-        );
-    }
-}
 
 /// The service with its secrets put in, for the moment of its start.
 ///
@@ -82,22 +52,6 @@ pub fn take_out(record: &mut TrialRecord, services: &[Service]) {
             }
         }
     }
-}
-
-/// The variables that a text refers to.
-fn variables(text: &str) -> impl Iterator<Item = String> + '_ {
-    let mut from = 0;
-    std::iter::from_fn(move || {
-        let (_, name, end) = mention(text, from)?;
-        from = end;
-        Some(name)
-    })
-    .filter_map(|name| variable_of(&name).map(str::to_owned))
-}
-
-fn value(name: &str) -> Option<String> {
-    // The system asserts on such names.
-    if name.is_empty() || name.contains(['=', '\0']) { None } else { std::env::var(name).ok() }
 }
 
 #[cfg(test)]

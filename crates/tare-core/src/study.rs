@@ -1,28 +1,32 @@
 //! A study: the question. Factors and their levels, repetitions, load, and the forms it names.
 
-mod catalog;
 mod combination;
 mod deployment;
 mod forms;
 mod overlay;
+mod profiled;
 mod published;
+mod round;
 mod ruler;
+mod rungs;
 mod services;
 mod suite;
+mod variants;
 
-pub use catalog::Catalog;
 pub use combination::Conflict;
 pub use published::{Published, PublishedValues};
+pub(crate) use round::Arm;
 pub use ruler::{RULER, check as check_ruler};
 pub use suite::{FindWorkload, Part, Suite};
 
 use crate::advice::Advice;
+use crate::catalog::Catalog;
 use crate::config::{Fields, Node, Place, Problems};
 use crate::design::{Chosen, Design, Idle, Until, read_arrangement, read_margin};
 use crate::form::Form;
 use crate::instances::Instances;
 use crate::ladder::Ladder;
-use crate::load::{LoadProfile, SpokenNames};
+use crate::load::{LoadOrigin, LoadProfile, SpokenNames};
 use crate::parameters::{self, Parameters};
 use crate::peak::PeakPlan;
 use crate::placement::{Kept, Rules};
@@ -38,18 +42,6 @@ use std::time::Duration;
 
 /// The JSON Schema (draft 2020-12) of study files, less the layers, which [`Catalog`] knows.
 pub const FILE_SCHEMA: &str = include_str!("../assets/study.schema.json");
-
-/// Where the load comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LoadOrigin {
-    /// From a network namespace of its own, as from another machine.
-    Outside,
-    /// From the host's loopback.
-    Host,
-    /// From inside the form, on the service's CPUs: the workload's tool runs there.
-    Inside,
-}
 
 /// A study, read from a file and checked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

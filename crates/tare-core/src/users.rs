@@ -8,7 +8,7 @@ pub const NOBODY: u32 = 65_534;
 ///
 /// From here to 99999 nothing hands out ids by itself: systemd's dynamic users end at 65519, and it calls 65536 to
 /// 524287 unused (<https://systemd.io/UIDS-GIDS/>); the subordinate ids of users begin at 100000 (`SUB_UID_MIN`,
-/// login.defs(5)). There are at most [`INSTANCES_MAX`](crate::instances::INSTANCES_MAX) of them.
+/// login.defs(5)). There are at most [`INSTANCES_MAX`](crate::workload::INSTANCES_MAX) of them.
 pub const FIRST_OWN: u32 = 65_536;
 
 /// What the kernel takes for "leave it as it is" where a user or group is asked for.

@@ -1,22 +1,23 @@
 //! A workload: what is deployed, what is asked of it, and what counts as a right answer. It never names a form.
 
 mod prepared;
+mod references;
 mod resources;
 mod service;
 
 pub use prepared::Prepared;
+pub(crate) use references::TILES;
 pub(crate) use resources::refuse_idle_quota;
 pub use resources::{OwnResources, Quota};
 
 use crate::bundle::Recipe;
+use crate::catalog::Catalog;
 use crate::config::{Fields, Node, Problems, parse};
 use crate::image::FromImage;
-use crate::instances::{self, Replica};
-use crate::load::{Behaviour, SpokenNames, read_behaviours};
+use crate::load::{Behaviour, OwnMetric, SpokenNames, read_behaviours};
 use crate::parameters::{self, Parameters};
 use crate::qos::Qos;
-use crate::record::OwnMetric;
-use crate::study::Catalog;
+use references::refuse_bad_references;
 use serde::{Deserialize, Serialize};
 use service::{Around, read_service};
 use std::collections::BTreeMap;
@@ -30,6 +31,9 @@ pub const FILE_SCHEMA: &str = include_str!("../assets/workload.schema.json");
 
 /// What container engines put into every environment that has no PATH; the same in every form.
 pub const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The most instances in all.
+pub const INSTANCES_MAX: u64 = 1000;
 
 /// A workload, read from `workload.yaml` and checked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -165,6 +169,24 @@ impl Service {
     }
 }
 
+/// Which instance a service is in a workload that is spelled out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replica {
+    /// The service that it is an instance of.
+    pub of: String,
+    /// Its number among the instances of its tile, from 1.
+    pub number: u32,
+    /// Its tile's number, from 1.
+    pub tile: u32,
+}
+
+impl Replica {
+    /// Whether it is the first of its service, in the first tile.
+    pub fn is_first(&self) -> bool {
+        (self.tile, self.number) == (1, 1)
+    }
+}
+
 /// An option of a service, such as how durable it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceOption {
@@ -249,7 +271,7 @@ impl Workload {
                 let around = Around { folder, catalog, loaded, loaded_port };
                 services.extend(read_service(key, *place, node, &around, problems));
             }
-            instances::refuse_bad_references(node, &services, problems);
+            refuse_bad_references(node, &services, problems);
         }
         let protocol = fields.require("load", problems).and_then(|n| read_protocol(n, &services, catalog, problems));
         let known = protocol.as_ref().map(|spoken| catalog.protocol_operations(&spoken.protocol, &spoken.options));

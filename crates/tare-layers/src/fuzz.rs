@@ -4,9 +4,9 @@
 use crate::LAYERS;
 use crate::{agent, container, local, vm};
 use tare_core::config::{Node, Problems, parse};
-use tare_core::form::LayerUse;
 use tare_core::host::LayerRow;
-use tare_core::study::LoadOrigin;
+use tare_core::layer::LayerUse;
+use tare_core::load::LoadOrigin;
 
 hostile::targets! {
     agent { files: &["samples/agent.txt"], words: AGENT, cases: 1000 }

@@ -2,9 +2,8 @@
 
 use crate::verdict::ratio_figure;
 use tare_core::design::Arrangement;
-use tare_core::load::LoadProfile;
+use tare_core::load::{LoadOrigin, LoadProfile};
 use tare_core::record::Record;
-use tare_core::study::LoadOrigin;
 use tare_core::telemetry::{PROBE, RESTS_FROM};
 use tare_stats::{Analysis, ProbeCost};
 

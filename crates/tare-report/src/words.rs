@@ -6,9 +6,9 @@ use crate::verdict::{Said, Way, ratio_figure};
 use std::collections::BTreeSet;
 use tare_core::design::Arrangement;
 use tare_core::fault::Fault;
+use tare_core::load::LoadOrigin;
 use tare_core::plan::rounds_after;
 use tare_core::record::{FITTED, Record};
-use tare_core::study::LoadOrigin;
 use tare_core::units::{exact_duration, grouped};
 use tare_stats::{
     Analysis, AtSpeed, BitsDifference, Follows, Method, MetricAnalysis, Nested, QosKept, Ratio, Reason, ServiceBits,

@@ -142,7 +142,7 @@ fn terminals_of_any_width_hold_the_lines() {
 #[test]
 fn a_load_from_inside_the_form_is_said_to_be() {
     let mut record = record();
-    record.header.study.from = tare_core::study::LoadOrigin::Inside;
+    record.header.study.from = tare_core::load::LoadOrigin::Inside;
     for format in ["terminal", "html"] {
         let text = render(format, &record, &Style { color: false, width: 120, verbose: true });
         assert!(text.contains("from inside the form, by a tool"), "{format}: {text}");

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 use tare_core::design::Arrangement;
-use tare_core::load::LoadProfile;
+use tare_core::load::{LoadOrigin, LoadProfile};
 use tare_core::plan::PlannedTrial;
-use tare_core::study::{LoadOrigin, Study};
+use tare_core::study::Study;
 use tare_core::telemetry::{RESTS_FROM, Rest};
 
 /// How long a rest lasts: so long that whole seconds of load lie within.

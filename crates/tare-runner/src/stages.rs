@@ -10,12 +10,11 @@ use crate::{Apparatus, Clock, Event, Stop};
 use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::host::{Host, Instance, InstanceState, OpenError, ServiceStart, Wait};
-use tare_core::instances::Replica;
 use tare_core::load::{Check, LoadSummary, LoadTask, NO_LOCAL_PORT};
 use tare_core::peak::{PeakNote, PeakPlan};
 use tare_core::record::{FAILED_SHARE, PEAK_LOAD, TrialData, TrialRecord};
 use tare_core::trial::{Outcome, Stage};
-use tare_core::workload::Service;
+use tare_core::workload::{Replica, Service};
 use tare_stats::{OffShare, TrialFigures};
 
 /// How long populating may take before it is given up: hundreds of millions of keys take long. That nothing answers any

@@ -5,8 +5,8 @@ use crate::stage;
 
 use stage::{Trouble, header, outcomes, run, run_with};
 use std::time::Duration;
-use tare_core::load::LoadProfile;
-use tare_core::study::{LoadOrigin, Study};
+use tare_core::load::{LoadOrigin, LoadProfile};
+use tare_core::study::Study;
 use tare_core::trial::{Outcome, Stage};
 use tare_runner::{Ending, Event, RecordDir, read_record};
 

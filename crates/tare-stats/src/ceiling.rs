@@ -8,9 +8,8 @@
 use crate::arm::Arm;
 use serde::Serialize;
 use std::collections::BTreeSet;
-use tare_core::load::LoadProfile;
+use tare_core::load::{LoadOrigin, LoadProfile};
 use tare_core::record::{Record, TrialData};
-use tare_core::study::LoadOrigin;
 use tare_core::units::CpuSet;
 
 /// A generator that is idle for less than the rest of this share of the time was the limit. A service of the same

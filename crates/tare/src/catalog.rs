@@ -2,15 +2,13 @@
 
 use crate::images::plain_image;
 use crate::paths;
-use tare_core::advice::LayerVariant;
+use tare_core::catalog::Catalog;
 use tare_core::config::{Node, Problems};
 use tare_core::fault::Fault;
-use tare_core::form::LayerUse;
-use tare_core::host::{LayerRow, Listens};
+use tare_core::host::LayerRow;
 use tare_core::image::ImageConfig;
-use tare_core::ladder::LayerRung;
-use tare_core::record::OwnMetric;
-use tare_core::study::{Catalog, LoadOrigin};
+use tare_core::layer::{LayerRung, LayerUse, LayerVariant, Listens};
+use tare_core::load::{LoadOrigin, OwnMetric};
 use tare_layers::LAYERS;
 use tare_load::PROTOCOLS;
 

@@ -259,7 +259,7 @@ mod tests {
     /// The usual tables, and an image.
     struct Knowing(ImageConfig);
 
-    impl tare_core::study::Catalog for Knowing {
+    impl tare_core::catalog::Catalog for Knowing {
         fn layers(&self) -> Vec<&'static str> {
             Tables.layers()
         }

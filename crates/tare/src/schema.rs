@@ -3,8 +3,8 @@
 
 use crate::catalog::Tables;
 use serde_json::{Map, Value, json};
+use tare_core::catalog::Catalog;
 use tare_core::config::{Node, NodeKind, Place, Problems};
-use tare_core::study::Catalog;
 
 /// What no layer and no protocol has an option called.
 const NO_SUCH: &str = "no such name";
@@ -61,5 +61,7 @@ fn known_to(read: Read<'_>, name: &str, value: NodeKind) -> Vec<String> {
     named.map(|problem| problem.known).unwrap_or_default()
 }
 
+#[cfg(test)]
+mod reference;
 #[cfg(test)]
 mod tests;

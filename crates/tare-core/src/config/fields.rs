@@ -126,20 +126,6 @@ impl<'n> Fields<'n> {
     }
 }
 
-/// `did you mean 'x'?`, or the list of what there is.
-pub(super) fn unknown_hint(given: &str, known: &[&str]) -> String {
-    let nearest = known
-        .iter()
-        .map(|name| (strsim::damerau_levenshtein(given, name), name))
-        .filter(|(distance, name)| *distance <= 1 + name.len() / 3)
-        .min();
-    match nearest {
-        Some((_, name)) => format!("did you mean '{name}'?"),
-        None if known.is_empty() => "nothing may stand here".to_owned(),
-        None => format!("known here: {}", known.join(", ")),
-    }
-}
-
 impl Node {
     /// Reads a text.
     pub fn text(&self, problems: &mut Problems) -> Option<String> {

@@ -9,5 +9,5 @@ mod node;
 mod problem;
 
 pub use fields::Fields;
-pub use node::{Node, NodeKind, Place, parse};
-pub use problem::{Problem, Problems};
+pub use node::{Node, NodeKind, parse};
+pub use problem::{Place, Problem, Problems};

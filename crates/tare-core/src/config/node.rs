@@ -1,18 +1,7 @@
 //! A YAML file as a tree whose every part knows its place.
 
-use super::Problems;
+use super::{Place, Problems};
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
-
-/// A place in a file: line and column from 1, and how many characters it spans on that line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Place {
-    /// The line, from 1.
-    pub line: usize,
-    /// The column in characters, from 1.
-    pub column: usize,
-    /// How many characters to underline, at least 1.
-    pub width: usize,
-}
 
 /// A value and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,8 +1,17 @@
 //! A mistake in a user's file, with its place.
 
-use super::Place;
-use super::fields::unknown_hint;
 use std::fmt;
+
+/// A place in a file: line and column from 1, and how many characters it spans on that line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Place {
+    /// The line, from 1.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+    /// How many characters to underline, at least 1.
+    pub width: usize,
+}
 
 /// One mistake: where, what, and a hint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,6 +151,20 @@ impl Problems {
         self.found.sort_by_key(|problem| (problem.place.line, problem.place.column));
         self.found.dedup();
         self.found
+    }
+}
+
+/// `did you mean 'x'?`, or the list of what there is.
+fn unknown_hint(given: &str, known: &[&str]) -> String {
+    let nearest = known
+        .iter()
+        .map(|name| (strsim::damerau_levenshtein(given, name), name))
+        .filter(|(distance, name)| *distance <= 1 + name.len() / 3)
+        .min();
+    match nearest {
+        Some((_, name)) => format!("did you mean '{name}'?"),
+        None if known.is_empty() => "nothing may stand here".to_owned(),
+        None => format!("known here: {}", known.join(", ")),
     }
 }
 

@@ -1,8 +1,10 @@
 //! Reading from YAML which operation users ask for next.
 
-use super::companions::read_companions;
+mod companions;
+
 use super::{Behaviour, Branch, Condition, Followers};
 use crate::config::{Fields, Node, NodeKind, Place, Problems};
+use companions::read_companions;
 use std::collections::BTreeMap;
 
 /// What a protocol's options and a workload give names to.
@@ -58,7 +60,7 @@ pub(crate) fn read_behaviours(
     behaviours
 }
 
-pub(super) fn known(name: &str, place: Place, names: &SpokenNames, problems: &mut Problems) {
+fn known(name: &str, place: Place, names: &SpokenNames, problems: &mut Problems) {
     let operations = &names.operations;
     if !operations.is_empty() && !operations.iter().any(|operation| operation == name) {
         let known: Vec<&str> = operations.iter().map(String::as_str).collect();
@@ -94,7 +96,7 @@ fn read_markov(node: &Node, names: &SpokenNames, problems: &mut Problems) -> Opt
 }
 
 /// `start:` and `next:`. Where an `end` may be, rows may lead there.
-pub(super) fn read_matrix(
+fn read_matrix(
     fields: &mut Fields<'_>,
     names: &SpokenNames,
     ends: bool,
@@ -216,7 +218,7 @@ fn read_condition(node: &Node, names: &SpokenNames, problems: &mut Problems) -> 
 }
 
 /// Adds a problem where users have no value of this name.
-pub(super) fn known_value(variable: &str, place: Place, names: &SpokenNames, problems: &mut Problems) {
+fn known_value(variable: &str, place: Place, names: &SpokenNames, problems: &mut Problems) {
     if !names.operations.is_empty() && !names.variables.iter().any(|name| name == variable) {
         let known: Vec<&str> = names.variables.iter().map(String::as_str).collect();
         Node::unknown(variable, place, "value of a user", &known, problems);

@@ -2,16 +2,14 @@
 //! each on its standard output. Anything that reads the one and writes the other can drive load.
 
 mod behaviour;
-mod companions;
-mod counted;
 mod distribution;
+mod pauses;
 mod profile;
 pub(crate) mod read;
 mod turns;
 
 pub use behaviour::SpokenNames;
 pub(crate) use behaviour::read_behaviours;
-pub(crate) use counted::COUNT_MAX;
 pub use distribution::Distribution;
 pub use profile::{
     Arrivals, Behaviour, Branch, Companion, Condition, Ending, Followers, LoadProfile, Pause, UserConnections, WarmUp,
@@ -19,14 +17,26 @@ pub use profile::{
 pub use turns::{TurnLength, TurnUse, Turns, TurnsSummary};
 
 use crate::command::{CommandEnd, CommandStart};
+use crate::counted::{count, counts};
 use crate::fault::Fault;
 use crate::units::CpuSet;
-use counted::{count, counts};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Where the load comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LoadOrigin {
+    /// From a network namespace of its own, as from another machine.
+    Outside,
+    /// From the host's loopback.
+    Host,
+    /// From inside the form, on the service's CPUs: the workload's tool runs there.
+    Inside,
+}
 
 /// What the process shall do with the endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -338,7 +348,7 @@ pub struct LoadSummary {
     /// Figures that a tool of others reported, by name of a trial's metric; they stand where no histogram does.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reported: BTreeMap<String, f64>,
-    /// What the metrics of its own came to, by name; see [`crate::record::OwnMetric`].
+    /// What the metrics of its own came to, by name; see [`OwnMetric`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<String, f64>,
     /// What a tool used that ran inside the form; none when the load came from elsewhere.
@@ -361,6 +371,19 @@ pub struct LoadSummary {
     /// Of a plan with turns: what each of its loads came to, its own first. All else is then empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_load: Vec<Result<LoadSummary, Fault>>,
+}
+
+/// A metric that a workload's load has beside those of every trial, such as what a tool reports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnMetric {
+    /// Its name: none of [`TRIAL_METRICS`](crate::record::TRIAL_METRICS).
+    pub name: String,
+    /// For readers.
+    pub title: String,
+    /// The unit.
+    pub unit: String,
+    /// Whether more is better.
+    pub more_is_better: bool,
 }
 
 /// What a tool inside the form used.

@@ -1,8 +1,9 @@
 //! Reading a profile from YAML: kinds are keys, and every mistake has its place.
 
 use super::behaviour::{SpokenNames, read_behaviour};
+use super::pauses::read_pauses;
 use super::profile::UserConnections;
-use super::{Arrivals, Behaviour, Distribution, LoadProfile, Pause, WarmUp};
+use super::{Arrivals, Behaviour, LoadProfile, WarmUp};
 use crate::config::{Fields, Node, NodeKind, Problems};
 use crate::units::{DURATION_MAX, exact_duration, typed_duration};
 use std::path::PathBuf;
@@ -14,8 +15,6 @@ pub(crate) const CONNECTIONS_MAX: u64 = 1_000_000;
 pub(crate) const USERS_MAX: u64 = 100_000_000;
 /// A higher rate than this is a slip of the finger: nothing can start so many, 1/s.
 pub(crate) const RATE_MAX: f64 = 1e9;
-/// Longer pauses than a day are a slip of the finger.
-const PAUSE_MAX: Duration = Duration::from_secs(86_400);
 /// More steps than this nobody waits for.
 const LEVELS_MAX: usize = 10_000;
 const KINDS: [&str; 6] = ["closed", "open", "users", "steps", "replay", "peak"];
@@ -129,30 +128,6 @@ fn read_users(node: &Node, level: Option<f64>, names: &SpokenNames, problems: &m
     Some(LoadProfile::Users { users, behaviour, pause: pause?, connections: connections?, ramp })
 }
 
-/// How long users or companions pause: `think:` or `cycle:`, else `usual`, if there is such a thing.
-pub(super) fn read_pauses(fields: &mut Fields<'_>, usual: Option<Pause>, problems: &mut Problems) -> Option<Pause> {
-    match (fields.get("think"), fields.get("cycle")) {
-        (Some(node), None) => read_distribution(node, problems).map(Pause::Think),
-        (None, Some(node)) => {
-            let cycle = read_distribution(node, problems)?;
-            if cycle.mean_s() <= 0.0 {
-                let hint = "write a longer one, or 'think: 0s'";
-                problems.add(node.place, "a cycle of no length has no end of starts", hint);
-            }
-            Some(Pause::Cycle(cycle))
-        }
-        (Some(_), Some(node)) => {
-            problems.add(node.place, "users have a think time or a cycle time, here are both", "keep one of them");
-            None
-        }
-        (None, None) if usual.is_some() => usual,
-        (None, None) => {
-            problems.add(fields.place(), "nothing says how long users pause", "add 'think: 1s' or 'cycle: 5s'");
-            None
-        }
-    }
-}
-
 fn read_whose(node: &Node, problems: &mut Problems) -> Option<UserConnections> {
     if let NodeKind::Scalar { .. } = node.kind {
         let choice = node.choice(&["own", "fresh"], problems)?;
@@ -164,65 +139,6 @@ fn read_whose(node: &Node, problems: &mut Problems) -> Option<UserConnections> {
         return None;
     }
     value.integer(1..=CONNECTIONS_MAX, problems).map(|connections| UserConnections::Shared(connections as u32))
-}
-
-/// A distribution: a duration alone is a constant one.
-fn read_distribution(node: &Node, problems: &mut Problems) -> Option<Distribution> {
-    if let NodeKind::Scalar { .. } = node.kind {
-        return read_pause(node, problems).map(Distribution::Constant);
-    }
-    const KINDS: [&str; 4] = ["constant", "exponential", "uniform", "normal"];
-    let (kind, place, value) = node.kind("a distribution", problems)?;
-    if kind == "constant" {
-        return read_pause(value, problems).map(Distribution::Constant);
-    }
-    if !KINDS.contains(&kind) {
-        Node::unknown(kind, place, "distribution", &KINDS, problems);
-        return None;
-    }
-    let mut fields = Fields::of(value, format!("distribution '{kind}'"), problems)?;
-    let mut length = |name: &'static str, otherwise: Option<Duration>, problems: &mut Problems| {
-        let node = if otherwise.is_some() { fields.get(name) } else { fields.require(name, problems) };
-        node.map_or(otherwise, |node| read_pause(node, problems))
-    };
-    let read = match kind {
-        "exponential" => {
-            let mean = length("mean", None, problems);
-            // Ten means, as TPC-W and its kin have it: five of 100,000 draws are cut.
-            let max = length("max", mean.map(|mean| (mean * 10).min(PAUSE_MAX)).or(Some(PAUSE_MAX)), problems);
-            mean.zip(max).map(|(mean, max)| Distribution::Exponential { mean, max })
-        }
-        "uniform" => {
-            let min = length("min", Some(Duration::ZERO), problems);
-            let max = length("max", None, problems);
-            min.zip(max).map(|(min, max)| Distribution::Uniform { min, max })
-        }
-        _ => {
-            let (mean, sd) = (length("mean", None, problems), length("sd", None, problems));
-            let min = length("min", Some(Duration::ZERO), problems);
-            let max = length("max", Some(PAUSE_MAX), problems);
-            let bounds = mean.zip(sd).zip(min.zip(max));
-            bounds.map(|((mean, sd), (min, max))| Distribution::Normal { mean, sd, min, max })
-        }
-    };
-    fields.finish(problems);
-    let ordered = match read {
-        Some(Distribution::Uniform { min, max } | Distribution::Normal { min, max, .. }) => min <= max,
-        Some(Distribution::Exponential { mean, max }) => mean <= max,
-        _ => true,
-    };
-    if !ordered {
-        problems.add(value.place, "the longest is shorter than the others", "raise 'max'");
-    }
-    read
-}
-
-fn read_pause(node: &Node, problems: &mut Problems) -> Option<Duration> {
-    let pause = node.duration(problems)?;
-    if pause > PAUSE_MAX {
-        problems.add(node.place, "a pause longer than a day", "at most 24h");
-    }
-    Some(pause)
 }
 
 fn read_steps(node: &Node, names: &SpokenNames, problems: &mut Problems) -> Option<LoadProfile> {
@@ -297,6 +213,7 @@ fn read_replay(node: &Node, problems: &mut Problems) -> Option<LoadProfile> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Distribution, Pause};
     use super::*;
     use crate::config::parse;
 

@@ -1,7 +1,7 @@
 //! What a placement costs, by a model: CPUs that are lost to waiting, distance, shared cores and shared caches.
 //!
-//! The formula and what it leaves out stand in METHODOLOGY.md. Its weights are guesses of the usual size of each
-//! effect: the model chooses what is worth measuring, and measuring decides.
+//! The formula and what it leaves out stand in docs/src/methodology/placement-search.md. Its weights are guesses of the
+//! usual size of each effect: the model chooses what is worth measuring, and measuring decides.
 
 use super::ground::Ground;
 use super::{Placed, Placement};

@@ -1,13 +1,13 @@
 //! What is right by itself and does not go together: designs, times, loads, forms. Asked when a study was read, and
 //! again when everything that was typed has been put over it.
 
-use super::{Catalog, LoadOrigin, Study};
+use super::Study;
+use crate::catalog::Catalog;
 use crate::design::{Arrangement, Chop, Chosen, FIRST_LOOK};
 use crate::form::Form;
-use crate::host::Listens;
 use crate::instances::has_movable_ports;
-use crate::load::LoadProfile;
-use crate::plan::plan;
+use crate::layer::Listens;
+use crate::load::{LoadOrigin, LoadProfile};
 use crate::workload::Workload;
 
 /// Two things of a study that do not go together.
@@ -204,27 +204,27 @@ impl Study {
         if self.design.arrangement == Arrangement::Blocks || has_movable_ports(workload) {
             return None;
         }
-        let mut arranged = Study { repeat: 1, emulated_blocks: 1, ..self.clone() };
+        let mut arranged = self.clone();
         arranged.set_apart(workload, catalog);
-        // Which forms meet is the plan's to say; one round has every block there is.
-        let round = plan(&arranged, &[], 0);
         let where_listens = |name: &str| {
             let form = self.forms.iter().find(|form| form.name == name);
             form.map_or(Listens::Apart, |form| listens(form, catalog))
         };
-        for trial in round.iter().filter(|trial| where_listens(&trial.form) == Listens::Everywhere) {
-            let mut others = round.iter().filter(|other| other.block == trial.block && other.index != trial.index);
-            let Some(other) = others.find(|other| where_listens(&other.form) != Listens::Apart) else { continue };
-            let message = format!(
-                "'{}' listens at every address of this machine, so that '{}' cannot listen at the same ports beside it",
-                trial.arm(),
-                other.arm()
-            );
-            let hint = "use `design: blocks`, leave that form away, or let the workload's commands take each port from \
-                        ${{port.NAME}}";
-            return Some(Conflict { field: "design", message, hint });
-        }
-        None
+        // Which forms meet is a round's to say: one has every block there is.
+        let (arm, other) = arranged.round(0, &[], 0).into_iter().find_map(|mut arms| {
+            let at = arms.iter().position(|arm| where_listens(arm.form) == Listens::Everywhere)?;
+            let arm = arms.remove(at);
+            let other = arms.into_iter().find(|other| where_listens(other.form) != Listens::Apart)?;
+            Some((arm, other))
+        })?;
+        let message = format!(
+            "'{}' listens at every address of this machine, so that '{}' cannot listen at the same ports beside it",
+            arm.name(),
+            other.name()
+        );
+        let hint = "use `design: blocks`, leave that form away, or let the workload's commands take each port from \
+                    ${{port.NAME}}";
+        Some(Conflict { field: "design", message, hint })
     }
 }
 

@@ -2,9 +2,9 @@
 
 use crate::config::{Fields, Node, NodeKind, Problems};
 use crate::form::Form;
-use crate::instances::{INSTANCES_MAX, Instances};
+use crate::instances::Instances;
 use crate::placement::{Kept, Rules};
-use crate::workload::Workload;
+use crate::workload::{INSTANCES_MAX, Workload};
 use std::collections::BTreeSet;
 
 /// By which rules services get their CPUs, and what is kept from them. Where a form has rules of its own, these are

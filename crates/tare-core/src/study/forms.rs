@@ -1,9 +1,10 @@
 //! `forms:` of a study: names, layers, and what else is a form's own.
 
-use super::Catalog;
+use crate::catalog::Catalog;
 use crate::config::{Fields, Node, NodeKind, Problems};
-use crate::form::{Form, LayerUse};
+use crate::form::Form;
 use crate::instances::Instances;
+use crate::layer::LayerUse;
 use crate::placement::Rules;
 use crate::study::services::{read_options, read_own_resources};
 use crate::workload::{OwnResources, Workload};

@@ -2,7 +2,8 @@
 
 use super::overlay::{merged, presets, with_preset};
 use super::published::{Published, read_published};
-use super::{Catalog, Study, find_name};
+use super::{Study, find_name};
+use crate::catalog::Catalog;
 use crate::config::{Fields, Node, NodeKind, Place, Problems, parse};
 use crate::parameters::Parameters;
 use crate::workload::Workload;

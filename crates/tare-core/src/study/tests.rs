@@ -1,8 +1,5 @@
 use super::*;
-use crate::advice::LayerVariant;
-use crate::form::LayerUse;
-use crate::host::Listens;
-use crate::ladder::LayerRung;
+use crate::layer::{LayerRung, LayerUse, LayerVariant, Listens};
 use std::fmt;
 use std::path::Path;
 

@@ -1,11 +1,11 @@
 //! Workloads of images: what is taken, what goes over it, and what cannot be known yet.
 
 use super::{NOBODY, Readiness, Service, Workload};
+use crate::catalog::Catalog;
 use crate::config::{Node, Problems};
 use crate::fault::Fault;
 use crate::image::ImageConfig;
 use crate::parameters::Parameters;
-use crate::study::Catalog;
 use serde_json::Value;
 use std::path::Path;
 

@@ -80,7 +80,7 @@ impl OwnResources {
     }
 
     /// Whether it decides the property of this name that the probe of a service's resources reads
-    /// ([`Property`](crate::trial::Property)): a difference there is what was asked for.
+    /// ([`Property`](crate::host::Property)): a difference there is what was asked for.
     pub fn decides(&self, property: &str) -> bool {
         match property {
             "cpus" | "cpu_numbers" => self.cpus.is_some(),

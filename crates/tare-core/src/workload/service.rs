@@ -1,14 +1,14 @@
 //! `services:` of a workload.
 
 use super::{
-    FILE_WANTED, NOBODY, OwnResources, Readiness, Resources, Service, ServiceOption, refuse_idle_quota, why_not_stated,
+    FILE_WANTED, INSTANCES_MAX, NOBODY, OwnResources, Readiness, Resources, Service, ServiceOption, refuse_idle_quota,
+    why_not_stated,
 };
-use crate::build::{Build, read_packages};
-use crate::bundle::{ExtraFile, Recipe, Source};
+use crate::bundle::{Build, ExtraFile, Recipe, Source, read_packages};
+use crate::catalog::Catalog;
 use crate::config::{Fields, Node, Place, Problems};
+use crate::environment;
 use crate::image::{FromImage, IMAGE_VOLUME_BYTES, listed_ports, plain_path};
-use crate::instances::INSTANCES_MAX;
-use crate::study::Catalog;
 use crate::units::show_bytes;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -139,7 +139,7 @@ fn read_environment(
     let own = fields.get("environment").map(|node| read_texts(node, problems)).unwrap_or_default();
     let mut all = image.as_ref().and_then(|image| image.says.as_ref()).map(|says| says.variables()).unwrap_or_default();
     all.retain(|name, _| !own.contains_key(name));
-    for (name, _) in all.iter().filter(|(_, text)| crate::secrets::refers(text)) {
+    for (name, _) in all.iter().filter(|(_, text)| environment::refers(text)) {
         let message = format!("the image's variable '{name}' asks for one of this machine's environment");
         problems.add(fields.place(), message, format!("say under 'environment:' what '{name}' is to be"));
     }

@@ -8,11 +8,11 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::{Doing, Fault};
-use tare_core::form::LayerUse;
 use tare_core::host::{
     Facts, FilesSeen, Host, Instance, InstanceState, OpenError, ResourceReport, SeenFile, ServiceStart, Surroundings,
     Wait,
 };
+use tare_core::layer::LayerUse;
 use tare_core::telemetry::{Rest, Scope, TelemetryRow};
 use tare_core::units::show_bytes;
 

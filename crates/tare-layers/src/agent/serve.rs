@@ -86,10 +86,10 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::time::Duration;
     use tare_core::command::{CommandEnd, CommandStart, Ended};
-    use tare_core::form::LayerUse;
     use tare_core::host::{
         Facts, FilesSeen, Instance, InstanceState, OpenError, ResourceReport, SeenFile, ServiceStart, Surroundings,
     };
+    use tare_core::layer::LayerUse;
     use tare_core::telemetry::{Scope, TelemetryRow, Vantage};
 
     /// Answers every call with something recognisable.

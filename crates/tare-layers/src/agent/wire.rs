@@ -6,8 +6,8 @@ use std::io::{self, BufRead, Write};
 use std::time::Duration;
 use tare_core::command::{COMMAND_ERRORS_MAX, COMMAND_OUTPUT_MAX, CommandStart};
 use tare_core::fault::Fault;
-use tare_core::form::LayerUse;
 use tare_core::host::{OpenError, SeenFile, ServiceStart, Surroundings};
+use tare_core::layer::LayerUse;
 use tare_core::telemetry::{Rest, Scope};
 
 /// The longest message, in bytes. An hour of telemetry of a large guest stays below it; what is longer is garbage.

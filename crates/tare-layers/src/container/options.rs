@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use tare_core::config::{Fields, Node, Problems};
 use tare_core::fault::{Doing, Fault};
-use tare_core::host::{Facts, Listens};
+use tare_core::host::Facts;
+use tare_core::layer::Listens;
 
 /// Who puts a service into its container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -6,9 +6,8 @@
 
 use super::options::{By, Capabilities, ContainerOptions, Limits, Namespaces, Network, RootKind, Seccomp, Storage};
 use serde_json::Value;
-use tare_core::form::LayerUse;
-use tare_core::ladder::LayerRung;
-use tare_core::study::LoadOrigin;
+use tare_core::layer::{LayerRung, LayerUse};
+use tare_core::load::LoadOrigin;
 
 /// Rungs one after the other.
 struct Rungs {

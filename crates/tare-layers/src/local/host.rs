@@ -21,12 +21,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::{Doing, Fault};
-use tare_core::form::LayerUse;
 use tare_core::held::Held;
 use tare_core::host::{
     Carrier, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport, SeenFile,
     ServiceStart, Surroundings, Wait,
 };
+use tare_core::layer::LayerUse;
 use tare_core::profile::Profile;
 use tare_core::telemetry::{Prober, Rest, Scope, TelemetryRow};
 use tare_core::units::CpuSet;

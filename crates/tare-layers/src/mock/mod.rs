@@ -12,12 +12,11 @@ use std::time::Duration;
 use tare_core::command::{CommandEnd, CommandStart, Ended};
 use tare_core::config::{Fields, Node, Problems};
 use tare_core::fault::Fault;
-use tare_core::form::LayerUse;
 use tare_core::host::{
-    Availability, Carrier, Facts, FilesSeen, GuestNeeds, Host, Instance, InstanceState, LayerRow, Listens, LocalOuter,
+    Availability, Carrier, Facts, FilesSeen, GuestNeeds, Host, Instance, InstanceState, LayerRow, LocalOuter,
     OpenError, Property, ResourceReport, SeenFile, ServiceStart, Surroundings, Wait,
 };
-use tare_core::ladder::LayerRung;
+use tare_core::layer::{LayerRung, LayerUse, Listens};
 use tare_core::telemetry::{Scope, TelemetryRow};
 
 /// The layer's row in the table of layers.

@@ -23,8 +23,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tare_core::bundle::Kernel;
 use tare_core::fault::{Doing, Fault};
-use tare_core::form::LayerUse;
 use tare_core::host::{Carrier, Facts, GuestNeeds, Host, LocalOuter, OpenError, Surroundings};
+use tare_core::layer::LayerUse;
 use tare_core::units::CpuSet;
 
 /// Files of a guest in its scratch directory: what it writes to its console, and what QEMU says.

@@ -39,7 +39,7 @@ pub(super) fn fits(options: &serde_json::Value, services: &[Service]) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_core::instances::Replica;
+    use tare_core::workload::Replica;
 
     fn services(tiles: u32, names: &[&str]) -> Vec<Service> {
         let one = |tile: u32, name: &&str| {

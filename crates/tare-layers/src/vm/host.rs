@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::Fault;
-use tare_core::form::LayerUse;
 use tare_core::held::Held;
 use tare_core::host::{
     Carrier, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport, SeenFile,
     ServiceStart, Surroundings, Wait,
 };
+use tare_core::layer::LayerUse;
 use tare_core::profile::Profile;
 use tare_core::telemetry::{Rest, Scope, TelemetryRow, Vantage};
 

@@ -36,7 +36,8 @@ use crate::short_version;
 use accelerator::Qemu;
 use std::path::Path;
 use tare_core::fault::Fault;
-use tare_core::host::{Availability, Carrier, Facts, GuestNeeds, LayerRow, Listens};
+use tare_core::host::{Availability, Carrier, Facts, GuestNeeds, LayerRow};
+use tare_core::layer::Listens;
 
 /// The layer's row of the table.
 pub const ROW: LayerRow = LayerRow {

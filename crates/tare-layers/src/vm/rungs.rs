@@ -2,9 +2,8 @@
 
 use super::options::VmOptions;
 use serde_json::Value;
-use tare_core::form::LayerUse;
-use tare_core::ladder::LayerRung;
-use tare_core::study::LoadOrigin;
+use tare_core::layer::{LayerRung, LayerUse};
+use tare_core::load::LoadOrigin;
 
 /// First the guest with everything that makes it fast, then one setting after the other as it is given. What is the
 /// best already is no rung.

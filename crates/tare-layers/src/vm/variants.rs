@@ -2,8 +2,8 @@
 
 use super::options::{Carried, VmOptions};
 use serde_json::Value;
-use tare_core::advice::LayerVariant;
-use tare_core::study::LoadOrigin;
+use tare_core::layer::LayerVariant;
+use tare_core::load::LoadOrigin;
 
 /// Those that the guest does not have already. Their names stay as they are: others refer to them.
 pub(super) fn variants(options: &Value, _: LoadOrigin) -> Vec<LayerVariant> {

@@ -4,8 +4,8 @@ use crate::stage::{self, Stage, USER};
 use std::net::TcpListener;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use tare_core::form::LayerUse;
 use tare_core::host::{Host, InstanceState, OpenError, Wait};
+use tare_core::layer::LayerUse;
 use tare_core::units::CpuSet;
 use tare_layers::container;
 

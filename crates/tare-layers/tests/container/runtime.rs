@@ -155,7 +155,7 @@ fn rungs_differ_in_what_they_say() {
     let mut problems = tare_core::config::Problems::new("study.yaml", text);
     let node = tare_core::config::parse(text, &mut problems).unwrap();
     let options = (ROW.options)(&node, &mut problems).unwrap();
-    let rungs = (ROW.rungs)(&options, &[], tare_core::study::LoadOrigin::Outside);
+    let rungs = (ROW.rungs)(&options, &[], tare_core::load::LoadOrigin::Outside);
     let names: Vec<&str> = rungs.iter().map(|rung| rung.name).collect();
     assert_eq!(names, ["group", "limits", "namespaces", "root", "engine", "confined"]);
     let all: Vec<Seen> = rungs

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use tare_core::bundle::{Bundle, BundleStore, Kernel, Recipe, Source};
 use tare_core::config::{Problems, parse};
 use tare_core::fault::Fault;
-use tare_core::form::LayerUse;
 use tare_core::host::{
     Carrier, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport, SeenFile,
     ServiceStart, Surroundings, Wait,
 };
+use tare_core::layer::LayerUse;
 use tare_core::telemetry::{Prober, Scope, TelemetryRow};
 use tare_core::units::CpuSet;
 use tare_core::workload::{Readiness, Resources, Service};

@@ -7,9 +7,9 @@ use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tare_core::config::{Problems, parse};
-use tare_core::form::LayerUse;
 use tare_core::held::Held;
 use tare_core::host::{Availability, Host, InstanceState, LayerRow, SeenFile, ServiceStart, Wait};
+use tare_core::layer::LayerUse;
 use tare_core::telemetry::Scope;
 use tare_layers::LAYERS;
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tare_core::command::{COMMAND_OUTPUT_MAX, CommandEnd, CommandStart, Ended};
 use tare_core::fault::Fault;
-use tare_core::form::LayerUse;
 use tare_core::host::{Host, InstanceState, ResourceReport};
+use tare_core::layer::LayerUse;
 use tare_core::telemetry::Scope;
 
 /// How long a command may take that ends by itself.

@@ -8,8 +8,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tare_core::form::LayerUse;
 use tare_core::host::{Availability, Host, ResourceReport};
+use tare_core::layer::LayerUse;
 use tare_layers::lock::MachineLock;
 
 /// Users that no service may have, however they got into its workload.

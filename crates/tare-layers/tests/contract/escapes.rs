@@ -9,8 +9,8 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as LocalAddr, UnixListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use tare_core::form::LayerUse;
 use tare_core::host::Availability;
+use tare_core::layer::LayerUse;
 
 /// The forms, by the options of a container where there is one.
 const FORMS: [(&str, Option<&str>); 4] = [

@@ -7,8 +7,8 @@ use crate::stage::{self, Stage, free_port, service};
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use tare_core::form::LayerUse;
 use tare_core::host::{Availability, Host, Instance, Surroundings};
+use tare_core::layer::LayerUse;
 use tare_layers::network::Networks;
 
 /// A container that serves.

@@ -5,8 +5,8 @@ use crate::native::scope_of;
 use crate::stage::{self, OWN, Stage, free_port, property, service};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use tare_core::form::LayerUse;
 use tare_core::host::{Availability, Host, ServiceStart};
+use tare_core::layer::LayerUse;
 
 const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
 const GROUP: &str = "root:x:0:\nnogroup:x:65534:\n";

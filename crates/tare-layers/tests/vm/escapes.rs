@@ -13,8 +13,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tare_core::bundle::{Recipe, Source};
 use tare_core::command::CommandStart;
-use tare_core::form::LayerUse;
 use tare_core::host::{Host, ServiceStart};
+use tare_core::layer::LayerUse;
 
 /// How long a guest, which is emulated, may take for all attempts.
 const WITHIN: Duration = Duration::from_secs(300);

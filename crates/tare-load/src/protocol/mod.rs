@@ -22,8 +22,7 @@ use crate::operation::Protocol;
 use serde::de::DeserializeOwned;
 use tare_core::config::{Node, Problems};
 use tare_core::fault::Fault;
-use tare_core::load::{LoadPlan, LoadSummary};
-use tare_core::record::OwnMetric;
+use tare_core::load::{LoadPlan, LoadSummary, OwnMetric};
 
 /// Replies longer than this end the connection: 64 MiB.
 pub(crate) const REPLY_MAX: u64 = 64 << 20;

@@ -9,12 +9,12 @@ use std::rc::Rc;
 use std::time::Duration;
 use tare_core::command::{CommandEnd, CommandStart, Ended};
 use tare_core::fault::Fault;
-use tare_core::form::LayerUse;
 use tare_core::held::Held;
 use tare_core::host::{
     Facts, FilesSeen, Host, Instance, InstanceState, OpenError, Property, ResourceReport, SeenFile, ServiceStart,
     Surroundings, Wait,
 };
+use tare_core::layer::LayerUse;
 use tare_core::profile::{Profile, Stack};
 use tare_core::telemetry::{Rest, Scope, TelemetryRow};
 use tare_runner::Stop;

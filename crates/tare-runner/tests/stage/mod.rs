@@ -24,10 +24,10 @@ use tare_core::command::CommandStart;
 use tare_core::fault::Fault;
 use tare_core::form::Form;
 use tare_core::host::{Facts, Host, OpenError, ServiceStart};
-use tare_core::load::{Check, LoadPlan, LoadProfile, LoadSummary, LoadTask, OperationSummary, SecondRow};
+use tare_core::load::{Check, LoadOrigin, LoadPlan, LoadProfile, LoadSummary, LoadTask, OperationSummary, SecondRow};
 use tare_core::plan::plan;
 use tare_core::record::{FormState, Header, SCHEMA};
-use tare_core::study::{LoadOrigin, Study};
+use tare_core::study::Study;
 use tare_core::workload::{ProtocolUse, Readiness, Resources, Service, Workload};
 use tare_runner::{Apparatus, Clock, DataSet, Restored, RunInside, Stop};
 

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::form::Form;
-use tare_core::load::LoadProfile;
+use tare_core::load::{LoadOrigin, LoadProfile};
 use tare_core::plan::{PlannedTrial, plan};
 use tare_core::record::{End, Header, Record, SCHEMA, TrialData, TrialRecord};
-use tare_core::study::{LoadOrigin, Study};
+use tare_core::study::Study;
 use tare_core::trial::Outcome;
 use tare_core::workload::{ProtocolUse, Workload};
 

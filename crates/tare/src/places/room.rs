@@ -3,7 +3,8 @@
 use super::Places;
 use crate::catalog::layer_row;
 use tare_core::design::{Arrangement, Chosen};
-use tare_core::form::{Form, LayerUse};
+use tare_core::form::Form;
+use tare_core::layer::LayerUse;
 use tare_core::study::Study;
 use tare_core::workload::Workload;
 

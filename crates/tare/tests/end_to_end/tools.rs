@@ -1,7 +1,7 @@
 //! A tool of others inside the forms: the one that comes with Redis, in the bundle of its server.
 
 use crate::end_to_end::lab::{Lab, said, text};
-use tare_core::study::LoadOrigin;
+use tare_core::load::LoadOrigin;
 use tare_core::trial::Outcome;
 
 const WORKLOAD: &str = "\

@@ -81,7 +81,7 @@ impl Modules {
                     (read(&place.file, files[place.file.as_str()])?, place)
                 }
             };
-            let path = [&path[..], &[child.name.clone()]].concat();
+            let path = [&path[..], std::slice::from_ref(&child.name)].concat();
             let added = self.add(files, written, &place, Some(at), path)?;
             self.all[at].children.push((child.name, added));
         }

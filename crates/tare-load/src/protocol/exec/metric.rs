@@ -6,7 +6,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use tare_core::config::{Fields, Node, Place, Problems};
 use tare_core::fault::Fault;
-use tare_core::record::{OwnMetric, TRIAL_METRICS};
+use tare_core::load::OwnMetric;
+use tare_core::record::TRIAL_METRICS;
 
 /// A metric, and where it stands in the tool's result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

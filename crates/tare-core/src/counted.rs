@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 pub(crate) const COUNT_MAX: u64 = 1 << 53;
 
 /// Reads a count.
-pub(super) fn count<'de, D: Deserializer<'de>>(reader: D) -> Result<u64, D::Error> {
+pub(crate) fn count<'de, D: Deserializer<'de>>(reader: D) -> Result<u64, D::Error> {
     u64::deserialize(reader).and_then(checked)
 }
 
 /// Reads counts by name.
-pub(super) fn counts<'de, D: Deserializer<'de>>(reader: D) -> Result<BTreeMap<String, u64>, D::Error> {
+pub(crate) fn counts<'de, D: Deserializer<'de>>(reader: D) -> Result<BTreeMap<String, u64>, D::Error> {
     let counts: BTreeMap<String, u64> = Deserialize::deserialize(reader)?;
     counts.values().try_for_each(|count| checked(*count).map(drop))?;
     Ok(counts)
@@ -28,7 +28,7 @@ fn checked<E: Error>(count: u64) -> Result<u64, E> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{LoadSummary, OperationSummary};
+    use crate::load::{LoadSummary, OperationSummary};
 
     fn read(operation: &str, failures: &str) -> Result<LoadSummary, serde_json::Error> {
         let mut written = serde_json::to_value(LoadSummary::default()).expect("it is plain data");

@@ -1,6 +1,6 @@
 //! The step by which a workload's own source becomes programs of its bundle.
 
-use crate::bundle::ExtraFile;
+use super::ExtraFile;
 use crate::config::{Fields, Node, Place, Problems};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -109,8 +109,8 @@ fn check_name(name: &str, place: Place, problems: &mut Problems) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Recipe, Source};
     use super::*;
-    use crate::bundle::{Recipe, Source};
     use crate::config::parse;
 
     fn read(text: &str) -> Result<Build, Vec<String>> {

@@ -1,9 +1,9 @@
 //! Reading from YAML what goes on beside users.
 
-use super::behaviour::{SpokenNames, known, known_value, read_matrix};
-use super::read::read_pauses;
-use super::{Companion, Distribution, Ending, Pause};
+use super::{SpokenNames, known, known_value, read_matrix};
 use crate::config::{Fields, Node, Problems};
+use crate::load::pauses::read_pauses;
+use crate::load::{Companion, Distribution, Ending, Pause};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

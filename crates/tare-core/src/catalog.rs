@@ -1,14 +1,10 @@
 //! What studies and workloads may refer to.
 
-use crate::advice::LayerVariant;
 use crate::config::{Node, Problems};
 use crate::fault::Fault;
-use crate::form::LayerUse;
-use crate::host::Listens;
 use crate::image::ImageConfig;
-use crate::ladder::LayerRung;
-use crate::record::OwnMetric;
-use crate::study::LoadOrigin;
+use crate::layer::{LayerRung, LayerUse, LayerVariant, Listens};
+use crate::load::{LoadOrigin, OwnMetric};
 
 /// What a study or workload may refer to by name. The binary, which knows every crate, supplies it.
 pub trait Catalog {
