@@ -1,8 +1,8 @@
 //! Tare: a scale for deployment forms.
 //!
 //! **Architecture invariant:** this is the only crate that knows all others. It reads what the user typed, finds the
-//! files, hands the runner an apparatus made of real layers, and shows what comes out. One file per verb in `cmd/`; what
-//! verbs share stands beside it.
+//! files, hands the runner an apparatus made of real layers, and shows what comes out. One file per verb in `cmd/`;
+//! what verbs share stands beside it.
 
 mod apparatus;
 mod awake;

@@ -4,6 +4,7 @@ mod bundles;
 mod cli;
 mod end_to_end;
 mod finding;
+mod itself;
 mod load;
 mod malformed;
 mod peak;

@@ -1,5 +1,5 @@
 //! The reference of all keys, a page for each kind of file, made of the schemas: what it says of a key is what editors
-//! show. The pages are golden files; `INSTA_UPDATE=always cargo test -p tare reference` writes them anew.
+//! show. The pages are golden files; where one is old, the test writes the new one beside it.
 
 use super::{study, workload};
 use serde_json::Value;
@@ -150,14 +150,17 @@ fn folder() -> PathBuf {
 fn the_reference_of_keys_is_what_the_schemas_say() {
     let pages =
         [("study.md", page("Keys of a study", &study())), ("workload.md", page("Keys of a workload", &workload()))];
+    let mut old = Vec::new();
     for (name, made) in pages {
         let kept = folder().join(name);
-        if std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always") {
-            std::fs::write(&kept, &made).expect("the page can be written");
+        if std::fs::read_to_string(&kept).is_ok_and(|found| found == made) {
+            continue;
         }
-        let found = std::fs::read_to_string(&kept).unwrap_or_default();
-        assert!(found == made, "{name} is not what the schemas say: INSTA_UPDATE=always cargo test -p tare reference");
+        let new = kept.with_extension("md.new");
+        std::fs::write(&new, &made).expect("the page can be written");
+        old.push(new);
     }
+    assert!(old.is_empty(), "not what the schemas say; rename them to what they are made for: {old:?}");
 }
 
 #[test]
