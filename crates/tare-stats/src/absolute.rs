@@ -51,10 +51,7 @@ pub fn ratio_to(metric: &MetricAnalysis, arm: &str, reference: &str) -> Option<(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claim::Claim;
     use crate::estimate::{BlockValue, Estimate};
-    use crate::family::Method;
-    use crate::nested::Nested;
     use crate::verdict::Verdict;
 
     fn ratio(ratio: f64, interval: Option<(f64, f64)>) -> Ratio {
@@ -76,15 +73,8 @@ mod tests {
             title: "p50".into(),
             unit: "us".into(),
             more_is_better: false,
-            compared: true,
-            nested: Nested::Whole,
-            method: Method::OwnError,
             noise_floor: None,
-            control_differs: false,
-            leans: Default::default(),
-            claim: Claim::AS_IS,
-            estimates: vec![estimate],
-            ratios,
+            ..MetricAnalysis::of_throughput(vec![estimate], ratios)
         }
     }
 

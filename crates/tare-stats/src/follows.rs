@@ -89,11 +89,8 @@ fn follows(points: &[(f64, f64)], level: f64) -> Option<Follows> {
 mod tests {
     use super::*;
     use crate::bound::{Bound, BoundCause, Side};
-    use crate::claim::Claim;
     use crate::estimate::{BlockValue, Estimate};
-    use crate::family::Method;
     use crate::family::tests::Noise;
-    use crate::nested::Nested;
     use crate::ratios::Ratio;
     use crate::verdict::Withheld;
     use rand_core::SeedableRng;
@@ -175,21 +172,8 @@ mod tests {
             let values = (0..9).map(|block| BlockValue { block, trial: block, value: value(block) }).collect();
             Estimate { arm: arm.into(), values, at_least: Vec::new(), mean: 1.0, geometric_mean: None, interval: None }
         };
-        MetricAnalysis {
-            name: "throughput".into(),
-            title: "throughput".into(),
-            unit: "op/s".into(),
-            more_is_better: true,
-            compared: true,
-            nested: Nested::Whole,
-            method: Method::OwnError,
-            noise_floor: Some(0.01),
-            control_differs: false,
-            leans: Default::default(),
-            claim: Claim::AS_IS,
-            estimates: [("plain", 0.0), ("plain (A/A)", 0.15), ("box", -0.05)].map(estimate).into(),
-            ratios: vec![Ratio::of_box(0.98, 9, Verdict::Worse)],
-        }
+        let estimates = [("plain", 0.0), ("plain (A/A)", 0.15), ("box", -0.05)].map(estimate);
+        MetricAnalysis::of_throughput(estimates.into(), vec![Ratio::of_box(0.98, 9, Verdict::Worse)])
     }
 
     #[test]

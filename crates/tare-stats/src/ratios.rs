@@ -51,6 +51,26 @@ impl MetricAnalysis {
         let lean = |arm: &str| self.leans.get(arm).copied().unwrap_or_default();
         Bound::of(lean(arm), lean(against), self.more_is_better)
     }
+
+    /// Throughput, of which nothing is known but these: for tests.
+    #[cfg(test)]
+    pub(crate) fn of_throughput(estimates: Vec<Estimate>, ratios: Vec<Ratio>) -> MetricAnalysis {
+        MetricAnalysis {
+            name: "throughput".into(),
+            title: "throughput".into(),
+            unit: "op/s".into(),
+            more_is_better: true,
+            compared: true,
+            nested: Nested::Whole,
+            method: Method::OwnError,
+            noise_floor: Some(0.01),
+            control_differs: false,
+            leans: BTreeMap::new(),
+            claim: Claim::AS_IS,
+            estimates,
+            ratios,
+        }
+    }
 }
 
 /// An arm's ratio to the baseline.

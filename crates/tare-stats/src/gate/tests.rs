@@ -2,10 +2,7 @@
 
 use super::*;
 use crate::apparatus::Apparatus;
-use crate::claim::Claim;
-use crate::family::Method;
 use crate::family::tests::Noise;
-use crate::nested::Nested;
 use crate::paired::sd;
 use crate::quantile::student_quantile;
 use rand_core::SeedableRng;
@@ -42,17 +39,8 @@ fn analysis(ratio: Ratio, more_is_better: bool) -> Analysis {
         metrics: vec![MetricAnalysis {
             name: "m".into(),
             title: "M".into(),
-            unit: "op/s".into(),
             more_is_better,
-            compared: true,
-            nested: Nested::Whole,
-            method: Method::OwnError,
-            noise_floor: Some(0.01),
-            control_differs: false,
-            leans: Default::default(),
-            claim: Claim::AS_IS,
-            estimates: Vec::new(),
-            ratios: vec![ratio],
+            ..MetricAnalysis::of_throughput(Vec::new(), vec![ratio])
         }],
         bits: Vec::new(),
         resources: Vec::new(),

@@ -100,11 +100,8 @@ fn range(values: impl Iterator<Item = f64>) -> Option<Interval> {
 mod tests {
     use super::*;
     use crate::bound::Lean;
-    use crate::claim::Claim;
     use crate::estimate::{BlockValue, Estimate};
-    use crate::family::Method;
     use crate::ladder::climb;
-    use crate::nested::Nested;
     use tare_core::fault::Fault;
     use tare_core::ladder::{Rung, Turned};
 
@@ -147,21 +144,9 @@ mod tests {
             let means = [("plain", 1.0), ("one", 0.8), ("both", 0.6), ("two first", 0.9), ("no two", 0.7)];
             let rung = |form: &str| Rung { form: form.into(), adds: form.into() };
             let turn = |form: &str, place| Turned { form: form.into(), rung: "both".into(), place, against: None };
-            let metric = MetricAnalysis {
-                name: "throughput".into(),
-                title: "throughput".into(),
-                unit: "op/s".into(),
-                more_is_better: true,
-                compared: true,
-                nested: Nested::Whole,
-                method: Method::OwnError,
-                noise_floor: Some(0.02),
-                control_differs: false,
-                leans: Default::default(),
-                claim: Claim::AS_IS,
-                estimates: means.iter().map(|(arm, mean)| estimate(arm, *mean)).collect(),
-                ratios: Vec::new(),
-            };
+            let estimates = means.iter().map(|(arm, mean)| estimate(arm, *mean)).collect();
+            let of_throughput = MetricAnalysis::of_throughput(estimates, Vec::new());
+            let metric = MetricAnalysis { noise_floor: Some(0.02), ..of_throughput };
             let turned = vec![turn("two first", Place::First), turn("no two", Place::Last)];
             let ladder = Ladder { to: "both".into(), rungs: vec![rung("one"), rung("both")], turned };
             Measured { ladder, arms: means.iter().map(|(name, _)| arm(name)).collect(), metric }
