@@ -12,12 +12,22 @@ use tare_core::fault::Fault;
 use tare_core::held::Held;
 use tare_core::load::{LoadPlan, LoadSummary, LoadTask, TurnLength, Turns};
 use tare_core::record::{Slice as Part, TrialData};
+use tare_core::study::Study;
 use tare_core::telemetry::{Scope, TelemetryRow};
 use tare_core::trial::Stage;
 use tare_stats::{Loss, Warmth, resting_share};
 
-/// How long a form is loaded alone, before it counts and while it does.
-pub(crate) const ALONE: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(2));
+/// How long a form is loaded alone before it counts.
+const ALONE_SETTLES: Duration = Duration::from_millis(300);
+
+/// How long it is loaded alone while it counts, at least and at most: as long as its turns count together. Enough
+/// ticks of 4 ms come in a second for the parts of CPU time to show.
+const ALONE_LASTS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(2));
+
+/// How long a form of the study is loaded alone, before it counts and while it does.
+pub(crate) fn alone_for(study: &Study) -> (Duration, Duration) {
+    (ALONE_SETTLES, study.measure.clamp(ALONE_LASTS.0, ALONE_LASTS.1))
+}
 
 /// In so many first blocks of each form.
 pub(crate) const BLOCKS_ALONE: u32 = 3;
@@ -288,7 +298,7 @@ fn load_alone(
 fn load_one(deployment: &mut Standing, inputs: &TrialInputs, around: &mut Around) -> Option<LoadSummary> {
     let (Some(entry), Some(host)) = (&deployment.entry, &mut deployment.host) else { return None };
     let trial = Standing::trial(inputs, &mut deployment.data, Stage::Measure, around);
-    let (settle, measure) = ALONE;
+    let (settle, measure) = alone_for(inputs.study);
     let plan = LoadPlan { settle, measure, ..trial.load_plan(entry, LoadTask::Run) };
     let limit = settle + measure + plan.timeout + DRIVE_SLACK;
     let began = around.clock.now();

@@ -1,7 +1,7 @@
 //! How long trials take here, and how many blocks fit into a time: from deployments timed earlier, else from a guess,
 //! and from what the run itself teaches. Times decide here, never a figure.
 
-use crate::chop::{ALONE, BLOCKS_ALONE, COMPARED, COMPARED_LEAST};
+use crate::chop::{BLOCKS_ALONE, COMPARED, COMPARED_LEAST, alone_for};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tare_core::design::Arrangement;
@@ -95,10 +95,11 @@ impl Pace {
         let round_s = self.of_trials(study, &later).as_secs_f64();
         let once_s = match &study.design.arrangement {
             Arrangement::Chop(chop) => {
-                let alone = BLOCKS_ALONE * (ALONE.0 + ALONE.1);
+                let (settles, lasts) = alone_for(study);
+                let alone = BLOCKS_ALONE * (settles + lasts);
                 // The first block finds how long slices are; longer ones that a cold service needs are not foreseen.
-                let compared = study.settle + study.measure.clamp(COMPARED_LEAST, COMPARED[0].1);
-                there * if chop.slice.is_none() { alone + compared } else { alone }.as_secs_f64()
+                let compared = if chop.slice.is_none() { compared_for(study) } else { Duration::ZERO };
+                there * (alone + compared).as_secs_f64()
             }
             _ => 0.0,
         };
@@ -184,8 +185,22 @@ fn overhead(study: &Study, trial: &TrialRecord) -> Duration {
     // In pieces a load begins several times, which is no run's way.
     let pieces = matches!(&study.design.arrangement, Arrangement::Chop(chop) if chop.pieces.is_some());
     let open = study.peak.is_some() || study.design.steady_within.is_some() || pieces;
-    let beside_s = if open { 0.0 } else { (load_s - load(study).as_secs_f64()).max(0.0) };
+    let planned_s = load(study).as_secs_f64() + once_s(study, trial);
+    let beside_s = if open { 0.0 } else { (load_s - planned_s).max(0.0) };
     Duration::from_secs_f64((other_s + beside_s).max(0.0))
+}
+
+/// How long a deployment was loaded in ways that only the first blocks have, see [`Pace::costs`], s.
+fn once_s(study: &Study, trial: &TrialRecord) -> f64 {
+    let (settles, lasts) = alone_for(study);
+    let alone_s = trial.alone.as_ref().map_or(0.0, |_| (settles + lasts).as_secs_f64());
+    let compared_s = if trial.lengths.is_empty() { 0.0 } else { compared_for(study).as_secs_f64() };
+    alone_s + compared_s
+}
+
+/// How long the loads of a block are compared in turns of several lengths, for each of them.
+fn compared_for(study: &Study) -> Duration {
+    study.settle + study.measure.clamp(COMPARED_LEAST, COMPARED[0].1)
 }
 
 /// How long the trials of each form took in this run.

@@ -13,6 +13,7 @@ use tare_core::units::{exact_duration, show_duration};
 use tare_core::workload::Workload;
 use tare_report::whole;
 use tare_runner::{FormPace, Pace};
+use tare_stats::power::best_length_s;
 
 /// Blocks that intervals need.
 const ROUNDS_MIN: u32 = 3;
@@ -43,8 +44,9 @@ pub(crate) fn pace(study: &Study, workload: &Workload, forms: Option<&BTreeMap<S
 }
 
 /// Makes the study fit into the time given, as far as can be foreseen: emulated forms, which make no claim, take part
-/// once; and where not even the blocks fit that intervals need, trials measure for a shorter time. All blocks are
-/// alike, so this is decided before the first. Says what was done. `typed` is whether somebody typed how long to
+/// once; where not even the blocks fit that intervals need, trials measure for a shorter time; and where load is
+/// chopped, which costs next to nothing to begin, they do so where more deployments make intervals narrower. All blocks
+/// are alike, so this is decided before the first. Says what was done. `typed` is whether somebody typed how long to
 /// measure.
 pub(crate) fn fit(study: &mut Study, pace: &Pace, typed: bool) -> Option<String> {
     let most = study.at_most.filter(|_| !study.design.ends_by_itself())?;
@@ -57,7 +59,9 @@ pub(crate) fn fit(study: &mut Study, pace: &Pace, typed: bool) -> Option<String>
     }
     let fixed = typed || study.peak.is_some() || study.load.span().is_some();
     let sliced = matches!(study.design.arrangement, Arrangement::Alternate(_) | Arrangement::Chop(_));
-    if !fixed && !sliced && allowed(study) < needed {
+    if !fixed && matches!(study.design.arrangement, Arrangement::Chop(_)) {
+        said.extend(measure_more_deployments(study, pace, most));
+    } else if !fixed && !sliced && allowed(study) < needed {
         let (asked, least) = (study.measure, MEASURE_MIN.max(study.measure.mul_f64(MEASURE_SHARE_MIN)));
         let whole_seconds = (least.as_secs_f64().ceil() as u64..asked.as_secs_f64().ceil() as u64).rev();
         let fits = whole_seconds.map(Duration::from_secs).find(|measure| {
@@ -71,6 +75,21 @@ pub(crate) fn fit(study: &mut Study, pace: &Pace, typed: bool) -> Option<String>
         }
     }
     (!said.is_empty()).then(|| format!("to fit into {}: {}", exact_duration(most), said.join("; ")))
+}
+
+/// Measures each deployment for a shorter time where a run of `most` then gives narrower intervals. Says so.
+fn measure_more_deployments(study: &mut Study, pace: &Pace, most: Duration) -> Option<String> {
+    let (costs, asked) = (pace.costs(study), study.measure);
+    let blocks = |measure: Duration| costs.blocks_within(most.as_secs_f64(), measure.as_secs_f64()).min(study.repeat);
+    let best_s = best_length_s(&costs, asked.as_secs_f64(), most.as_secs_f64())?;
+    let measure = Duration::from_secs_f64(best_s);
+    let (few, more) = (blocks(asked), blocks(measure));
+    if more <= few {
+        return None;
+    }
+    study.measure = measure;
+    let (measure, asked) = (exact_duration(measure), exact_duration(asked));
+    Some(format!("each trial measures {measure} instead of {asked}, for {more} blocks show more than {few} longer ones"))
 }
 
 /// How many rounds of the study fit into `most`.
@@ -320,6 +339,20 @@ mod tests {
         assert_eq!(said, wanted);
         assert_eq!(fit_within("119s", "", true).1, 8, "what was typed is kept");
         assert_eq!(fit_within("119s", "design: {alternate: {slice: 4s, settle: 1s}}", false).1, 8);
+    }
+
+    #[test]
+    fn a_short_chopped_run_measures_more_deployments_for_a_shorter_time() {
+        let fit_within = |most: &str, typed| {
+            let mut study = study(&format!("at_most: {most}\ndesign: chop\nruler: 1 %"));
+            study.forms.retain(|form| form.name == "plain");
+            let said = fit(&mut study, &slow(), typed).unwrap_or_default();
+            (study.measure.as_secs(), said)
+        };
+        let (measure, said) = fit_within("120s", false);
+        assert!((1..=2).contains(&measure) && said.contains("instead of 8 s, for"), "{measure}: {said}");
+        assert_eq!(fit_within("120s", true), (8, String::new()), "what was typed is kept");
+        assert_eq!(fit_within("2h", false), (8, String::new()), "there is time for all five blocks");
     }
 
     #[test]

@@ -4,10 +4,12 @@
 //! How long each deployment is best measured follows from the same: T. Kalibera and R. Jones, ISMM (2013). Where
 //! deployments differ much, time is better spent on more of them; where deploying is dear, on measuring each longer.
 
+mod length;
 mod seen;
 mod spread;
 mod width;
 
+pub use length::best_length_s;
 pub use seen::{Seen, seen};
 pub use spread::{MeanSquare, Range, Spread};
 pub use width::expected_half_width;
