@@ -6,6 +6,7 @@ use crate::config::{Node, Place, Problem, Problems, parse};
 use crate::image::{ImageConfig, ImageUser, user_numbers};
 use crate::parameters::Parameters;
 use crate::profile::{folded, unfolded};
+use crate::protocol::{ProtocolFacts, ProtocolInfo};
 use crate::study::{Study, Suite};
 use crate::units::{CpuSet, exact_duration, parse_bytes, parse_duration, parse_percent, show_bytes, show_duration};
 use crate::users::why_not_stated;
@@ -92,20 +93,38 @@ impl Catalog for Anything {
     fn layer_options(&self, _: &str, _: &Node, _: &mut Problems) -> Option<Value> {
         Some(Value::Null)
     }
-    fn protocols(&self) -> Vec<&'static str> {
-        vec!["redis", "http", "postgres", "mysql", "tcp", "exec", "null"]
+    fn protocols(&self) -> Vec<&'static dyn ProtocolInfo> {
+        PROTOCOLS.to_vec()
     }
-    fn protocol_options(&self, _: &str, _: &Node, _: &mut Problems) -> Option<Value> {
+}
+
+const PROTOCOLS: &[&dyn ProtocolInfo] = &[
+    &Named("redis"),
+    &Named("http"),
+    &Named("postgres"),
+    &Named("mysql"),
+    &Named("tcp"),
+    &Named("exec"),
+    &Named("null"),
+];
+
+/// A protocol that takes any options.
+struct Named(&'static str);
+
+impl ProtocolInfo for Named {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+    fn read(&self, _: &Node, _: &mut Problems) -> Option<Value> {
         Some(Value::Null)
     }
-    fn protocol_operations(&self, _: &str, _: &Value) -> Vec<String> {
-        ["get", "set"].map(str::to_owned).into()
-    }
-    fn protocol_variables(&self, _: &str, _: &Value) -> Vec<String> {
-        vec!["page".to_owned()]
-    }
-    fn protocol_runs_inside(&self, protocol: &str, _: &Value) -> bool {
-        protocol == "exec"
+    fn facts(&self, _: &Value) -> ProtocolFacts {
+        ProtocolFacts {
+            operations: ["get", "set"].map(str::to_owned).into(),
+            variables: vec!["page".to_owned()],
+            runs_inside: self.0 == "exec",
+            ..ProtocolFacts::default()
+        }
     }
 }
 

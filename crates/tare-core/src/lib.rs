@@ -29,6 +29,7 @@ pub mod peak;
 pub mod placement;
 pub mod plan;
 pub mod profile;
+pub mod protocol;
 pub mod qos;
 pub mod record;
 pub mod secrets;

@@ -31,6 +31,7 @@ use crate::parameters::{self, Parameters};
 use crate::peak::PeakPlan;
 use crate::placement::{Kept, Rules};
 use crate::profile::Profiled;
+use crate::protocol::ProtocolFacts;
 use crate::qos::Qos;
 use crate::workload::Workload;
 use deployment::{read_instances, read_placement};
@@ -284,8 +285,7 @@ fn read_origin(
     problems: &mut Problems,
 ) -> LoadOrigin {
     let node = fields.get("from");
-    let inside = workload
-        .filter(|workload| catalog.protocol_runs_inside(&workload.protocol.protocol, &workload.protocol.options));
+    let inside = workload.filter(|workload| workload.protocol.facts(catalog).runs_inside);
     if let Some(workload) = inside {
         if let Some(node) = node {
             let name = &workload.name;
@@ -349,12 +349,8 @@ fn read_load(
 
 /// What the load of a workload gives names to.
 fn names(workload: &Workload, catalog: &dyn Catalog) -> SpokenNames {
-    let (protocol, options) = (&workload.protocol.protocol, &workload.protocol.options);
-    SpokenNames {
-        operations: catalog.protocol_operations(protocol, options),
-        variables: catalog.protocol_variables(protocol, options),
-        behaviours: workload.protocol.behaviours.clone(),
-    }
+    let ProtocolFacts { operations, variables, .. } = workload.protocol.facts(catalog);
+    SpokenNames { operations, variables, behaviours: workload.protocol.behaviours.clone() }
 }
 
 struct Times {

@@ -16,6 +16,7 @@ use crate::config::{Fields, Node, Problems, parse};
 use crate::image::FromImage;
 use crate::load::{Behaviour, OwnMetric, SpokenNames, read_behaviours};
 use crate::parameters::{self, Parameters};
+use crate::protocol::ProtocolFacts;
 use crate::qos::Qos;
 use references::refuse_bad_references;
 use serde::{Deserialize, Serialize};
@@ -90,6 +91,13 @@ pub struct ProtocolUse {
     /// How its users may behave, by the names that studies ask for it by.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub behaviours: BTreeMap<String, Behaviour>,
+}
+
+impl ProtocolUse {
+    /// What follows from its options; nothing where the protocol is not known.
+    pub fn facts(&self, catalog: &dyn Catalog) -> ProtocolFacts {
+        catalog.protocol(&self.protocol).map(|protocol| protocol.facts(&self.options)).unwrap_or_default()
+    }
 }
 
 /// One long-running program.
@@ -274,8 +282,7 @@ impl Workload {
             refuse_bad_references(node, &services, problems);
         }
         let protocol = fields.require("load", problems).and_then(|n| read_protocol(n, &services, catalog, problems));
-        let known = protocol.as_ref().map(|spoken| catalog.protocol_operations(&spoken.protocol, &spoken.options));
-        let known = known.unwrap_or_default();
+        let known = protocol.as_ref().map(|spoken| spoken.facts(catalog).operations).unwrap_or_default();
         let qos = fields.get("qos").and_then(|node| Qos::read(node, &known, problems));
         let qos_sets = fields.get("qos_sets").map(|node| Qos::read_sets(node, &known, problems)).unwrap_or_default();
         let prepared = fields.get("prepared").and_then(|node| Prepared::read(node, &services, problems));
@@ -370,22 +377,22 @@ fn read_protocol(
     };
     let kind_node = fields.require("protocol", problems)?;
     let (protocol, place, value) = kind_node.kind("a protocol", problems)?;
-    let known = catalog.protocols();
     let port_node = fields.get("port");
     let unit = fields.text("unit", problems);
     let spread_node = fields.get("spread");
-    if !known.contains(&protocol) {
+    let Some(spoken) = catalog.protocol(protocol) else {
+        let known: Vec<&str> = catalog.protocols().iter().map(|protocol| protocol.name()).collect();
         fields.finish(problems);
         Node::unknown(protocol, place, "protocol", &known, problems);
         return None;
-    }
-    let options = catalog.protocol_options(protocol, value, problems);
-    let behind = options.as_ref().map(|options| catalog.protocol_speaks_to(protocol, options)).unwrap_or_default();
-    for other in behind.iter().filter(|other| services.iter().all(|service| service.name != **other)) {
+    };
+    let options = spoken.read(value, problems);
+    let facts = options.as_ref().map(|options| spoken.facts(options)).unwrap_or_default();
+    for other in facts.speaks_to.iter().filter(|other| services.iter().all(|service| service.name != **other)) {
         let known: Vec<&str> = services.iter().map(|service| service.name.as_str()).collect();
         Node::unknown(other, value.place, "service", &known, problems);
     }
-    let inside = options.as_ref().is_some_and(|options| catalog.protocol_runs_inside(protocol, options));
+    let inside = facts.runs_inside;
     let port = match port_node {
         Some(node) => node.text(problems),
         None => service.ports.keys().next().cloned(),
@@ -414,12 +421,8 @@ fn read_protocol(
     let behaviours = fields.get("behaviours");
     fields.finish(problems);
     let options = options?;
-    let metrics = catalog.protocol_metrics(protocol, &options);
-    let names = SpokenNames {
-        operations: catalog.protocol_operations(protocol, &options),
-        variables: catalog.protocol_variables(protocol, &options),
-        behaviours: BTreeMap::new(),
-    };
+    let ProtocolFacts { operations, variables, metrics, .. } = facts;
+    let names = SpokenNames { operations, variables, behaviours: BTreeMap::new() };
     let behaviours = behaviours.map(|node| read_behaviours(node, &names, problems)).unwrap_or_default();
     let (protocol, service) = (protocol.to_owned(), service_name);
     Some(ProtocolUse { protocol, service, port, spread, options, unit, metrics, behaviours })

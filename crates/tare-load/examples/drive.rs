@@ -11,18 +11,18 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["options", protocol] => options(protocol),
-        _ => tare_load::serve(std::io::stdin(), std::io::stdout()),
+        _ => tare_load::serve(PROTOCOLS, std::io::stdin(), std::io::stdout()),
     }
 }
 
 fn options(protocol: &str) -> ExitCode {
     let mut text = String::new();
-    let Some(row) = PROTOCOLS.iter().find(|row| row.name == protocol) else { return ExitCode::FAILURE };
+    let Some(known) = PROTOCOLS.iter().find(|known| known.name() == protocol) else { return ExitCode::FAILURE };
     if std::io::stdin().read_to_string(&mut text).is_err() {
         return ExitCode::FAILURE;
     }
     let mut problems = Problems::new("options", &text);
-    let read = parse(&text, &mut problems).and_then(|node| (row.options)(&node, &mut problems));
+    let read = parse(&text, &mut problems).and_then(|node| known.read(&node, &mut problems));
     problems.into_vec().iter().for_each(|problem| eprintln!("{problem}"));
     match read {
         Some(options) => {

@@ -5,8 +5,8 @@
 mod words;
 
 use crate::draw::Draw;
-use crate::protocol::PROTOCOLS;
 use crate::protocol::chew::{self, carried_out};
+use crate::protocol::{ErasedProtocol, PROTOCOLS};
 use crate::resolve;
 use crate::script::{Escape, Feeds, Names, Template, Values, parse_csv, read_feeds, union};
 use flate2::Compression;
@@ -289,28 +289,25 @@ pub fn options(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Some(node) = parse(&text, &mut Problems::default()) else { return };
     node.each_entry(&mut |name, options| {
-        let row = PROTOCOLS.iter().find(|row| row.name == name);
-        row.inspect(|row| read_options(row, options, &text)).is_some()
+        let known = PROTOCOLS.iter().copied().find(|protocol| protocol.name() == name);
+        let Some(protocol) = known else { return false };
+        read_options(protocol, options, &text);
+        true
     });
 }
 
-fn read_options(row: &crate::ProtocolRow, node: &Node, text: &str) {
+fn read_options(protocol: &dyn ErasedProtocol, node: &Node, text: &str) {
     let file = |name: &str| match name.ends_with(".csv") {
         true => Ok(b"a,b\n1,2\n".to_vec()),
         false => Ok(b"file".to_vec()),
     };
     let mut problems = Problems::new("workload.yaml", text).with_files(file);
-    let read = (row.options)(node, &mut problems);
-    assert_eq!(read.is_none(), !problems.is_empty(), "{}: {read:?}, and {:#?}", row.name, problems.into_vec());
+    let (name, read) = (protocol.name(), protocol.read(node, &mut problems));
+    assert_eq!(read.is_none(), !problems.is_empty(), "{name}: {read:?}, and {:#?}", problems.into_vec());
     let Some(options) = read else { return };
-    let operations = (row.operations)(&options);
-    assert!(!operations.is_empty(), "{}: {options}", row.name);
-    (row.variables)(&options);
-    (row.metrics)(&options);
-    (row.speaks_to)(&options);
-    (row.runs_inside)(&options);
-    if let Err(fault) = carried_out(row.name, &options) {
-        panic!("{}: {fault}: {options}", row.name);
+    assert!(!protocol.facts(&options).operations.is_empty(), "{name}: {options}");
+    if let Err(fault) = carried_out(name, &options) {
+        panic!("{name}: {fault}: {options}");
     }
 }
 

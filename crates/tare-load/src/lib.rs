@@ -1,8 +1,11 @@
 //! The load: plans carried out against an endpoint, by a process of its own.
 //!
 //! [`serve`] is that process's whole life: one [`LoadPlan`](tare_core::load::LoadPlan) as JSON on its standard input,
-//! [`LoadLine`](tare_core::load::LoadLine)s on its standard output. A protocol is a folder under `protocol/` and a row
-//! of [`PROTOCOLS`]; the engine that keeps connections busy, measures and counts is shared by all of them.
+//! [`LoadLine`](tare_core::load::LoadLine)s on its standard output. The engine that keeps connections busy, measures and
+//! counts is shared by all protocols.
+//!
+//! **Protocols.** [`serve`] is given a list of them. [`PROTOCOLS`] are those of this crate, each a folder under
+//! `protocol/`, which implements [`LoadProtocol`] and goes into the list by [`erased`].
 //!
 //! **Architecture invariant:** nothing here knows a deployment form, a workload or the runner. A plain operation
 //! (one request, one reply, nothing captured) takes two system calls (send, receive) and one reading of the clock, and
@@ -26,8 +29,8 @@ mod search;
 mod serve;
 
 pub use endpoint::is_own as is_own_address;
-pub use engine::serve_freezer;
+pub use engine::{Emit, serve_freezer};
 pub use peer::{Peer, PeerOptions, serve_peer};
-pub use protocol::{PROTOCOLS, ProtocolRow, check_needs};
+pub use protocol::{ErasedProtocol, LoadProtocol, PROTOCOLS, erased};
 pub use resolve::address_of;
 pub use serve::{serve, serve_confined};

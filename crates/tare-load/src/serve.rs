@@ -2,7 +2,7 @@
 
 use crate::endpoint;
 use crate::engine::{Emit, Turns as Seats, open_files};
-use crate::protocol::PROTOCOLS;
+use crate::protocol::ErasedProtocol;
 use serde::Deserialize;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -19,15 +19,21 @@ const IN_FLIGHT_MAX: u64 = 10_000_000;
 /// Carries out the one [`LoadPlan`] on `stdin` and writes [`LoadLine`]s to `stdout`, each flushed; the last is `Done`
 /// or `Failed`. What follows the plan are [`LoadOrder`]s, one a line: every load can be told to end before its time; a
 /// guided one is told its levels as well, and ends when its orders do.
-/// The exit code is a success exactly when the last line is `Done`.
-pub fn serve(stdin: impl Read + Send + 'static, stdout: impl Write) -> ExitCode {
-    serve_confined(stdin, stdout, |_| Ok(None))
+/// The exit code is a success exactly when the last line is `Done`. A plan names one of `protocols`, such as
+/// [`PROTOCOLS`](crate::PROTOCOLS).
+pub fn serve(
+    protocols: &[&'static dyn ErasedProtocol],
+    stdin: impl Read + Send + 'static,
+    stdout: impl Write,
+) -> ExitCode {
+    serve_confined(protocols, stdin, stdout, |_| Ok(None))
 }
 
 /// The same; when the plan is known and nothing was done yet, `confine` makes this process, which has one thread, what
 /// it has to be for it. It gives what leads to the process that freezes services between turns, where there is one: see
 /// [`serve_freezer`](crate::serve_freezer).
 pub fn serve_confined(
+    protocols: &[&'static dyn ErasedProtocol],
     stdin: impl Read + Send + 'static,
     mut stdout: impl Write,
     confine: impl FnOnce(&LoadPlan) -> Result<Option<UnixStream>, Fault>,
@@ -43,8 +49,8 @@ pub fn serve_confined(
         let orders = orders(stdin);
         let emit = Emit::new(&mut write, Some(orders));
         match &plan.turns {
-            Some(turns) => take_turns(&plan, turns, freezing, emit),
-            None => carry_out(&plan, &mut { emit }),
+            Some(turns) => take_turns(protocols, &plan, turns, freezing, emit),
+            None => carry_out(protocols, &plan, &mut { emit }),
         }
     });
     let last = match result {
@@ -87,6 +93,7 @@ fn orders(mut stdin: impl BufRead + Send + 'static) -> Receiver<LoadOrder> {
 
 /// Carries out loads that take turns, each in threads of its own. What one comes to is no matter of the others'.
 fn take_turns(
+    protocols: &[&'static dyn ErasedProtocol],
     plan: &LoadPlan,
     turns: &Turns,
     freezing: Option<UnixStream>,
@@ -107,10 +114,10 @@ fn take_turns(
             .iter()
             .zip(seats)
             .map(|(plan, seat)| {
-                scope.spawn(move || carry_out(plan, &mut Emit::new(&mut |_| Ok(()), None).seated(seat)))
+                scope.spawn(move || carry_out(protocols, plan, &mut Emit::new(&mut |_| Ok(()), None).seated(seat)))
             })
             .collect();
-        let own = carry_out(first, &mut emit.seated(own));
+        let own = carry_out(protocols, first, &mut emit.seated(own));
         let panicked = |_| Err(Fault::new("a load stopped at a broken invariant; this is a defect of tare"));
         let beside = beside.into_iter().map(|load| load.join().unwrap_or_else(panicked));
         std::iter::once(own).chain(beside).collect()
@@ -118,9 +125,13 @@ fn take_turns(
     Ok(LoadSummary { by_load, ..LoadSummary::default() })
 }
 
-fn carry_out(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
-    let row = PROTOCOLS.iter().find(|row| row.name == plan.protocol).ok_or_else(|| {
-        let known: Vec<_> = PROTOCOLS.iter().map(|row| row.name).collect();
+fn carry_out(
+    protocols: &[&'static dyn ErasedProtocol],
+    plan: &LoadPlan,
+    emit: &mut Emit<'_>,
+) -> Result<LoadSummary, Fault> {
+    let protocol = protocols.iter().find(|protocol| protocol.name() == plan.protocol).ok_or_else(|| {
+        let known: Vec<_> = protocols.iter().map(|protocol| protocol.name()).collect();
         Fault::new(format!("there is no protocol '{}'", plan.protocol))
             .remedy(format!("use one of {}", known.join(", ")))
     })?;
@@ -131,17 +142,17 @@ fn carry_out(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault>
             format!("{connections} connections of {pipeline} operations are more than {IN_FLIGHT_MAX} in flight");
         return Err(Fault::new(message).remedy("lower 'connections' or 'pipeline'"));
     }
-    if emit.takes_turns() && !row.tells_seconds {
+    if emit.takes_turns() && !protocol.tells_seconds() {
         let message = format!("protocol '{}' runs a tool, which cannot take turns with others", plan.protocol);
         return Err(Fault::new(message).remedy("use `design: blocks`").as_mistake());
     }
     // A tool inside the form may need no port; nothing is then driven from here.
-    if plan.endpoint != LoadPlan::NOWHERE || !(row.runs_inside)(&plan.options) {
+    if plan.endpoint != LoadPlan::NOWHERE || !protocol.facts(&plan.options).runs_inside {
         for endpoint in std::iter::once(&plan.endpoint).chain(&plan.also).chain(plan.services.values().flatten()) {
             endpoint::check(*endpoint, &plan.allowed)?;
         }
     }
-    let summary = (row.drive)(plan, emit)?;
+    let summary = protocol.drive(plan, emit)?;
     if emit.takes_turns() {
         return Err(Fault::new(format!("protocol '{}' does not take turns with others", plan.protocol)).as_mistake());
     }

@@ -135,7 +135,7 @@ operations:
         ..LoadPlan::of("http", asked::options("http", &script), endpoint, serde_json::from_value(profile).unwrap())
     };
     let mut out = Vec::new();
-    let _ = tare_load::serve(Cursor::new(serde_json::to_vec(&plan).unwrap()), &mut out);
+    let _ = tare_load::serve(tare_load::PROTOCOLS, Cursor::new(serde_json::to_vec(&plan).unwrap()), &mut out);
     match serde_json::from_slice(out.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty()).unwrap()).unwrap() {
         LoadLine::Done(summary) => (*summary, sessions.refused.load(Ordering::Relaxed)),
         last => panic!("{last:?}"),

@@ -99,8 +99,8 @@ fn drive(options: &str, endpoint: SocketAddr) -> LoadSummary {
 fn drive_as(options: &str, endpoint: SocketAddr, profile: serde_json::Value) -> LoadSummary {
     let mut problems = Problems::new("test", options);
     let node = parse(options, &mut problems).unwrap();
-    let row = PROTOCOLS.iter().find(|row| row.name == "http").unwrap();
-    let options = (row.options)(&node, &mut problems).unwrap_or_else(|| panic!("{:?}", problems.into_vec()));
+    let known = PROTOCOLS.iter().find(|known| known.name() == "http").unwrap();
+    let options = known.read(&node, &mut problems).unwrap_or_else(|| panic!("{:?}", problems.into_vec()));
     let plan = serde_json::json!({
         "task": "run", "protocol": "http", "options": options, "endpoint": endpoint,
         "profile": profile,
@@ -110,7 +110,7 @@ fn drive_as(options: &str, endpoint: SocketAddr, profile: serde_json::Value) -> 
     let plan: LoadPlan = serde_json::from_value(plan).unwrap();
     let mut out = Vec::new();
     // Whether it succeeded is told by the last line as well.
-    let _ = tare_load::serve(std::io::Cursor::new(serde_json::to_vec(&plan).unwrap()), &mut out);
+    let _ = tare_load::serve(PROTOCOLS, std::io::Cursor::new(serde_json::to_vec(&plan).unwrap()), &mut out);
     let last = out.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty()).unwrap();
     match serde_json::from_slice(last).unwrap() {
         LoadLine::Done(summary) => *summary,

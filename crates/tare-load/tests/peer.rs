@@ -31,7 +31,7 @@ fn plan(options: &str, endpoint: SocketAddr, connections: u32) -> LoadPlan {
 
 fn drive(plan: &LoadPlan) -> Result<LoadSummary, Fault> {
     let mut out = Vec::new();
-    let _ = tare_load::serve(Cursor::new(serde_json::to_vec(plan).unwrap()), &mut out);
+    let _ = tare_load::serve(tare_load::PROTOCOLS, Cursor::new(serde_json::to_vec(plan).unwrap()), &mut out);
     let last = out.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty()).unwrap();
     match serde_json::from_slice(last).unwrap() {
         LoadLine::Done(summary) => Ok(*summary),

@@ -131,7 +131,7 @@ fn plan(protocol: &str, options: &str, endpoint: SocketAddr, profile: LoadProfil
 fn drive(plan: &LoadPlan, orders: &str) -> (Vec<LoadLine>, LoadSummary) {
     let mut out = Vec::new();
     let input = format!("{}\n{orders}", serde_json::to_string(plan).unwrap());
-    let _ = tare_load::serve(Cursor::new(input.into_bytes()), &mut out);
+    let _ = tare_load::serve(tare_load::PROTOCOLS, Cursor::new(input.into_bytes()), &mut out);
     let mut lines: Vec<LoadLine> = out
         .split(|byte| *byte == b'\n')
         .filter(|line| !line.is_empty())
@@ -329,7 +329,7 @@ fn a_guided_load_goes_where_it_is_told() {
         };
         let orders = SlowOrders::new(&plan, &[hold(7, levels[0]), hold(8, levels[1])], Duration::from_millis(3000));
         let mut out = Vec::new();
-        let _ = tare_load::serve(orders, &mut out);
+        let _ = tare_load::serve(tare_load::PROTOCOLS, orders, &mut out);
         let rows: Vec<_> = out
             .split(|byte| *byte == b'\n')
             .filter_map(|line| match serde_json::from_slice(line).ok()? {

@@ -129,7 +129,7 @@ fn carried_out(mut plans: Vec<LoadPlan>, slice: Option<Duration>) -> Vec<Result<
 
 fn served(plan: &LoadPlan) -> Vec<Result<LoadSummary, Fault>> {
     let mut out = Vec::new();
-    let _ = tare_load::serve(Cursor::new(serde_json::to_vec(plan).unwrap()), &mut out);
+    let _ = tare_load::serve(tare_load::PROTOCOLS, Cursor::new(serde_json::to_vec(plan).unwrap()), &mut out);
     let last = out.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty()).unwrap();
     match serde_json::from_slice(last).unwrap() {
         LoadLine::Done(summary) => summary.by_load,
@@ -323,7 +323,7 @@ fn what_is_planned_by_the_clock_takes_no_turns() {
     open.profile = LoadProfile::Open { rate: 10.0, arrivals, connections: 1, in_flight: 10 };
     open.turns = Some(Box::new(Turns::default()));
     let mut out = Vec::new();
-    let _ = tare_load::serve(Cursor::new(serde_json::to_vec(&open).unwrap()), &mut out);
+    let _ = tare_load::serve(tare_load::PROTOCOLS, Cursor::new(serde_json::to_vec(&open).unwrap()), &mut out);
     let text = String::from_utf8(out).unwrap();
     assert!(text.contains("only a closed loop"), "{text}");
 }

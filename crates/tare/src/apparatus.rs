@@ -1,13 +1,12 @@
 //! The real apparatus: layers opened on this machine, load driven by a process of its own.
 
-use crate::catalog::Tables;
+use crate::catalog;
 use crate::driver::{Asked, Driver};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tare_bundle::DataSets;
-use tare_core::catalog::Catalog;
 use tare_core::fault::Fault;
 use tare_core::form::Form;
 use tare_core::host::{Carrier, Host, OpenError, ServiceStart, Surroundings};
@@ -189,7 +188,8 @@ impl Machine {
     /// A load process that is told nothing, unless it has commands run inside the form.
     fn unguided(&self, plan: &LoadPlan) -> Result<Driver, Fault> {
         let mut driver = self.driver(plan)?;
-        if !Tables.protocol_runs_inside(&plan.protocol, &plan.options) {
+        let protocol = catalog::protocol(&plan.protocol);
+        if protocol.is_none_or(|protocol| !protocol.facts(&plan.options).runs_inside) {
             driver.told_all();
         }
         Ok(driver)

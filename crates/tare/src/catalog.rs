@@ -8,9 +8,10 @@ use tare_core::fault::Fault;
 use tare_core::host::LayerRow;
 use tare_core::image::ImageConfig;
 use tare_core::layer::{LayerRung, LayerUse, LayerVariant, Listens};
-use tare_core::load::{LoadOrigin, OwnMetric};
+use tare_core::load::LoadOrigin;
+use tare_core::protocol::ProtocolInfo;
 use tare_layers::LAYERS;
-use tare_load::PROTOCOLS;
+use tare_load::ErasedProtocol;
 
 /// The tables of layers and protocols.
 pub(crate) struct Tables;
@@ -24,12 +25,8 @@ impl Catalog for Tables {
         (layer_row(layer)?.options)(node, problems)
     }
 
-    fn protocols(&self) -> Vec<&'static str> {
-        PROTOCOLS.iter().map(|row| row.name).collect()
-    }
-
-    fn protocol_options(&self, protocol: &str, node: &Node, problems: &mut Problems) -> Option<serde_json::Value> {
-        (PROTOCOLS.iter().find(|row| row.name == protocol)?.options)(node, problems)
+    fn protocols(&self) -> Vec<&'static dyn ProtocolInfo> {
+        protocols().into_iter().map(|protocol| protocol as &'static dyn ProtocolInfo).collect()
     }
 
     fn layer_rungs(&self, layer: &LayerUse, below: &[LayerUse], from: LoadOrigin) -> Vec<LayerRung> {
@@ -48,35 +45,30 @@ impl Catalog for Tables {
         layer_row(&layer.layer).is_some_and(|row| (row.has_quota)(&layer.options))
     }
 
-    fn protocol_tells_seconds(&self, protocol: &str) -> bool {
-        PROTOCOLS.iter().find(|row| row.name == protocol).is_none_or(|row| row.tells_seconds)
-    }
-
-    fn protocol_runs_inside(&self, protocol: &str, options: &serde_json::Value) -> bool {
-        PROTOCOLS.iter().find(|row| row.name == protocol).is_some_and(|row| (row.runs_inside)(options))
-    }
-
-    fn protocol_speaks_to(&self, protocol: &str, options: &serde_json::Value) -> Vec<String> {
-        PROTOCOLS.iter().find(|row| row.name == protocol).map_or(Vec::new(), |row| (row.speaks_to)(options))
-    }
-
-    fn protocol_metrics(&self, protocol: &str, options: &serde_json::Value) -> Vec<OwnMetric> {
-        PROTOCOLS.iter().find(|row| row.name == protocol).map_or(Vec::new(), |row| (row.metrics)(options))
-    }
-
-    fn protocol_variables(&self, protocol: &str, options: &serde_json::Value) -> Vec<String> {
-        PROTOCOLS.iter().find(|row| row.name == protocol).map_or(Vec::new(), |row| (row.variables)(options))
-    }
-
     fn image(&self, image: &str) -> Result<Option<ImageConfig>, Fault> {
         // By the one name that its bundle has, whichever way the workload names it.
         let image = plain_image(image);
         tare_bundle::image_says(&paths::bundles(), &image)
     }
+}
 
-    fn protocol_operations(&self, protocol: &str, options: &serde_json::Value) -> Vec<String> {
-        PROTOCOLS.iter().find(|row| row.name == protocol).map_or(Vec::new(), |row| (row.operations)(options))
-    }
+/// Every protocol of this program, for reading workloads and for the load process. A protocol of another crate is
+/// added here: `[tare_load::PROTOCOLS, &[tare_load::erased::<other::Protocol>()]].concat()`.
+pub(crate) fn protocols() -> Vec<&'static dyn ErasedProtocol> {
+    tare_load::PROTOCOLS.to_vec()
+}
+
+/// The protocol of this name.
+pub(crate) fn protocol(name: &str) -> Option<&'static dyn ErasedProtocol> {
+    protocols().into_iter().find(|protocol| protocol.name() == name)
+}
+
+/// Checks that this machine has what a protocol needs with these options; to be asked before anything is deployed.
+///
+/// # Errors
+/// What is missing, and how to get it.
+pub(crate) fn check_needs(name: &str, options: &serde_json::Value) -> Result<(), Fault> {
+    protocol(name).map_or(Ok(()), |protocol| protocol.check_needs(options))
 }
 
 /// The row of a layer.

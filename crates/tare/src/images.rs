@@ -273,17 +273,8 @@ mod tests {
             Tables.layer_options(layer, node, problems)
         }
 
-        fn protocols(&self) -> Vec<&'static str> {
+        fn protocols(&self) -> Vec<&'static dyn tare_core::protocol::ProtocolInfo> {
             Tables.protocols()
-        }
-
-        fn protocol_options(
-            &self,
-            protocol: &str,
-            node: &tare_core::config::Node,
-            problems: &mut Problems,
-        ) -> Option<serde_json::Value> {
-            Tables.protocol_options(protocol, node, problems)
         }
 
         fn image(&self, _: &str) -> Result<Option<ImageConfig>, Fault> {

@@ -1,6 +1,6 @@
 //! A run of a study, from what was typed to its end: what the verbs share that measure one.
 
-use crate::catalog::Tables;
+use crate::catalog::{self, Tables};
 use crate::cli::RunArgs;
 use crate::dry_run::{dry_run, outcome_of};
 use crate::mistake::Mistake;
@@ -79,7 +79,7 @@ pub(crate) fn start_and(
     }
     let _machine = session::take_machine(&format!("tare run {}", study.name), args.wait)?;
     session::require_clean_host()?;
-    tare_load::check_needs(&workload.protocol.protocol, &workload.protocol.options)?;
+    catalog::check_needs(&workload.protocol.protocol, &workload.protocol.options)?;
     let out = args.out.clone().unwrap_or_else(|| default_out(&study));
     require_writable(&out)?;
     let stop = session::stop_on_signals()?;

@@ -24,8 +24,10 @@ pub(crate) fn study() -> Value {
 /// The schema of workload files, with the options of every protocol.
 pub(crate) fn workload() -> Value {
     let mut schema = parsed(tare_core::workload::FILE_SCHEMA);
-    let options = |protocol: &str| options(&|node, problems| Tables.protocol_options(protocol, node, problems));
-    let described = Tables.protocols().into_iter().map(|protocol| (protocol.to_owned(), options(protocol)));
+    let described = Tables.protocols().into_iter().map(|protocol| {
+        let options = options(&|node, problems| protocol.read(node, problems));
+        (protocol.name().to_owned(), options)
+    });
     schema["$defs"]["protocol"]["properties"] = Value::Object(described.collect());
     schema
 }

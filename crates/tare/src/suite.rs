@@ -11,7 +11,7 @@ use crate::session::{self, Session};
 use crate::terminal::{columns, note, print, tell};
 use crate::version::VERSION;
 use crate::written::{hand_folder_to_caller, write_own_file};
-use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, history, images, machine, paths, run};
+use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, catalog, history, images, machine, paths, run};
 use anyhow::Result;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &RunArgs, mut suite: Suite) -> Result<u8> {
     let _machine = session::take_machine(&format!("tare run {}", suite.name), args.wait)?;
     session::require_clean_host()?;
     for (_, workload) in &suite.parts {
-        tare_load::check_needs(&workload.protocol.protocol, &workload.protocol.options)?;
+        catalog::check_needs(&workload.protocol.protocol, &workload.protocol.options)?;
     }
     let stamp = session::folder_stamp();
     let out = args.out.clone().unwrap_or_else(|| paths::records().join(format!("{stamp}-{}", suite.name)));

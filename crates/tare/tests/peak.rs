@@ -88,8 +88,8 @@ fn load_plan(endpoint: SocketAddr, search: &PeakPlan, limit: Duration) -> LoadPl
     let text = "{request: \"hi\\r\\n\", reply: {until: \"END\\r\\n\"}}";
     let mut problems = Problems::new("options", text);
     let node = parse(text, &mut problems).unwrap();
-    let row = PROTOCOLS.iter().find(|row| row.name == "tcp").unwrap();
-    let options = (row.options)(&node, &mut problems).unwrap_or_else(|| panic!("{:?}", problems.into_vec()));
+    let known = PROTOCOLS.iter().find(|known| known.name() == "tcp").unwrap();
+    let options = known.read(&node, &mut problems).unwrap_or_else(|| panic!("{:?}", problems.into_vec()));
     let base = LoadProfile::Open { rate: 1.0, arrivals: Arrivals::Poisson, connections: 200, in_flight: 10_000 };
     LoadPlan {
         measure: search.expected(),

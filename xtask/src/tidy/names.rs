@@ -12,7 +12,10 @@ const IGNORANT: &[&str] = &["tare-runner", "tare-stats", "tare-report"];
 const GENERAL: &[&str] = &["null", "http", "tcp", "exec", "echo", "mock", "local"];
 
 /// The tables whose rows have names that others must not know: a row's type, and what it is the name of.
-const TABLES: &[(&str, &str)] = &[("LayerRow {", "layer"), ("ProtocolRow {", "protocol")];
+const TABLES: &[(&str, &str)] = &[("LayerRow {", "layer")];
+
+/// How a protocol states its name.
+const PROTOCOL_NAME: &str = "const NAME: &'static str = \"";
 
 /// No layer, protocol or workload is named in the crates that must treat all alike.
 pub(super) fn foreign_names(tree: &Tree) -> Vec<Finding> {
@@ -36,7 +39,8 @@ pub(super) fn foreign_names(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Names of layers and protocols, read from the rows of their tables, and of workloads, read from their folders.
+/// Names of layers, read from the rows of their table, of protocols, read from their code, and of workloads, read from
+/// their folders.
 pub(super) fn names(tree: &Tree) -> BTreeMap<String, &'static str> {
     let mut names = BTreeMap::new();
     for (file, source) in tree.rust() {
@@ -45,6 +49,9 @@ pub(super) fn names(tree: &Tree) -> BTreeMap<String, &'static str> {
         }
         let mut row: Option<(&'static str, usize)> = None;
         for (at, line) in source.product() {
+            if line.code.contains(PROTOCOL_NAME) && file.crate_name() == Some("tare-load") {
+                names.extend(line.texts.first().map(|name| (name.clone(), "protocol")));
+            }
             if let Some((_, kind)) = TABLES.iter().find(|(row, _)| line.code.contains(row)) {
                 row = Some((kind, at));
             }
@@ -74,8 +81,10 @@ mod tests {
         "crates/tare-layers/src/lib.rs",
         "pub const LAYERS: &[LayerRow] = &[LayerRow {\n    name: \"cage\",\n    about: \"a cage\",\n}];\n",
     );
-    const PROTOCOLS: (&str, &str) =
-        ("crates/tare-load/src/x.rs", "pub const ROW: ProtocolRow = ProtocolRow { name: \"null\", about: \"x\" };\n");
+    const PROTOCOLS: (&str, &str) = (
+        "crates/tare-load/src/x.rs",
+        "impl LoadProtocol for Null {\n    type Options = Options;\n    const NAME: &'static str = \"null\";\n}\n",
+    );
     const WORKLOAD: (&str, &str) = ("workloads/toy/README.md", "");
 
     #[test]

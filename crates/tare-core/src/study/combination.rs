@@ -24,7 +24,6 @@ pub struct Conflict {
 impl Study {
     /// What of this study and its workload does not go together.
     pub fn conflicts(&self, workload: &Workload, catalog: &dyn Catalog) -> Vec<Conflict> {
-        let protocol = workload.protocol.protocol.as_str();
         let mut found = Vec::new();
         let mut add = |applies: bool, field, message: &str, hint| {
             if applies {
@@ -39,7 +38,8 @@ impl Study {
         };
         let steady = self.design.steady_within.is_some();
         let (steps, search) = (self.load.span().is_some(), self.peak.is_some());
-        let told_nothing = !catalog.protocol_tells_seconds(protocol);
+        let protocol = catalog.protocol(&workload.protocol.protocol);
+        let told_nothing = protocol.is_some_and(|protocol| !protocol.tells_seconds());
 
         let placed = self.placement.is_some() || self.forms.iter().any(|form| form.placement.is_some());
         let message = "the two forms of a duet get half of the CPUs each, and nothing else can be asked for";
@@ -156,7 +156,6 @@ impl Study {
         if loaded.max().unwrap_or(0) < 2 || workload.protocol.spread {
             return Vec::new();
         }
-        let spoken = &workload.protocol;
         let all = [
             (
                 self.design.arrangement != Arrangement::Blocks,
@@ -177,7 +176,7 @@ impl Study {
                 "give 'settle' a time",
             ),
             (
-                catalog.protocol_runs_inside(&spoken.protocol, &spoken.options),
+                workload.protocol.facts(catalog).runs_inside,
                 "instances",
                 "a tool inside runs beside one instance, and several would be loaded",
                 "deploy the service that is loaded once",

@@ -1,5 +1,6 @@
 use super::*;
 use crate::layer::{LayerRung, LayerUse, LayerVariant, Listens};
+use crate::protocol::ProtocolInfo;
 use std::fmt;
 use std::path::Path;
 
@@ -16,11 +17,8 @@ impl Catalog for Two {
         fields.finish(problems);
         Some(if tap { serde_json::json!({ "lid": lid, "tap": tap }) } else { serde_json::json!({ "lid": lid }) })
     }
-    fn protocols(&self) -> Vec<&'static str> {
-        vec!["null", "tool", "inner-tool"]
-    }
-    fn protocol_options(&self, _: &str, _: &Node, _: &mut Problems) -> Option<serde_json::Value> {
-        Some(serde_json::Value::Null)
+    fn protocols(&self) -> Vec<&'static dyn ProtocolInfo> {
+        PROTOCOLS.to_vec()
     }
     fn layer_rungs(&self, layer: &LayerUse, _: &[LayerUse], _: LoadOrigin) -> Vec<LayerRung> {
         let rung = |name, lid: bool| LayerRung { name, adds: name, options: serde_json::json!({ "lid": lid }) };
@@ -42,11 +40,25 @@ impl Catalog for Two {
     fn layer_has_quota(&self, layer: &LayerUse) -> bool {
         layer.options["tap"] == true
     }
-    fn protocol_tells_seconds(&self, protocol: &str) -> bool {
-        !protocol.ends_with("tool")
+}
+
+const PROTOCOLS: &[&dyn ProtocolInfo] = &[&Named("null"), &Named("tool"), &Named("inner-tool")];
+
+/// A protocol without options, and a tool where its name says so.
+struct Named(&'static str);
+
+impl ProtocolInfo for Named {
+    fn name(&self) -> &'static str {
+        self.0
     }
-    fn protocol_runs_inside(&self, protocol: &str, _: &serde_json::Value) -> bool {
-        protocol == "inner-tool"
+    fn read(&self, _: &Node, _: &mut Problems) -> Option<serde_json::Value> {
+        Some(serde_json::Value::Null)
+    }
+    fn facts(&self, _: &serde_json::Value) -> ProtocolFacts {
+        ProtocolFacts { runs_inside: self.0 == "inner-tool", ..ProtocolFacts::default() }
+    }
+    fn tells_seconds(&self) -> bool {
+        !self.0.ends_with("tool")
     }
 }
 

@@ -6,6 +6,7 @@ use crate::config::{Node, Problems};
 use crate::fault::Fault;
 use crate::image::ImageConfig;
 use crate::parameters::Parameters;
+use crate::protocol::ProtocolInfo;
 use serde_json::Value;
 use std::path::Path;
 
@@ -21,17 +22,28 @@ impl Catalog for Shelf {
         None
     }
 
-    fn protocols(&self) -> Vec<&'static str> {
-        vec!["null"]
-    }
-
-    fn protocol_options(&self, _: &str, _: &Node, _: &mut Problems) -> Option<Value> {
-        Some(Value::Null)
+    fn protocols(&self) -> Vec<&'static dyn ProtocolInfo> {
+        vec![NOTHING]
     }
 
     fn image(&self, image: &str) -> Result<Option<ImageConfig>, Fault> {
         assert!(image.ends_with("app.tar"), "{image}");
         self.0.clone()
+    }
+}
+
+const NOTHING: &dyn ProtocolInfo = &Nothing;
+
+/// A protocol without options.
+struct Nothing;
+
+impl ProtocolInfo for Nothing {
+    fn name(&self) -> &'static str {
+        "null"
+    }
+
+    fn read(&self, _: &Node, _: &mut Problems) -> Option<Value> {
+        Some(Value::Null)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The other side of a running task: who reads its lines, and who tells it what.
+//! The other side of a running task: who reads its lines, and who gives it orders.
 
 use super::turns::Seat;
 use std::sync::mpsc::Receiver;
@@ -6,8 +6,8 @@ use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::Fault;
 use tare_core::load::{LoadLine, LoadOrder};
 
-/// The other side of a running task: where its lines go, and whence it is told.
-pub(crate) struct Emit<'a> {
+/// The other side of a running task: where its lines go, and where its orders come from.
+pub struct Emit<'a> {
     write: &'a mut dyn FnMut(LoadLine) -> Result<(), Fault>,
     orders: Option<Receiver<LoadOrder>>,
     seat: Option<Seat>,
@@ -41,7 +41,7 @@ impl<'a> Emit<'a> {
     ///
     /// # Errors
     /// When nobody listens any more.
-    pub(crate) fn line(&mut self, line: LoadLine) -> Result<(), Fault> {
+    pub fn line(&mut self, line: LoadLine) -> Result<(), Fault> {
         (self.write)(line)
     }
 
@@ -49,7 +49,7 @@ impl<'a> Emit<'a> {
     ///
     /// # Errors
     /// Why it was not run, or that nobody is there to run it.
-    pub(crate) fn inside(&mut self, command: CommandStart) -> Result<CommandEnd, Fault> {
+    pub fn inside(&mut self, command: CommandStart) -> Result<CommandEnd, Fault> {
         self.line(LoadLine::Inside(Box::new(command)))?;
         match self.orders.as_ref().map(Receiver::recv) {
             Some(Ok(LoadOrder::Ran(went))) => *went,

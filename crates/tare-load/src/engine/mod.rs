@@ -29,7 +29,7 @@ mod window;
 mod worker;
 mod workers;
 
-pub(crate) use emit::Emit;
+pub use emit::Emit;
 pub use frozen::serve_freezer;
 pub(crate) use gather::Gather;
 pub(crate) use layout::Layout;
@@ -56,7 +56,7 @@ use worker::{Orders, Worker};
 /// How long one look at readiness may take at most.
 const READY_MAX: Duration = Duration::from_secs(1);
 
-/// Carries out a plan with a protocol.
+/// Carries out a plan with a protocol: sees whether the service is ready, writes the data set, or loads and measures.
 ///
 /// # Errors
 /// When the endpoint cannot be reached, or the task did not succeed.

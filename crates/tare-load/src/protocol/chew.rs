@@ -12,8 +12,8 @@ fn options(kept: &'static OnceLock<Value>, protocol: &str, text: &str) -> Value 
     let read = || {
         let mut problems = Problems::new("workload.yaml", text);
         let node = parse(text, &mut problems).expect("it is YAML");
-        let row = PROTOCOLS.iter().find(|row| row.name == protocol).expect("there is one");
-        (row.options)(&node, &mut problems).unwrap_or_else(|| panic!("{:#?}", problems.into_vec()))
+        let protocol = PROTOCOLS.iter().find(|known| known.name() == protocol).expect("there is one");
+        protocol.read(&node, &mut problems).unwrap_or_else(|| panic!("{:#?}", problems.into_vec()))
     };
     kept.get_or_init(read).clone()
 }

@@ -7,6 +7,6 @@ use tare_load::PROTOCOLS;
 pub(crate) fn options(protocol: &str, text: &str) -> serde_json::Value {
     let mut problems = Problems::new("test", text);
     let node = parse(text, &mut problems).unwrap();
-    let row = PROTOCOLS.iter().find(|row| row.name == protocol).unwrap();
-    (row.options)(&node, &mut problems).unwrap_or_else(|| panic!("{:?}", problems.into_vec()))
+    let known = PROTOCOLS.iter().find(|known| known.name() == protocol).unwrap();
+    known.read(&node, &mut problems).unwrap_or_else(|| panic!("{:?}", problems.into_vec()))
 }

@@ -155,7 +155,7 @@ fn drive(plan: &LoadPlan) -> (Vec<SecondRow>, Result<LoadSummary, Fault>) {
 fn drive_told(input: impl Read + Send + 'static) -> (Vec<SecondRow>, Result<LoadSummary, Fault>) {
     let mut out = Vec::new();
     // Whether it succeeded is told by the last line as well.
-    let _ = tare_load::serve(input, &mut out);
+    let _ = tare_load::serve(PROTOCOLS, input, &mut out);
     let (mut rows, mut end) = (Vec::new(), None);
     for line in out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         assert!(end.is_none(), "a line after the last");
@@ -199,9 +199,9 @@ fn failures(dialect: &Dialect, manner: Manner, change: impl Fn(&mut LoadPlan)) -
 
 #[test]
 fn each_row_of_the_table_has_its_dialect() {
-    for row in PROTOCOLS {
-        let here = DIALECTS.iter().any(|dialect| dialect.protocol == row.name);
-        assert!(here != ELSEWHERE.contains(&row.name), "'{}' needs a dialect, here or elsewhere", row.name);
+    for name in PROTOCOLS.iter().map(|protocol| protocol.name()) {
+        let here = DIALECTS.iter().any(|dialect| dialect.protocol == name);
+        assert!(here != ELSEWHERE.contains(&name), "'{name}' needs a dialect, here or elsewhere");
     }
 }
 
@@ -473,6 +473,6 @@ fn what_cannot_be_carried_out_is_a_fault_with_a_remedy() {
     let strange = LoadPlan { options: serde_json::json!({"a": 1}), endpoint: closed_port(), ..good };
     assert!(drive(&strange).1.unwrap_err().message.contains("options"));
     let mut out = Vec::new();
-    let _ = tare_load::serve(b"not a plan".as_slice(), &mut out);
+    let _ = tare_load::serve(PROTOCOLS, b"not a plan".as_slice(), &mut out);
     assert!(matches!(serde_json::from_slice(&out).unwrap(), LoadLine::Failed(_)));
 }

@@ -95,8 +95,8 @@ fn free_port() -> u16 {
 fn plan(protocol: &str, options: &str, endpoint: SocketAddr, task: LoadTask) -> LoadPlan {
     let mut problems = Problems::new("test", options);
     let node = parse(options, &mut problems).unwrap();
-    let row = PROTOCOLS.iter().find(|row| row.name == protocol).unwrap();
-    let options = (row.options)(&node, &mut problems).unwrap_or_else(|| panic!("{:?}", problems.into_vec()));
+    let known = PROTOCOLS.iter().find(|known| known.name() == protocol).unwrap();
+    let options = known.read(&node, &mut problems).unwrap_or_else(|| panic!("{:?}", problems.into_vec()));
     LoadPlan {
         task,
         settle: Duration::from_millis(100),
@@ -109,7 +109,7 @@ fn plan(protocol: &str, options: &str, endpoint: SocketAddr, task: LoadTask) -> 
 fn drive(plan: &LoadPlan) -> Result<LoadSummary, Fault> {
     let mut out = Vec::new();
     // Whether it succeeded is told by the last line as well.
-    let _ = tare_load::serve(std::io::Cursor::new(serde_json::to_vec(plan).unwrap()), &mut out);
+    let _ = tare_load::serve(PROTOCOLS, std::io::Cursor::new(serde_json::to_vec(plan).unwrap()), &mut out);
     for line in out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         match serde_json::from_slice(line).unwrap() {
             LoadLine::Done(summary) => return Ok(*summary),

@@ -20,8 +20,8 @@ pub(crate) mod resume;
 pub(crate) mod run;
 pub(crate) mod scaling;
 
-use crate::EXIT_OK;
 use crate::mistake::Mistake;
+use crate::{EXIT_OK, catalog};
 use anyhow::Result;
 use std::process::ExitCode;
 use tare_core::load::{LoadPlan, LoadProfile};
@@ -43,7 +43,7 @@ pub(crate) fn drive() -> ExitCode {
         least::become_load(if trace { Kept::Reading } else { Kept::Nothing })?;
         Ok(freezing)
     };
-    tare_load::serve_confined(std::io::stdin(), std::io::stdout().lock(), confine)
+    tare_load::serve_confined(&catalog::protocols(), std::io::stdin(), std::io::stdout().lock(), confine)
 }
 
 /// `tare probe`: samples, with the least that it needs.

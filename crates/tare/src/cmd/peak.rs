@@ -5,7 +5,6 @@ use crate::mistake::Mistake;
 use crate::{catalog, files, run};
 use anyhow::Result;
 use std::fmt::Write;
-use tare_core::catalog::Catalog;
 use tare_core::load::LoadProfile;
 use tare_core::peak::{PeakAsked, PeakPlan, PeakRules};
 use tare_core::qos::{EVERY_OPERATION, QuantileLimit};
@@ -75,8 +74,7 @@ fn search(args: &PeakArgs, study: &mut Study, workload: &Workload) -> Result<()>
         return mistake("a peak is searched against one percentile of each operation; the QoS has several");
     }
     let base = study.load.base().clone();
-    let spoken = &workload.protocol;
-    let operations = || catalog::Tables.protocol_operations(&spoken.protocol, &spoken.options);
+    let operations = || workload.protocol.facts(&catalog::Tables).operations;
     let asked = asked(args);
     let usual = || Some(PeakPlan::usual(&base, operations())?.reaching(&asked));
     let Some(plan) = study.peak.take().or_else(usual) else {

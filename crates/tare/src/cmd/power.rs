@@ -147,7 +147,7 @@ pub(crate) fn power_of(args: &PowerArgs) -> Result<u8> {
     session::require_root("power")?;
     let _machine = session::take_machine(&format!("tare power {}", study.name), args.wait)?;
     session::require_clean_host()?;
-    tare_load::check_needs(&workload.protocol.protocol, &workload.protocol.options)?;
+    catalog::check_needs(&workload.protocol.protocol, &workload.protocol.options)?;
     calibrate(args, study, workload)
 }
 

@@ -22,7 +22,7 @@ mod tools;
 #[cfg(any(test, fuzzing))]
 pub(crate) use tools::chew;
 
-use super::{ProtocolRow, options_of};
+use super::{ErasedProtocol, LoadProtocol, erased};
 use crate::clock;
 use crate::engine::{Emit, pin};
 use crate::script::{Escape, FeedSpecs, Feeds, Names, Template, Values};
@@ -35,31 +35,17 @@ use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tare_core::command::{CommandStart, Ended};
+use tare_core::config::{Node, Problems};
 use tare_core::fault::{Doing, Fault};
 use tare_core::load::{
-    Check, Inside, InsideUse, LoadLine, LoadPlan, LoadProfile, LoadSummary, LoadTask, OperationSummary, SecondRow,
+    Check, Inside, InsideUse, LoadLine, LoadPlan, LoadProfile, LoadSummary, LoadTask, OperationSummary, OwnMetric,
+    SecondRow,
 };
 use tempfile::TempDir;
 use tools::ToolRow;
 
-/// The row of this protocol.
-pub(super) const ROW: ProtocolRow = ProtocolRow {
-    name: "exec",
-    about: "any existing load tool: a command, and how its result is read",
-    options: options::read,
-    variables: |_| Vec::new(),
-    operations: |options| {
-        Options::deserialize_from(options).map_or_else(|_| Vec::new(), |options| options.operations())
-    },
-    tells_seconds: false,
-    metrics: |options| {
-        let options = Options::deserialize_from(options).ok();
-        options.into_iter().flat_map(|options| options.metrics).map(|metric| metric.own).collect()
-    },
-    runs_inside: |options| Options::deserialize_from(options).is_ok_and(|options| options.place == Where::Inside),
-    speaks_to: |_| Vec::new(),
-    drive,
-};
+/// This protocol, for the list.
+pub(super) const PROTOCOL: &dyn ErasedProtocol = erased::<Exec>();
 
 /// What a command may take beyond the time measured, unless the workload says more.
 const SLACK: Duration = Duration::from_secs(30);
@@ -76,34 +62,51 @@ const SERVICE_INSIDE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Where a command inside the form starts, as a service does.
 const DIRECTORY_INSIDE: &str = "/";
 
-fn drive(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
-    let options: Options = options_of(plan)?;
-    let mut tool = Tool::new(&options, plan, emit)?;
-    match plan.task {
-        LoadTask::Ready => tool.ready(),
-        LoadTask::Populate => tool.populate(),
-        LoadTask::Run => tool.run(),
-    }
-}
+/// Stands for this protocol.
+struct Exec;
 
-/// Whether the programs that these options name are on this machine, to be asked before anything is deployed. Those
-/// that run inside the form are in the service's bundle.
-///
-/// # Errors
-/// The program that is missing, and the package that has it.
-pub(crate) fn check_programs(options: &serde_json::Value) -> Result<(), Fault> {
-    let options = Options::deserialize_from(options)?;
-    if options.place == Where::Inside { Ok(()) } else { options.find_programs() }
+impl LoadProtocol for Exec {
+    type Options = Options;
+    const NAME: &'static str = "exec";
+    const ABOUT: &'static str = "any existing load tool: a command, and how its result is read";
+    const TELLS_SECONDS: bool = false;
+
+    fn read(node: &Node, problems: &mut Problems) -> Option<Options> {
+        options::read(node, problems)
+    }
+
+    fn operations(options: &Options) -> Vec<String> {
+        options.operations()
+    }
+
+    fn metrics(options: &Options) -> Vec<OwnMetric> {
+        options.metrics.iter().map(|metric| metric.own.clone()).collect()
+    }
+
+    fn runs_inside(options: &Options) -> bool {
+        options.place == Where::Inside
+    }
+
+    /// The programs are to be on this machine, unless they run inside the form: then they are in the service's bundle.
+    fn check_needs(options: &Options) -> Result<(), Fault> {
+        if options.place == Where::Inside { Ok(()) } else { options.find_programs() }
+    }
+
+    fn drive(plan: &LoadPlan, options: Options, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
+        let mut tool = Tool::new(&options, plan, emit)?;
+        match plan.task {
+            LoadTask::Ready => tool.ready(),
+            LoadTask::Populate => tool.populate(),
+            LoadTask::Run => tool.run(),
+        }
+    }
 }
 
 impl Options {
+    /// An error names the program that is missing and the package that has it.
     fn find_programs(&self) -> Result<(), Fault> {
         let mut commands = self.populate.iter().chain(&self.ready).chain([&self.command]);
         commands.try_for_each(|command| program(command, self).map(|_| ()))
-    }
-
-    fn deserialize_from(options: &serde_json::Value) -> Result<Self, Fault> {
-        serde_json::from_value(options.clone()).doing("understand the options of protocol 'exec'")
     }
 }
 

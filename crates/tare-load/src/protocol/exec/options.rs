@@ -99,8 +99,8 @@ pub(super) fn places() -> Names {
     names
 }
 
-/// Checks a user's options and writes them down.
-pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::Value> {
+/// Checks a user's options.
+pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Options> {
     let before = problems.len();
     let names = places();
     let mut fields = Fields::of(node, "protocol 'exec'", problems)?;
@@ -146,7 +146,7 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
         return None;
     }
     let (command, parser) = (command?, parser?.0);
-    let options = Options {
+    Some(Options {
         command,
         parser,
         operation,
@@ -161,8 +161,7 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
         place,
         directory,
         metrics,
-    };
-    Some(serde_json::to_value(options).expect("plain data"))
+    })
 }
 
 /// The last part of a program's path.

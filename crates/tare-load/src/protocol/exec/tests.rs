@@ -14,7 +14,7 @@ const GOOD: &str = "echo rate: 100; echo done: 50; echo p99: 2ms";
 fn options(text: &str) -> serde_json::Value {
     let mut problems = Problems::new("workload.yaml", text);
     let node = parse(text, &mut problems).unwrap();
-    options::read(&node, &mut problems).unwrap_or_else(|| panic!("{:#?}", problems.into_vec()))
+    PROTOCOL.read(&node, &mut problems).unwrap_or_else(|| panic!("{:#?}", problems.into_vec()))
 }
 
 /// Options with a shell as the tool, and further lines.
@@ -41,7 +41,7 @@ fn run(plan: &LoadPlan) -> (Vec<SecondRow>, Result<LoadSummary, Fault>) {
         }
         Ok(())
     };
-    let result = drive(plan, &mut Emit::new(&mut write, None));
+    let result = PROTOCOL.drive(plan, &mut Emit::new(&mut write, None));
     (rows, result)
 }
 
@@ -59,7 +59,7 @@ fn run_inside(
         }
         Ok(())
     };
-    let result = drive(plan, &mut Emit::new(&mut write, Some(orders)));
+    let result = PROTOCOL.drive(plan, &mut Emit::new(&mut write, Some(orders)));
     (asked, result)
 }
 
@@ -188,11 +188,11 @@ fn settling_runs_the_tool_for_its_time_and_counts_nothing() {
 
 #[test]
 fn a_missing_tool_is_named_with_its_package() {
-    let missing = check_programs(&options("command: [/nowhere/wrk, x]\n")).unwrap_err();
+    let missing = PROTOCOL.check_needs(&options("command: [/nowhere/wrk, x]\n")).unwrap_err();
     assert!(missing.message.contains("/nowhere/wrk") && missing.remedy == "apt-get install wrk", "{missing}");
     let own = options("command: [unheard-of-tool]\nparser: wrk\npackage: heard-of\n");
-    assert_eq!(check_programs(&own).unwrap_err().remedy, "apt-get install heard-of");
-    assert!(check_programs(&shell(GOOD, "")).is_ok());
+    assert_eq!(PROTOCOL.check_needs(&own).unwrap_err().remedy, "apt-get install heard-of");
+    assert!(PROTOCOL.check_needs(&shell(GOOD, "")).is_ok());
 }
 
 #[test]
@@ -297,16 +297,16 @@ fn what_runs_before_it_counts_is_not_measured() {
     let summary = fio(&report, Ended::Exit(0)).unwrap();
     assert_eq!(summary.operations.keys().collect::<Vec<_>>(), ["read", "write"]);
     assert_eq!(summary.inside.unwrap().cpu_s, Some(2.5 * 0.75), "one second of four");
-    let names = (ROW.operations)(&options("command: [fio]\n"));
+    let names = PROTOCOL.facts(&options("command: [fio]\n")).operations;
     assert_eq!(names, ["read", "write", "mixed"]);
 }
 
 #[test]
 fn what_cannot_run_inside_is_told_and_never_waited_for() {
     let options = shell("go", "where: inside\n");
-    assert!((ROW.runs_inside)(&options) && !(ROW.runs_inside)(&shell("go", "")));
-    assert_eq!(check_programs(&options_of_missing("inside")), Ok(()), "it is in the bundle, not here");
-    assert!(check_programs(&options_of_missing("beside")).is_err());
+    assert!(PROTOCOL.facts(&options).runs_inside && !PROTOCOL.facts(&shell("go", "")).runs_inside);
+    assert_eq!(PROTOCOL.check_needs(&options_of_missing("inside")), Ok(()), "it is in the bundle, not here");
+    assert!(PROTOCOL.check_needs(&options_of_missing("beside")).is_err());
     assert!(fault(options.clone()).message.contains("there is none"), "no form to run it in");
     let (_, refused) = run_inside(&inside(options.clone()), |_| Err(Fault::new("could not run go: no such file")));
     assert!(refused.unwrap_err().message.contains("no such file"));
@@ -316,7 +316,7 @@ fn what_cannot_run_inside_is_told_and_never_waited_for() {
     let (sender, orders) = std::sync::mpsc::channel();
     drop(sender);
     let mut write = |_| Ok(());
-    let gone = drive(&inside(options), &mut Emit::new(&mut write, Some(orders))).unwrap_err();
+    let gone = PROTOCOL.drive(&inside(options), &mut Emit::new(&mut write, Some(orders))).unwrap_err();
     assert!(gone.message.contains("did not run a command inside"), "{gone}");
 }
 

@@ -27,9 +27,9 @@ mod tests;
 pub(crate) use asking::chew as chew_answer;
 
 use super::tls::Tls;
-use super::{ProtocolRow, options_of};
+use super::{ErasedProtocol, LoadProtocol, erased};
 use crate::draw::Draw;
-use crate::engine::{Emit, drive};
+use crate::engine::{self, Emit};
 use crate::operation::{Failure, Flight, Greeting, Ledger, Link, OperationRow, Protocol, Reply, Step, Verified};
 use crate::script::{Slot, ValueRef, Values};
 use frame::Frame;
@@ -39,34 +39,42 @@ use program::{Program, Script};
 use state::{Cached, Memory, Session, Shared, User};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use tare_core::config::{Node, Problems};
 #[cfg(any(test, fuzzing))]
 use tare_core::fault::Doing;
 use tare_core::fault::Fault;
-use tare_core::load::LoadPlan;
+use tare_core::load::{LoadPlan, LoadSummary};
 
-/// The row of this protocol.
-pub(super) const ROW: ProtocolRow = ProtocolRow {
-    name: "http",
-    about: "HTTP/1.1 over kept-alive connections, plain or TLS: requests or scripts of them; replies are checked",
-    options: options::read,
-    variables: |options| {
-        let options = serde_json::from_value(options.clone());
-        options.map_or(Vec::new(), |o: Options| o.names().known().into_iter().map(str::to_owned).collect())
-    },
-    operations: |options| {
-        let options = serde_json::from_value(options.clone());
-        options.map_or(Vec::new(), |o: Options| o.operations.into_iter().map(|operation| operation.name).collect())
-    },
-    tells_seconds: true,
-    metrics: |_| Vec::new(),
-    runs_inside: |_| false,
-    speaks_to: |options| {
-        let options = serde_json::from_value(options.clone());
+/// This protocol, for the list.
+pub(super) const PROTOCOL: &dyn ErasedProtocol = erased::<Http>();
+
+impl LoadProtocol for Http {
+    type Options = Options;
+    const NAME: &'static str = "http";
+    const ABOUT: &'static str =
+        "HTTP/1.1 over kept-alive connections, plain or TLS: requests or scripts of them; replies are checked";
+
+    fn read(node: &Node, problems: &mut Problems) -> Option<Options> {
+        options::read(node, problems)
+    }
+
+    fn operations(options: &Options) -> Vec<String> {
+        options.operations.iter().map(|operation| operation.name.clone()).collect()
+    }
+
+    fn variables(options: &Options) -> Vec<String> {
+        options.names().known().into_iter().map(str::to_owned).collect()
+    }
+
+    fn speaks_to(options: &Options) -> Vec<String> {
         let service = |question: &Question| question.service.split('.').next().unwrap_or_default().to_owned();
-        options.map_or(Vec::new(), |o: Options| o.verify.iter().map(service).collect())
-    },
-    drive: |plan: &LoadPlan, emit: &mut Emit<'_>| drive(&Http::new(options_of(plan)?, plan.endpoint)?, plan, emit),
-};
+        options.verify.iter().map(service).collect()
+    }
+
+    fn drive(plan: &LoadPlan, options: Options, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
+        engine::drive(&Http::new(options, plan.endpoint)?, plan, emit)
+    }
+}
 
 /// The protocol with its options.
 struct Http {

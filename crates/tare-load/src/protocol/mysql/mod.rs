@@ -9,29 +9,18 @@ mod wire;
 #[cfg(any(test, fuzzing))]
 pub(crate) use control::chew as chew_control;
 
-use super::ProtocolRow;
-use super::sql::{self, Admission, Around, Database, Dialect, Isolation, Places, Program, Tallies};
+use super::sql::{Admission, Around, Database, Dialect, Isolation, Places, Program, Sql, Tallies};
+use super::{ErasedProtocol, erased};
 use crate::operation::{Failure, Greeting, Link, Step};
 use control::{Control, Counts};
 use session::Session;
 use std::sync::Arc;
 
-/// The row of this protocol.
-pub(super) const ROW: ProtocolRow = ProtocolRow {
-    name: "mysql",
-    about: "transactions of prepared statements on MySQL or MariaDB, as scripts; checked against the server's own counts",
-    options: |node, problems| sql::read(&DIALECT, node, problems),
-    variables: sql::variable_names,
-    operations: sql::operation_names,
-    tells_seconds: true,
-    metrics: |_| Vec::new(),
-    runs_inside: |_| false,
-    speaks_to: |_| Vec::new(),
-    drive: sql::drive::<MySql>,
-};
+/// This protocol, for the list.
+pub(super) const PROTOCOL: &dyn ErasedProtocol = erased::<Sql<MySql>>();
 
 const DIALECT: Dialect = Dialect {
-    protocol: "mysql",
+    protocol: MySql::NAME,
     places: Places::Marks,
     together: false,
     user: "root",
@@ -50,13 +39,16 @@ fn begin(isolation: Option<Isolation>) -> Vec<String> {
 /// The protocol with options that were written down, for fuzzing.
 #[cfg(any(test, fuzzing))]
 pub(super) fn made(options: serde_json::Value) -> Result<impl crate::operation::Protocol, tare_core::fault::Fault> {
-    sql::made::<MySql>(options)
+    super::sql::made::<MySql>(options)
 }
 
 /// How MySQL is spoken to. Statements have other numbers on each connection, so nothing is shared.
 struct MySql;
 
 impl Database for MySql {
+    const NAME: &'static str = "mysql";
+    const ABOUT: &'static str =
+        "transactions of prepared statements on MySQL or MariaDB, as scripts; checked against the server's own counts";
     type Session = Session;
     type Control<'a> = Control<'a>;
     type Counts = Counts;

@@ -1,13 +1,14 @@
 //! No network, no server: an operation is done as soon as it is asked for. Shows what the apparatus itself can do, and
 //! lets the whole pipeline be tested without a service.
 
-use super::ProtocolRow;
+use super::{ErasedProtocol, LoadProtocol, erased};
 use crate::clock;
 use crate::engine::{Emit, Gather, Layout, Recorder, Timeline, Workers, pin};
 use crate::hdr_log::HdrLog;
 use crate::operation::{Flight, Ledger, OperationRow, Reply, Verified};
 use crate::profile::{Source, Spoken};
 use crate::script::ValueRef;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tare_core::config::{Fields, Node, Problems};
@@ -19,24 +20,38 @@ const BATCH: usize = 32;
 /// A worker that has nothing due sleeps at most this long.
 const NAP: std::time::Duration = std::time::Duration::from_micros(500);
 
-/// The row of this protocol.
-pub(super) const ROW: ProtocolRow = ProtocolRow {
-    name: "null",
-    about: "no network and no server: every operation is done at once, to see what the apparatus itself can do",
-    options: |node, problems| options(node, problems),
-    variables: |_| Vec::new(),
-    operations: |_| vec!["nothing".to_owned()],
-    tells_seconds: true,
-    metrics: |_| Vec::new(),
-    runs_inside: |_| false,
-    speaks_to: |_| Vec::new(),
-    drive,
-};
+/// The only operation.
+const NOTHING: &str = "nothing";
 
-fn options(node: &Node, problems: &mut Problems) -> Option<serde_json::Value> {
-    let before = problems.len();
-    Fields::of(node, "protocol 'null'", problems)?.finish(problems);
-    (problems.len() == before).then(|| serde_json::json!({}))
+/// This protocol, for the list.
+pub(super) const PROTOCOL: &dyn ErasedProtocol = erased::<Null>();
+
+/// Stands for this protocol.
+struct Null;
+
+/// There are none.
+#[derive(Debug, Serialize, Deserialize)]
+struct Options {}
+
+impl LoadProtocol for Null {
+    type Options = Options;
+    const NAME: &'static str = "null";
+    const ABOUT: &'static str =
+        "no network and no server: every operation is done at once, to see what the apparatus itself can do";
+
+    fn read(node: &Node, problems: &mut Problems) -> Option<Options> {
+        let before = problems.len();
+        Fields::of(node, "protocol 'null'", problems)?.finish(problems);
+        (problems.len() == before).then_some(Options {})
+    }
+
+    fn operations(_options: &Options) -> Vec<String> {
+        vec![NOTHING.to_owned()]
+    }
+
+    fn drive(plan: &LoadPlan, _options: Options, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
+        drive(plan, emit)
+    }
 }
 
 fn drive(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
@@ -46,7 +61,7 @@ fn drive(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
     if plan.measure.is_zero() {
         return Err(Fault::new("nothing can be measured in no time").remedy("give 'measure' a duration above 0"));
     }
-    let operations = [OperationRow { name: "nothing".to_owned(), weight: 1, lingers: false }];
+    let operations = [OperationRow { name: NOTHING.to_owned(), weight: 1, lingers: false }];
     let layout = Layout::new(plan, &operations, false)?;
     let log = plan.hdr_log.as_deref().map(HdrLog::create).transpose()?;
     pin(plan.cpus.cpus())?;

@@ -8,30 +8,19 @@ mod wire;
 #[cfg(any(test, fuzzing))]
 pub(crate) use {control::chew as chew_control, scram::chew as chew_scram};
 
-use super::ProtocolRow;
-use super::sql::{self, Admission, Around, Database, Dialect, Isolation, Login, Places, Program, Tallies};
+use super::sql::{Admission, Around, Database, Dialect, Isolation, Login, Places, Program, Sql, Tallies};
+use super::{ErasedProtocol, erased};
 use crate::operation::{Failure, Greeting, Link, Step};
 use control::{Control, Counts};
 use scram::Salted;
 use session::{Calls, Session};
 use std::sync::Arc;
 
-/// The row of this protocol.
-pub(super) const ROW: ProtocolRow = ProtocolRow {
-    name: "postgres",
-    about: "transactions of prepared statements on PostgreSQL, as scripts; checked against the server's own counts",
-    options: |node, problems| sql::read(&DIALECT, node, problems),
-    variables: sql::variable_names,
-    operations: sql::operation_names,
-    tells_seconds: true,
-    metrics: |_| Vec::new(),
-    runs_inside: |_| false,
-    speaks_to: |_| Vec::new(),
-    drive: sql::drive::<Postgres>,
-};
+/// This protocol, for the list.
+pub(super) const PROTOCOL: &dyn ErasedProtocol = erased::<Sql<Postgres>>();
 
 const DIALECT: Dialect = Dialect {
-    protocol: "postgres",
+    protocol: Postgres::NAME,
     places: Places::Numbered,
     together: true,
     user: "postgres",
@@ -51,7 +40,7 @@ fn begin(isolation: Option<Isolation>) -> Vec<String> {
 /// The protocol with options that were written down, for fuzzing.
 #[cfg(any(test, fuzzing))]
 pub(super) fn made(options: serde_json::Value) -> Result<impl crate::operation::Protocol, tare_core::fault::Fault> {
-    sql::made::<Postgres>(options)
+    super::sql::made::<Postgres>(options)
 }
 
 /// How PostgreSQL is spoken to.
@@ -61,6 +50,9 @@ struct Postgres {
 }
 
 impl Database for Postgres {
+    const NAME: &'static str = "postgres";
+    const ABOUT: &'static str =
+        "transactions of prepared statements on PostgreSQL, as scripts; checked against the server's own counts";
     type Session = Session;
     type Control<'a> = Control<'a>;
     type Counts = Counts;

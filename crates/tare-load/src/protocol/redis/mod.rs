@@ -5,36 +5,52 @@ mod control;
 mod options;
 mod reply;
 
-use super::{ProtocolRow, names, options_of};
+use super::{ErasedProtocol, LoadProtocol, erased};
 use crate::draw::Draw;
-use crate::engine::{Emit, drive};
+use crate::engine::{self, Emit};
 use crate::operation::{Failure, Flight, Greeting, Ledger, Link, OperationRow, Protocol, Reply, Step, Verified};
-use command::{Answer, COMMANDS, Template, Value};
+use command::{Answer, COMMANDS, CommandRow, Template, Value};
 #[cfg(any(test, fuzzing))]
 pub(crate) use control::chew_counts;
 use control::{Control, Counts};
 use options::Options;
 use reply::Parser;
+use tare_core::config::{Node, Problems};
 #[cfg(any(test, fuzzing))]
 use tare_core::fault::Doing;
 use tare_core::fault::Fault;
-use tare_core::load::LoadPlan;
+use tare_core::load::{LoadPlan, LoadSummary};
 
-/// The row of this protocol.
-pub(super) const ROW: ProtocolRow = ProtocolRow {
-    name: "redis",
-    about: "Redis commands (RESP2 or 3), drawn from a mix over a key space; checked against the server's own counts",
-    options: options::read,
-    variables: |_| Vec::new(),
-    operations: |options| serde_json::from_value(options.clone()).map_or(Vec::new(), |o| names(&Redis::new(o))),
-    tells_seconds: true,
-    metrics: |_| Vec::new(),
-    runs_inside: |_| false,
-    speaks_to: |options| {
-        serde_json::from_value(options.clone()).map_or(Vec::new(), |o: Options| o.servers.into_iter().collect())
-    },
-    drive: |plan: &LoadPlan, emit: &mut Emit<'_>| drive(&Redis::new(options_of(plan)?), plan, emit),
-};
+/// This protocol, for the list.
+pub(super) const PROTOCOL: &dyn ErasedProtocol = erased::<Redis>();
+
+impl LoadProtocol for Redis {
+    type Options = Options;
+    const NAME: &'static str = "redis";
+    const ABOUT: &'static str =
+        "Redis commands (RESP2 or 3), drawn from a mix over a key space; checked against the server's own counts";
+
+    fn read(node: &Node, problems: &mut Problems) -> Option<Options> {
+        options::read(node, problems)
+    }
+
+    fn operations(options: &Options) -> Vec<String> {
+        commands_of(options).map(|(row, _)| row.name.to_owned()).collect()
+    }
+
+    fn speaks_to(options: &Options) -> Vec<String> {
+        options.servers.iter().cloned().collect()
+    }
+
+    fn drive(plan: &LoadPlan, options: Options, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
+        engine::drive(&Redis::new(options), plan, emit)
+    }
+}
+
+/// The commands of the mix with their weights, in the order of their operations.
+fn commands_of(options: &Options) -> impl Iterator<Item = (&'static CommandRow, u64)> {
+    COMMANDS.iter().filter_map(move |row| options.mix.get(row.name).map(|weight| (row, *weight)))
+}
 
 /// The protocol with its options.
 struct Redis {
@@ -48,7 +64,7 @@ struct Redis {
 impl Redis {
     fn new(options: Options) -> Self {
         let value = Value::new(options.value_bytes);
-        let used: Vec<_> = COMMANDS.iter().filter_map(|row| options.mix.get(row.name).map(|w| (row, *w))).collect();
+        let used: Vec<_> = commands_of(&options).collect();
         let weights = used.iter().map(|(_, weight)| *weight).collect();
         let templates = used.iter().map(|(row, _)| Template::new(row, &value)).collect();
         Redis { options, value, templates, weights }
@@ -143,6 +159,7 @@ impl Protocol for Redis {
     fn verify(&self, plan: &LoadPlan, before: &Option<Counts>, ledger: &Ledger) -> Result<Verified, Fault> {
         let Some(before) = before else { return Ok(Verified::default()) };
         let after = Counts::read(&self.options, plan)?;
-        Ok(control::verify(&self.options, &names(self), before, &after, ledger))
+        let names = <Redis as LoadProtocol>::operations(&self.options);
+        Ok(control::verify(&self.options, &names, before, &after, ledger))
     }
 }

@@ -39,8 +39,8 @@ fn oldest() -> u64 {
     2
 }
 
-/// Checks a user's options and writes them down.
-pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::Value> {
+/// Checks a user's options.
+pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Options> {
     let before = problems.len();
     let mut fields = Fields::of(node, "protocol 'redis'", problems)?;
     let mix = match fields.get("mix") {
@@ -64,7 +64,7 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
     }
     let servers = servers.and_then(|(_, name)| name);
     let options = Options { mix, value_bytes, keys, populate, verify, resp, servers };
-    (problems.len() == before).then(|| serde_json::to_value(options).expect("plain data"))
+    (problems.len() == before).then_some(options)
 }
 
 fn read_value_bytes(fields: &mut Fields<'_>, problems: &mut Problems) -> u64 {

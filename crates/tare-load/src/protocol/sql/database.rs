@@ -88,7 +88,11 @@ pub(crate) trait Control: Ask {
 }
 
 /// What a database has of its own: how it is spoken to.
-pub(crate) trait Database: Sync + Sized {
+pub(crate) trait Database: Sync + Sized + 'static {
+    /// The protocol's name in workload files.
+    const NAME: &'static str;
+    /// What it is, in a sentence.
+    const ABOUT: &'static str;
     /// The state of one connection.
     type Session: Send;
     /// A connection on which single statements are asked.

@@ -1,6 +1,6 @@
 //! What `postgres` and `mysql` share: transactions as scripts.
 //!
-//! [`read`] checks a workload's options and writes them down as [`spec`]; [`program`] compiles them to flat tables once
+//! [`read`] checks a workload's options, which are those of [`spec`]; [`program`] compiles them to flat tables once
 //! before anything starts; [`machine`] runs them, one operation on one connection at a time, driven by answers; and
 //! [`protocol`] makes a protocol of them. What the statements look like on the wire is each [`database`]'s business.
 //!
@@ -31,14 +31,12 @@ mod text;
 
 pub(super) use checks::{Ask, excerpt};
 pub(super) use code::Code;
-pub(super) use database::{Admission, Around, Control, Database, Login};
+pub(super) use database::{Admission, Around, Control, Database, Login, Sql};
 pub(super) use dialect::Dialect;
 pub(super) use machine::{Context, Machine, Next, Wire};
-pub(super) use program::{Program, Statement, variable_names};
-pub(super) use protocol::drive;
+pub(super) use program::{Program, Statement};
 #[cfg(any(test, fuzzing))]
 pub(super) use protocol::made;
-pub(super) use read::{operation_names, read};
 pub(super) use reader::{Framing, HEADER, Message, Reader};
 pub(super) use rows::Rows;
 pub(super) use secured::{Pipe, Veil};

@@ -239,11 +239,9 @@ fn names(options: &Options) -> Result<Names, String> {
     Ok(names)
 }
 
-/// The same of options as they were written down; none when they are not this protocol's.
-pub(crate) fn variable_names(options: &serde_json::Value) -> Vec<String> {
-    let options = serde_json::from_value::<Options>(options.clone()).map_err(|error| error.to_string());
-    let names = options.and_then(|options| names(&options));
-    names.map(|names| names.known().into_iter().map(str::to_owned).collect()).unwrap_or_default()
+/// The same as texts; none when the scripts do not compile.
+pub(super) fn variable_names(options: &Options) -> Vec<String> {
+    names(options).map(|names| names.known().into_iter().map(str::to_owned).collect()).unwrap_or_default()
 }
 
 /// Makes slots for all variables that get a value somewhere, in the order of the scripts.

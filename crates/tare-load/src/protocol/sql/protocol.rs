@@ -3,26 +3,44 @@
 use super::checks::Ask as _;
 use super::control;
 use super::database::{Admission, Around, Database, Sql};
-use super::program::operation_rows;
+use super::program::{operation_rows, variable_names};
+use super::read::read;
+use super::spec::Options;
 use crate::draw::Draw;
 use crate::engine::{self, Emit};
 use crate::operation::{Failure, Flight, Greeting, Ledger, Link, OperationRow, Protocol, Step, Verified};
-use crate::protocol::options_of;
+use crate::protocol::LoadProtocol;
 use crate::script::{Slot, ValueRef, Values};
 use std::path::Path;
+use tare_core::config::{Node, Problems};
 #[cfg(any(test, fuzzing))]
 use tare_core::fault::Doing;
 use tare_core::fault::Fault;
 use tare_core::load::{LoadPlan, LoadSummary, LoadTask};
 
-/// Carries a plan out on a database.
-///
-/// # Errors
-/// When the load cannot begin or go on; with the server's words where it gave any.
-pub(crate) fn drive<D: Database>(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
-    let sql = Sql::<D>::new(options_of(plan)?, plan.endpoint)?;
-    let admitted = admitted(&sql, plan);
-    admitted.and_then(|()| engine::drive(&sql, plan, emit)).map_err(|fault| sql.tallies.explain(fault))
+impl<D: Database> LoadProtocol for Sql<D> {
+    type Options = Options;
+    const NAME: &'static str = D::NAME;
+    const ABOUT: &'static str = D::ABOUT;
+
+    fn read(node: &Node, problems: &mut Problems) -> Option<Options> {
+        read(D::DIALECT, node, problems)
+    }
+
+    fn operations(options: &Options) -> Vec<String> {
+        options.operations.iter().map(|operation| operation.name.clone()).collect()
+    }
+
+    fn variables(options: &Options) -> Vec<String> {
+        variable_names(options)
+    }
+
+    /// The fault has the server's words where it gave any.
+    fn drive(plan: &LoadPlan, options: Options, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
+        let sql = Sql::<D>::new(options, plan.endpoint)?;
+        let admitted = admitted(&sql, plan);
+        admitted.and_then(|()| engine::drive(&sql, plan, emit)).map_err(|fault| sql.tallies.explain(fault))
+    }
 }
 
 /// The protocol with options that were written down, for fuzzing.

@@ -16,8 +16,8 @@ const OPERATIONS_MAX: usize = 1000;
 /// A table of more rows than this takes days to write.
 const ROWS_MAX: u64 = 10_000_000_000;
 
-/// Checks a user's options and writes them down.
-pub(crate) fn read(dialect: &Dialect, node: &Node, problems: &mut Problems) -> Option<serde_json::Value> {
+/// Checks a user's options.
+pub(super) fn read(dialect: &Dialect, node: &Node, problems: &mut Problems) -> Option<Options> {
     let before = problems.len();
     let mut fields = Fields::of(node, format!("protocol '{}'", dialect.protocol), problems)?;
     let user = text(&mut fields, "user", dialect.user, problems);
@@ -43,13 +43,7 @@ pub(crate) fn read(dialect: &Dialect, node: &Node, problems: &mut Problems) -> O
     fields.finish(problems);
     scripts.finish(problems);
     let options = Options { user, password, database, socket, tls, feeds, operations, populate, verify };
-    (problems.len() == before).then(|| serde_json::to_value(options).expect("plain data"))
-}
-
-/// The names of the operations in options that were written down.
-pub(crate) fn operation_names(options: &serde_json::Value) -> Vec<String> {
-    let options = serde_json::from_value::<Options>(options.clone());
-    options.map(|options| options.operations.into_iter().map(|operation| operation.name).collect()).unwrap_or_default()
+    (problems.len() == before).then_some(options)
 }
 
 /// An optional text that goes into a message of the protocol, where NUL ends a text. A password is prepared by rules

@@ -31,7 +31,8 @@ fn options(text: &str) -> Result<Options, Vec<String>> {
     let mut problems = Problems::new("workload.yaml", text);
     let node = tare_core::config::parse(text, &mut problems).expect("it parses");
     match read::read(&DIALECT, &node, &mut problems) {
-        Some(options) => Ok(serde_json::from_value(options).unwrap()),
+        // As the load process finds them in its plan.
+        Some(options) => Ok(serde_json::from_value(serde_json::to_value(options).unwrap()).unwrap()),
         None => Err(problems.into_vec().iter().map(ToString::to_string).collect()),
     }
 }

@@ -7,9 +7,9 @@ mod peer;
 mod socket;
 mod traffic;
 
-use super::{ProtocolRow, REPLY_MAX, options_of};
+use super::{ErasedProtocol, LoadProtocol, REPLY_MAX, erased};
 use crate::draw::Draw;
-use crate::engine::{Emit, drive};
+use crate::engine::{self, Emit};
 use crate::operation::{
     Failure, Flight, Greeting, Ledger, Link, OperationRow, Protocol, Reply, SocketOptions, Step, Verified, answers_once,
 };
@@ -20,36 +20,39 @@ use options::Options;
 use rustix::fd::OwnedFd;
 use socket::Sockets;
 use std::sync::Arc;
+use tare_core::config::{Node, Problems};
 use tare_core::fault::Fault;
-use tare_core::load::{Check, LoadPlan, LoadTask};
+use tare_core::load::{Check, LoadPlan, LoadSummary, LoadTask};
 use traffic::{Totals, Traffic};
 
 /// Bytes of a stream sent by one system call: as much as stays in a cache close to the CPU.
 const PIECE: usize = 128 * 1024;
 
-/// The row of this protocol.
-pub(super) const ROW: ProtocolRow = ProtocolRow {
-    name: "tcp",
-    about: "any request and reply over TCP: a text to send, and how its reply ends",
-    options: options::read,
-    variables: |_| Vec::new(),
-    operations: |options| {
-        let options = serde_json::from_value(options.clone());
-        options.map_or(Vec::new(), |o: Options| o.requests.into_iter().map(|exchange| exchange.name).collect())
-    },
-    tells_seconds: true,
-    metrics: |_| Vec::new(),
-    runs_inside: |_| false,
-    speaks_to: |_| Vec::new(),
-    drive: |plan: &LoadPlan, emit: &mut Emit<'_>| {
-        let mut tcp = Tcp::new(options_of(plan)?);
+/// This protocol, for the list.
+pub(super) const PROTOCOL: &dyn ErasedProtocol = erased::<Tcp>();
+
+impl LoadProtocol for Tcp {
+    type Options = Options;
+    const NAME: &'static str = "tcp";
+    const ABOUT: &'static str = "any request and reply over TCP: a text to send, and how its reply ends";
+
+    fn read(node: &Node, problems: &mut Problems) -> Option<Options> {
+        options::read(node, problems)
+    }
+
+    fn operations(options: &Options) -> Vec<String> {
+        options.requests.iter().map(|exchange| exchange.name.clone()).collect()
+    }
+
+    fn drive(plan: &LoadPlan, options: Options, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
+        let mut tcp = Tcp::new(options);
         if tcp.peer && plan.task == LoadTask::Run {
             // Before anything connects: a peer may send as soon as somebody has.
             tcp.counts = Some(peer::settled(plan)?);
         }
-        drive(&tcp, plan, emit)
-    },
-};
+        engine::drive(&tcp, plan, emit)
+    }
+}
 
 /// How the reply to a request ends.
 enum End {

@@ -50,9 +50,9 @@ impl Default for Sockets {
 /// What may be asked for as a socket's buffer, bytes. What one gets is in the record.
 const BUFFER_BYTES: std::ops::RangeInclusive<u64> = 4096..=1 << 30;
 
-/// Checks a user's options and writes them down: one exchange, a list of them under `requests`, a `stream`, or a test
+/// Checks a user's options: one exchange, a list of them under `requests`, a `stream`, or a test
 /// against a `peer`.
-pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::Value> {
+pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Options> {
     let before = problems.len();
     let mut fields = Fields::of(node, "protocol 'tcp'", problems)?;
     let sockets = read_sockets(&mut fields, problems);
@@ -70,7 +70,7 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
             peer: true,
             sockets,
         };
-        return (problems.len() == before).then(|| serde_json::to_value(options).expect("plain data"));
+        return (problems.len() == before).then_some(options);
     }
     if let Some(node) = chunk {
         let hint = "write 'stream: {send: 1MB}', or name a test against 'peer'";
@@ -96,7 +96,7 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
         problems.add(first.place, "there is no request", "add '- request: ...'");
     }
     let options = Options { requests, populate, fresh, open_with, peer: false, sockets };
-    (problems.len() == before).then(|| serde_json::to_value(options).expect("plain data"))
+    (problems.len() == before).then_some(options)
 }
 
 /// What is exchanged with a peer follows from the test.

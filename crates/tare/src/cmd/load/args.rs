@@ -1,6 +1,7 @@
 //! What a user may type after `tare load`, and the plan that it means.
 
 use super::resolve;
+use crate::catalog;
 use crate::mistake::Mistake;
 use anyhow::Result;
 use clap::{ArgGroup, Args};
@@ -11,7 +12,7 @@ use std::time::Duration;
 use tare_core::config::{Node, Problems, parse};
 use tare_core::load::{Arrivals, Behaviour, Distribution, LoadPlan, LoadProfile, Pause, UserConnections};
 use tare_core::units::{CpuSet, parse_duration};
-use tare_load::{PROTOCOLS, ProtocolRow};
+use tare_load::ErasedProtocol;
 
 /// Operations that may wait for an answer under `--rate`, unless it is said.
 const IN_FLIGHT: u32 = 10_000;
@@ -128,9 +129,9 @@ impl LoadArgs {
                 (protocol, self.target.clone().unwrap_or_default(), self.options_text()?)
             }
         };
-        let row = protocol_row(protocol)?;
-        let mut options = read_options(row, &options, self.options.as_deref())?;
-        if (row.runs_inside)(&options) {
+        let protocol = protocol_named(protocol)?;
+        let mut options = read_options(protocol, &options, self.options.as_deref())?;
+        if protocol.facts(&options).runs_inside {
             let text = "a tool with `where: inside` runs inside a form, and `tare load` deploys none";
             let instead = "write `where: beside`, or let a study deploy the workload: tare run";
             return Err(Mistake::new(format!("{text}\n  to do: {instead}")).into());
@@ -153,7 +154,7 @@ impl LoadArgs {
             cpus: self.cpus.clone().unwrap_or_default(),
             hdr_log: self.hdr.as_ref().map(std::path::absolute).transpose()?,
             allowed,
-            ..LoadPlan::of(row.name, options, endpoint, self.profile())
+            ..LoadPlan::of(protocol.name(), options, endpoint, self.profile())
         };
         Ok(Wish { plan, target })
     }
@@ -194,14 +195,14 @@ impl LoadArgs {
     }
 }
 
-fn protocol_row(name: &str) -> Result<&'static ProtocolRow> {
-    PROTOCOLS.iter().find(|row| row.name == name).ok_or_else(|| {
-        let known: Vec<&str> = PROTOCOLS.iter().map(|row| row.name).collect();
+fn protocol_named(name: &str) -> Result<&'static dyn ErasedProtocol> {
+    catalog::protocol(name).ok_or_else(|| {
+        let known: Vec<&str> = catalog::protocols().iter().map(|protocol| protocol.name()).collect();
         Mistake::new(format!("there is no protocol '{name}'; there are {}", known.join(", "))).into()
     })
 }
 
-fn read_options(row: &ProtocolRow, text: &str, file: Option<&Path>) -> Result<serde_json::Value> {
+fn read_options(protocol: &dyn ErasedProtocol, text: &str, file: Option<&Path>) -> Result<serde_json::Value> {
     // A comment keeps an empty text a document.
     let (name, text) = match file {
         Some(file) => (file.display().to_string(), text.to_owned()),
@@ -210,7 +211,7 @@ fn read_options(row: &ProtocolRow, text: &str, file: Option<&Path>) -> Result<se
     let folder = file.and_then(Path::parent).unwrap_or_else(|| Path::new("."));
     let mut problems = Problems::new(name, &text).with_files(crate::files::files_of(folder));
     let node: Option<Node> = parse(&text, &mut problems);
-    let options = node.and_then(|node| (row.options)(&node, &mut problems));
+    let options = node.and_then(|node| protocol.read(&node, &mut problems));
     options.filter(|_| problems.is_empty()).ok_or_else(|| Mistake::in_files(problems.into_vec()).into())
 }
 

@@ -31,7 +31,7 @@ const EXIT_LIMITED: u8 = 3;
 pub(crate) fn load(args: &LoadArgs) -> Result<u8> {
     let Wish { plan, target } = args.wish()?;
     limits::check(&plan)?;
-    tare_load::check_needs(&plan.protocol, &plan.options)?;
+    crate::catalog::check_needs(&plan.protocol, &plan.options)?;
     let stop = stop_on_signals()?;
     let mut progress = Progress::new(&plan, args.json);
     let done = carry_out(&plan, args.populate, &stop, &mut progress);

@@ -73,8 +73,8 @@ struct Defaults {
     cache: Cache,
 }
 
-/// Checks a user's options and writes them down.
-pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::Value> {
+/// Checks a user's options.
+pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Options> {
     let before = problems.len();
     let mut fields = Fields::of(node, "protocol 'http'", problems)?;
     let tls = fields.get("tls").and_then(|node| read_tls(node, problems));
@@ -117,7 +117,7 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
         }
     };
     let options = Options { tls, headers, cookies, body_max, feeds, variables, operations, verify };
-    (problems.len() == before).then(|| serde_json::to_value(options).expect("plain data"))
+    (problems.len() == before).then_some(options)
 }
 
 /// Headers that the generator writes itself.

@@ -24,7 +24,8 @@ fn http_at(text: &str, endpoint: &str) -> Http {
     let mut problems = Problems::new("workload.yaml", text);
     let node = parse(text, &mut problems).unwrap();
     let options = options::read(&node, &mut problems).unwrap_or_else(|| panic!("{:?}", problems.into_vec()));
-    let options: Options = serde_json::from_value(options).unwrap();
+    // As the load process finds them in its plan.
+    let options: Options = serde_json::from_value(serde_json::to_value(options).unwrap()).unwrap();
     Http::new(options, endpoint.parse().unwrap()).unwrap()
 }
 
