@@ -3,7 +3,7 @@
 /// A generator of random numbers, SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
 /// 2014). Eight bytes, so that a million users may have one each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Draw(u64);
+pub struct Draw(u64);
 
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -19,32 +19,32 @@ impl Draw {
     /// Generator number `stream` of a seed. All run through one cycle of 2^64 from places scattered over it: among a
     /// million streams of a thousand draws the chance that any two meet is below 2^-14.
     #[inline]
-    pub(crate) fn new(seed: u64, stream: u64) -> Self {
+    pub fn new(seed: u64, stream: u64) -> Self {
         Draw(scatter(scatter(seed.wrapping_add(GAMMA)).wrapping_add(stream.wrapping_mul(GAMMA))))
     }
 
     /// Generator number `index` of the stream's own, such as one for each operation of a user.
     #[inline]
-    pub(crate) fn at(seed: u64, stream: u64, index: u64) -> Self {
+    pub fn at(seed: u64, stream: u64, index: u64) -> Self {
         Draw::new(Draw::new(seed, stream).0, index)
     }
 
     /// 64 random bits.
     #[inline]
-    pub(crate) fn bits(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(GAMMA);
         scatter(self.0)
     }
 
     /// A number below `bound`, which is not 0. The bias is below bound / 2^64.
     #[inline]
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
     /// A number from 0 up to but not 1, in steps of 2^-53.
     #[inline]
-    pub(crate) fn unit(&mut self) -> f64 {
+    pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 }

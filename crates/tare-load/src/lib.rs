@@ -5,7 +5,8 @@
 //! counts is shared by all protocols.
 //!
 //! **Protocols.** [`serve`] is given a list of them. [`PROTOCOLS`] are those of this crate, each a folder under
-//! `protocol/`, which implements [`LoadProtocol`] and goes into the list by [`erased`].
+//! `protocol/`. One of another crate implements [`LoadProtocol`], hands to [`drive`] what implements
+//! [`operation::Protocol`], and goes into the list by [`erased`]. `tests/echo.rs` is a whole one.
 //!
 //! **Architecture invariant:** nothing here knows a deployment form, a workload or the runner. A plain operation
 //! (one request, one reply, nothing captured) takes two system calls (send, receive) and one reading of the clock, and
@@ -19,7 +20,7 @@ mod engine;
 pub mod fuzz;
 mod hdr_log;
 mod histogram;
-mod operation;
+pub mod operation;
 mod peer;
 mod profile;
 mod protocol;
@@ -28,9 +29,11 @@ mod script;
 mod search;
 mod serve;
 
+pub use draw::Draw;
 pub use endpoint::is_own as is_own_address;
-pub use engine::{Emit, serve_freezer};
+pub use engine::{Emit, drive, serve_freezer};
 pub use peer::{Peer, PeerOptions, serve_peer};
 pub use protocol::{ErasedProtocol, LoadProtocol, PROTOCOLS, erased};
 pub use resolve::address_of;
+pub use script::{Slot, ValueRef};
 pub use serve::{serve, serve_confined};

@@ -5,6 +5,7 @@ mod asked;
 mod companions;
 mod contract;
 mod databases;
+mod echo;
 mod nginx;
 mod peer;
 mod truth;

@@ -106,6 +106,7 @@ const CLASSES: &[(&str, Class)] = &[
     ("tare-load::companions::", Class::Waits),
     ("tare-load::databases::", Class::Waits),
     ("tare-load::contract::", Class::Waits),
+    ("tare-load::echo::", Class::Waits),
     ("tare-load::peer::", Class::Waits),
 ];
 

@@ -60,7 +60,7 @@ const READY_MAX: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// When the endpoint cannot be reached, or the task did not succeed.
-pub(crate) fn drive<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
+pub fn drive<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
     let nothing = |verified: Verified| LoadSummary {
         checks: verified.checks,
         facts: verified.facts,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// Why an operation was not answered correctly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// The service said that it could not.
     ErrorReply,
     /// A well-formed reply that is not the answer to what was asked.
@@ -77,7 +77,7 @@ impl Failure {
     ];
 
     /// Its name in a record.
-    pub(crate) fn name(self) -> Cow<'static, str> {
+    pub fn name(self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Failure::Status(status) => return Cow::Owned(format!("status {status}")),
             Failure::ErrorReply => "error reply",

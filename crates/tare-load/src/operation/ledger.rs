@@ -5,7 +5,7 @@ use super::Failure;
 /// What was sent and answered over a whole run, settling and draining included, by operation: to be held against the
 /// server's own counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ledger {
+pub struct Ledger {
     /// Requests sent.
     pub sent: Vec<u64>,
     /// Requests answered, rightly or not.

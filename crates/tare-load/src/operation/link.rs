@@ -38,7 +38,7 @@ impl Stream {
 }
 
 /// A blocking connection on which nothing waits longer than its time limit.
-pub(crate) struct Link {
+pub struct Link {
     stream: Stream,
     // Where it leads, in words.
     endpoint: String,
@@ -55,7 +55,7 @@ impl Link {
     ///
     /// # Errors
     /// When nothing accepts the connection.
-    pub(crate) fn open(endpoint: SocketAddr, limit: Duration) -> Result<Self, Fault> {
+    pub fn open(endpoint: SocketAddr, limit: Duration) -> Result<Self, Fault> {
         let limit = limit.max(Duration::from_millis(1));
         let stream = TcpStream::connect_timeout(&endpoint, limit).doing(format_args!("connect to {endpoint}"))?;
         stream.set_nodelay(true).doing("set TCP_NODELAY")?;
@@ -67,7 +67,7 @@ impl Link {
     ///
     /// # Errors
     /// When nothing accepts the connection.
-    pub(crate) fn open_unix(path: &Path, limit: Duration) -> Result<Self, Fault> {
+    pub fn open_unix(path: &Path, limit: Duration) -> Result<Self, Fault> {
         let limit = limit.max(Duration::from_millis(1));
         let stream = UnixStream::connect(path).doing(format_args!("connect to {}", path.display()))?;
         stream.set_write_timeout(Some(limit)).doing("limit the time of a write")?;
@@ -78,7 +78,7 @@ impl Link {
     ///
     /// # Errors
     /// When nothing accepts the connection.
-    pub(crate) fn to<P: Protocol>(protocol: &P, endpoint: SocketAddr, limit: Duration) -> Result<Self, Fault> {
+    pub fn to<P: Protocol>(protocol: &P, endpoint: SocketAddr, limit: Duration) -> Result<Self, Fault> {
         match protocol.socket() {
             Some(path) => Link::open_unix(path, limit),
             None => Link::open(endpoint, limit),
@@ -93,7 +93,7 @@ impl Link {
     ///
     /// # Errors
     /// When the connection fails.
-    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+    pub fn send(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         self.stream.write_all(bytes).doing(format_args!("send to {}", self.endpoint))
     }
 
@@ -125,15 +125,12 @@ impl Link {
     ///
     /// # Errors
     /// When nothing comes in time, the peer closes, or `take` finds a fault.
-    pub(crate) fn receive<T>(
-        &mut self,
-        take: impl FnMut(&[u8]) -> Result<(usize, Option<T>), Fault>,
-    ) -> Result<T, Fault> {
+    pub fn receive<T>(&mut self, take: impl FnMut(&[u8]) -> Result<(usize, Option<T>), Fault>) -> Result<T, Fault> {
         self.receive_until(self.deadline(), take)
     }
 
     /// When an exchange that begins now has to be over.
-    pub(crate) fn deadline(&self) -> Instant {
+    pub fn deadline(&self) -> Instant {
         Instant::now() + self.limit
     }
 
@@ -141,7 +138,7 @@ impl Link {
     ///
     /// # Errors
     /// When nothing comes in time, the peer closes, or `take` finds a fault.
-    pub(crate) fn receive_until<T>(
+    pub fn receive_until<T>(
         &mut self,
         deadline: Instant,
         mut take: impl FnMut(&[u8]) -> Result<(usize, Option<T>), Fault>,
@@ -164,7 +161,7 @@ impl Link {
     ///
     /// # Errors
     /// When the greeting fails.
-    pub(crate) fn greet<P: Protocol>(&mut self, protocol: &P) -> Result<P::Session, Fault> {
+    pub fn greet<P: Protocol>(&mut self, protocol: &P) -> Result<P::Session, Fault> {
         let mut session = protocol.session();
         self.shake(protocol, &mut session)?;
         Ok(session)
@@ -205,7 +202,7 @@ impl Link {
     ///
     /// # Errors
     /// When the reply is not the right one.
-    pub(crate) fn operate<P: Protocol>(
+    pub fn operate<P: Protocol>(
         &mut self,
         protocol: &P,
         session: &mut P::Session,

@@ -1,4 +1,4 @@
-//! What an operation is, what may come of it, and what speaks it: the words that the engine and the protocols share.
+//! What an operation is, what may come of it, and what speaks it: the vocabulary that the engine and protocols share.
 //!
 //! The engine is generic over [`Protocol`], so that nothing is called through a pointer per operation. Replies are
 //! fed in whatever pieces they arrive in and are checked, not kept: memory does not grow with their size.
@@ -11,9 +11,10 @@ mod failure;
 mod ledger;
 mod link;
 
-pub(crate) use failure::{Failure, Failures};
-pub(crate) use ledger::Ledger;
-pub(crate) use link::Link;
+pub use failure::Failure;
+pub(crate) use failure::Failures;
+pub use ledger::Ledger;
+pub use link::Link;
 
 use crate::draw::{Draw, Mix};
 use crate::script::{Slot, ValueRef};
@@ -25,7 +26,7 @@ use tare_core::load::{Check, LoadPlan};
 
 /// A whole reply, judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reply {
+pub enum Reply {
     /// The answer to what was asked.
     Right,
     /// A right answer that says that there is nothing: a miss.
@@ -46,7 +47,7 @@ impl Reply {
 
 /// How far a reply has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
+pub enum Step {
     /// All bytes were taken and more are needed.
     More,
     /// The reply is complete after `used` bytes.
@@ -67,7 +68,7 @@ pub(crate) enum Step {
 
 /// An operation that was sent and not answered yet.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Flight {
+pub struct Flight {
     /// When it was to start, CLOCK_MONOTONIC, ns.
     pub planned_ns: u64,
     /// When it was sent.
@@ -82,7 +83,7 @@ pub(crate) struct Flight {
 
 /// What is set on sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SocketOptions {
+pub struct SocketOptions {
     /// Whether what is small goes out at once (`TCP_NODELAY`).
     pub nodelay: bool,
     /// `SO_SNDBUF`, bytes; without it the kernel sizes the buffer while data flows.
@@ -99,7 +100,7 @@ impl Default for SocketOptions {
 
 /// An operation and its weight in the protocol's own mix.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OperationRow {
+pub struct OperationRow {
     /// Its name in a record.
     pub name: String,
     /// How often it is drawn, against the others' weights.
@@ -118,7 +119,7 @@ impl OperationRow {
 
 /// How a greeting stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Greeting {
+pub enum Greeting {
     /// Operations may start.
     Ready,
     /// More is to come from the other side.
@@ -127,15 +128,16 @@ pub(crate) enum Greeting {
 
 /// What was found after a run.
 #[derive(Debug, Default)]
-pub(crate) struct Verified {
+pub struct Verified {
     /// Checks of the server's own counts.
     pub checks: Vec<Check>,
     /// Facts about the server.
     pub facts: BTreeMap<String, String>,
 }
 
-/// Something spoken over a connection in requests and replies, replies in the order of the requests.
-pub(crate) trait Protocol: Sync + Sized {
+/// Something spoken over a connection in requests and replies, replies in the order of the requests. A protocol of one
+/// request and one reply needs nothing but the methods without a default.
+pub trait Protocol: Sync + Sized {
     /// The state of one connection: parser, encryption, prepared statements.
     type Session: Send;
     /// The state of one user that outlives operations: cookies, captured values. `()` where there is none. There may be
@@ -307,7 +309,7 @@ pub(crate) trait Protocol: Sync + Sized {
 ///
 /// # Errors
 /// When it is not answered, or wrongly.
-pub(crate) fn answers_once<P: Protocol>(protocol: &P, link: &mut Link, seed: u64) -> Result<(), Fault> {
+pub fn answers_once<P: Protocol>(protocol: &P, link: &mut Link, seed: u64) -> Result<(), Fault> {
     let mut draw = Draw::new(seed, 0);
     let operation = OperationRow::mix(&protocol.operations()).draw(&mut draw) as u16;
     let mut session = link.greet(protocol)?;

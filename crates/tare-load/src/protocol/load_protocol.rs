@@ -62,7 +62,7 @@ pub trait LoadProtocol: 'static {
     }
 
     /// Carries out a plan. Most protocols hand a [`Protocol`](crate::operation::Protocol) made from the options to the
-    /// engine.
+    /// engine: [`drive`](crate::drive).
     ///
     /// # Errors
     /// Why the plan could not be carried out.

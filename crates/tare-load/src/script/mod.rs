@@ -32,4 +32,5 @@ pub(crate) use number::write_number;
 pub(crate) use read::read_feeds;
 pub(crate) use spec::{FeedId, FeedSpecs};
 pub(crate) use template::{Escape, Template, union};
-pub(crate) use values::{Names, Slot, ValueRef, Values};
+pub(crate) use values::{Names, Values};
+pub use values::{Slot, ValueRef};

@@ -3,9 +3,9 @@
 use super::spec::{FeedId, FeedSpecs};
 use std::collections::BTreeMap;
 
-/// A variable, by its place in [`Values`].
+/// A variable, by its place among a user's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Slot(pub(super) u16);
+pub struct Slot(pub u16);
 
 /// More variables than any script has.
 const SLOTS_MAX: usize = 4096;
@@ -97,7 +97,7 @@ enum Value {
 
 /// A value to look at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ValueRef<'a> {
+pub enum ValueRef<'a> {
     /// It was never filled.
     Unset,
     /// A number.
