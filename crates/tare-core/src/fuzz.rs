@@ -4,6 +4,8 @@
 use crate::catalog::Catalog;
 use crate::config::{Node, Place, Problem, Problems, parse};
 use crate::image::{ImageConfig, ImageUser, user_numbers};
+use crate::layer::{LayerOptions, LayerRung, LayerUse, LayerVariant, Listens};
+use crate::load::LoadOrigin;
 use crate::parameters::Parameters;
 use crate::profile::{folded, unfolded};
 use crate::protocol::{ProtocolFacts, ProtocolInfo};
@@ -87,11 +89,8 @@ fn check_places(problems: Vec<Problem>, text: &str) {
 struct Anything;
 
 impl Catalog for Anything {
-    fn layers(&self) -> Vec<&'static str> {
-        vec!["container", "vm", "box"]
-    }
-    fn layer_options(&self, _: &str, _: &Node, _: &mut Problems) -> Option<Value> {
-        Some(Value::Null)
+    fn layers(&self) -> Vec<&'static dyn LayerOptions> {
+        LAYERS.iter().map(|layer| layer as &dyn LayerOptions).collect()
     }
     fn protocols(&self) -> Vec<&'static dyn ProtocolInfo> {
         PROTOCOLS.to_vec()
@@ -125,6 +124,35 @@ impl ProtocolInfo for Named {
             runs_inside: self.0 == "exec",
             ..ProtocolFacts::default()
         }
+    }
+}
+
+static LAYERS: [AnyOptions; 3] = [AnyOptions("container"), AnyOptions("vm"), AnyOptions("box")];
+
+/// A layer that takes any options.
+struct AnyOptions(&'static str);
+
+impl LayerOptions for AnyOptions {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+    fn about(&self) -> &'static str {
+        "any options"
+    }
+    fn read(&self, _: &Node, _: &mut Problems) -> Option<Value> {
+        Some(Value::Null)
+    }
+    fn rungs(&self, options: &Value, _: &[LayerUse], _: LoadOrigin) -> Vec<LayerRung> {
+        vec![LayerRung { name: "whole", adds: "the layer as a whole", options: options.clone() }]
+    }
+    fn variants(&self, _: &Value, _: LoadOrigin) -> Vec<LayerVariant> {
+        Vec::new()
+    }
+    fn listens(&self, _: &Value) -> Listens {
+        Listens::Apart
+    }
+    fn has_quota(&self, _: &Value) -> bool {
+        false
     }
 }
 

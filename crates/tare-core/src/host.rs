@@ -1,13 +1,15 @@
 //! A host is a place that can start a service, read counters and open a layer; a layer opens an inner host on an
 //! outer one. A deployment form is a stack of layers, so there is one way to start a service, not one per form.
 
+mod plugin;
+
+pub use plugin::{ErasedLayer, FetchImage, Layer, Layers, layer_named};
+
 use crate::bundle::{Bundle, BundleStore, Recipe};
 use crate::command::{CommandEnd, CommandStart};
-use crate::config::{Node, Problems};
 use crate::fault::Fault;
 use crate::held::Held;
-use crate::layer::{LayerRung, LayerUse, LayerVariant, Listens};
-use crate::load::LoadOrigin;
+use crate::layer::LayerUse;
 use crate::profile::Profile;
 pub use crate::seen::{FilesSeen, SeenFile, Wait};
 use crate::telemetry::{Prober, Rest, Scope, TelemetryRow};
@@ -15,7 +17,6 @@ use crate::units::CpuSet;
 use crate::workload::Service;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -346,56 +347,8 @@ pub struct Carrier {
     pub prober: fn() -> Result<Box<dyn Prober>, Fault>,
     /// The program that is started inside forms as agent and resource probe: this very binary, statically linked.
     pub program: PathBuf,
-}
-
-/// How a layer is opened on a host of this machine; the contract is [`Host::open`]'s.
-pub type OpenLayer = fn(Box<dyn LocalOuter>, &LayerUse, &Surroundings) -> Result<Box<dyn Host>, OpenError>;
-
-/// How an image is fetched from a registry, by its reference, and written as `docker save` does. What it is written to
-/// may refuse more, for want of room.
-pub type FetchImage = fn(&str, &mut dyn Write) -> Result<(), Fault>;
-
-/// A row of the table of layers.
-pub struct LayerRow {
-    /// The layer's name in study files.
-    pub name: &'static str,
-    /// What it is, in a sentence, for `tare doctor` and the documentation.
-    pub about: &'static str,
-    /// Checks a user's options and writes them down with every default filled in. `None` adds problems.
-    pub options: fn(&Node, &mut Problems) -> Option<serde_json::Value>,
-    /// Whether this machine can have the layer, and what it would be: asked before a study starts, may take seconds.
-    pub probe: fn(&serde_json::Value, &Carrier) -> Availability,
-    /// What [`LayerRow::probe`] found, in a few words: which software it is, and of which version.
-    pub words: fn(&Facts) -> String,
-    /// Where services in this layer listen.
-    pub listens: fn(&serde_json::Value) -> Listens,
-    /// Whether services in this layer get their CPU time by quota, whatever the workload says.
-    pub has_quota: fn(&serde_json::Value) -> bool,
-    /// How much of this machine's memory a deployment takes when this layer is its outermost one, bytes: given what its
-    /// services are allowed, and what the layers further inside need for themselves.
-    pub memory_bytes: fn(&serde_json::Value, u64, u64) -> u64,
-    /// See [`Catalog::layer_rungs`](crate::catalog::Catalog::layer_rungs).
-    pub rungs: fn(&serde_json::Value, &[LayerUse], LoadOrigin) -> Vec<LayerRung>,
-    /// See [`Catalog::layer_variants`](crate::catalog::Catalog::layer_variants).
-    pub variants: fn(&serde_json::Value, LoadOrigin) -> Vec<LayerVariant>,
-    /// Whether what a form deploys can be dealt out as the options say.
-    pub fits: fn(&serde_json::Value, &[Service]) -> Result<(), Fault>,
-    /// What must be in a guest for this layer to be opened there; bundles come with it as disks, in this order.
-    pub in_guest: fn(&serde_json::Value) -> GuestNeeds,
-    /// Opens the layer on a host of this machine.
-    pub open: OpenLayer,
-    /// What this layer left on this machine, of any run, alive or dead. Never anything that is not ours.
-    pub leftovers: fn() -> Result<Vec<Leftover>, Fault>,
-    /// Removes one of them; removing what is gone already succeeds.
-    pub remove: fn(&Leftover) -> Result<(), Fault>,
-    /// What this layer keeps on this machine between runs, to save time.
-    pub kept: fn() -> Result<Vec<Kept>, Fault>,
-    /// Removes one of them; removing what is gone already succeeds.
-    pub forget: fn(&Kept) -> Result<(), Fault>,
-    /// Fetches an image from a registry, where the layer has an engine that can.
-    pub pull: Option<FetchImage>,
-    /// Whether it only stands in for a layer in tests, so that nobody needs to be told of it.
-    pub for_tests: bool,
+    /// The layers that can be opened.
+    pub layers: Layers,
 }
 
 /// Something that a layer keeps between runs.

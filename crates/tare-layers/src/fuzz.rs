@@ -4,8 +4,8 @@
 use crate::LAYERS;
 use crate::{agent, container, local, vm};
 use tare_core::config::{Node, Problems, parse};
-use tare_core::host::LayerRow;
-use tare_core::layer::LayerUse;
+use tare_core::host::layer_named;
+use tare_core::layer::{LayerOptions, LayerUse};
 use tare_core::load::LoadOrigin;
 
 hostile::targets! {
@@ -139,24 +139,24 @@ pub fn layer_options(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Some(node) = parse(&text, &mut Problems::default()) else { return };
     node.each_entry(&mut |name, options| {
-        let row = LAYERS.iter().find(|row| row.name == name);
-        row.inspect(|row| read_options(row, options, &text)).is_some()
+        let layer = layer_named(LAYERS, name);
+        layer.inspect(|layer| read_options(*layer, options, &text)).is_some()
     });
 }
 
-fn read_options(row: &LayerRow, node: &Node, text: &str) {
+fn read_options(layer: &dyn LayerOptions, node: &Node, text: &str) {
     let mut problems = Problems::new("study.yaml", text);
-    let read = (row.options)(node, &mut problems);
-    assert_eq!(read.is_none(), !problems.is_empty(), "{}: {read:?}, and {:#?}", row.name, problems.into_vec());
+    let read = layer.read(node, &mut problems);
+    assert_eq!(read.is_none(), !problems.is_empty(), "{}: {read:?}, and {:#?}", layer.name(), problems.into_vec());
     let Some(options) = read else { return };
-    let used = |options: &serde_json::Value| LayerUse { layer: row.name.to_owned(), options: options.clone() };
-    (row.listens)(&options);
+    let used = |options: &serde_json::Value| LayerUse { layer: layer.name().to_owned(), options: options.clone() };
+    layer.listens(&options);
     for from in [LoadOrigin::Outside, LoadOrigin::Host, LoadOrigin::Inside] {
         for below in [vec![], vec![used(&options)]] {
-            let rungs = (row.rungs)(&options, &below, from);
+            let rungs = layer.rungs(&options, &below, from);
             assert!(rungs.last().is_none_or(|rung| rung.options == options), "the last rung is all of {options}");
         }
-        (row.variants)(&options, from);
+        layer.variants(&options, from);
     }
 }
 
@@ -188,7 +188,6 @@ const AGENT: &[&str] = &[
 const OPTIONS: &[&str] = &[
     "container: ",
     "vm: ",
-    "mock: ",
     "{",
     "}",
     "[",

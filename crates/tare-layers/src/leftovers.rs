@@ -8,7 +8,7 @@ use crate::mounts::{mounts_below, remove_tree, remove_whole};
 use crate::owner::{live_runs, runs};
 use crate::register::{self, Kind};
 use crate::run_mark::SCRATCH_NOTE;
-use crate::{LAYERS, cgroup, home, network, processes, settings};
+use crate::{cgroup, home, network, processes, settings};
 use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, PidfdFlags, Signal};
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
-use tare_core::host::Leftover;
+use tare_core::host::{Layers, Leftover};
 
 /// How long a process that was killed may take to vanish.
 const VANISH_WITHIN: Duration = Duration::from_secs(10);
@@ -79,9 +79,9 @@ pub fn unseen() -> Option<Fault> {
 ///
 /// # Errors
 /// When the kernel or a layer's engine does not answer.
-pub fn of_dead_runs() -> Result<Vec<Leftover>, Fault> {
+pub fn of_dead_runs(layers: Layers) -> Result<Vec<Leftover>, Fault> {
     let before = live_runs();
-    let mut found = leftovers()?;
+    let mut found = leftovers(layers)?;
     // One that began while we looked is alive too.
     let after = live_runs();
     found.retain(|left| !before.contains(&left.run) && !after.contains(&left.run));
@@ -89,16 +89,17 @@ pub fn of_dead_runs() -> Result<Vec<Leftover>, Fault> {
 }
 
 /// Everything that runs have made on this machine, alive or dead, in the order in which it can be removed: what runs,
-/// what layers keep, mounts, links, namespaces, rules, cgroups, directories.
+/// what `layers` keep, mounts, links, namespaces, rules, cgroups, directories.
 ///
 /// # Errors
 /// When the kernel or a layer's engine does not answer.
-pub fn leftovers() -> Result<Vec<Leftover>, Fault> {
+pub fn leftovers(layers: Layers) -> Result<Vec<Leftover>, Fault> {
     let mut own = own_leftovers()?;
     let after_processes = own.iter().position(|found| found.kind != PROCESS).unwrap_or(own.len());
     let rest = own.split_off(after_processes);
-    for row in LAYERS {
-        own.extend((row.leftovers)().map_err(|fault| fault.context(format!("see what layer '{}' left", row.name)))?);
+    for layer in layers {
+        let left = layer.leftovers();
+        own.extend(left.map_err(|fault| fault.context(format!("see what layer '{}' left", layer.name())))?);
     }
     own.extend(rest);
     Ok(own)
@@ -160,38 +161,38 @@ fn marked_processes() -> Vec<(String, u32, u64)> {
 ///
 /// # Errors
 /// When it is still there.
-pub fn remove(leftover: &Leftover) -> Result<(), Fault> {
-    remove_if(leftover, &|| true)
+pub fn remove(layers: Layers, leftover: &Leftover) -> Result<(), Fault> {
+    remove_if(layers, leftover, &|| true)
 }
 
 /// The same, but nothing of a run that lives: `tare resume` may have brought one back since its leftovers were listed.
 ///
 /// # Errors
 /// See [`remove`].
-pub fn remove_of_dead_run(leftover: &Leftover) -> Result<(), Fault> {
-    remove_if(leftover, &|| !live_runs().contains(&leftover.run))
+pub fn remove_of_dead_run(layers: Layers, leftover: &Leftover) -> Result<(), Fault> {
+    remove_if(layers, leftover, &|| !live_runs().contains(&leftover.run))
 }
 
 /// Asks once more whether it may, when what it would remove has been found.
-fn remove_if(leftover: &Leftover, may: &dyn Fn() -> bool) -> Result<(), Fault> {
+fn remove_if(layers: Layers, leftover: &Leftover, may: &dyn Fn() -> bool) -> Result<(), Fault> {
     check_run(&leftover.run)?;
     // A layer may use the same word for something of its own, so a kind alone does not say whose it is.
     if KINDS.contains(&leftover.kind.as_str()) && own_leftovers()?.contains(leftover) {
-        return if may() { remove_own(leftover) } else { Ok(()) };
+        return if may() { remove_own(layers, leftover) } else { Ok(()) };
     }
-    for row in LAYERS {
-        if (row.leftovers)()?.contains(leftover) {
-            return if may() { (row.remove)(leftover) } else { Ok(()) };
+    for layer in layers {
+        if layer.leftovers()?.contains(leftover) {
+            return if may() { layer.remove(leftover) } else { Ok(()) };
         }
     }
     Ok(())
 }
 
-fn remove_own(leftover: &Leftover) -> Result<(), Fault> {
+fn remove_own(layers: Layers, leftover: &Leftover) -> Result<(), Fault> {
     let Leftover { run, kind, name } = leftover;
     match kind.as_str() {
         PROCESS => end_process(name),
-        MOUNT if network::is_pinned(Path::new(name)) => take_fence_down(run, name),
+        MOUNT if network::is_pinned(Path::new(name)) => take_fence_down(layers, run, name),
         MOUNT => match rustix::mount::unmount(name.as_str(), UnmountFlags::DETACH) {
             Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => Ok(()),
             Err(error) => Err(error).doing(format!("unmount {name}")),
@@ -210,9 +211,9 @@ fn remove_own(leftover: &Leftover) -> Result<(), Fault> {
 }
 
 /// Opens the ports of a run's services to others, when no service is left.
-fn take_fence_down(run: &str, name: &str) -> Result<(), Fault> {
+fn take_fence_down(layers: Layers, run: &str, name: &str) -> Result<(), Fault> {
     let refuse_before = |is_process: bool| -> Result<(), Fault> {
-        let found = leftovers()?;
+        let found = leftovers(layers)?;
         let mut runs = found.iter().take_while(|left| left.kind != MOUNT).filter(|left| left.run == run);
         let Some(Leftover { kind, name: what, .. }) = runs.find(|left| (left.kind == PROCESS) == is_process) else {
             return Ok(());
@@ -274,7 +275,7 @@ mod tests {
         let of_run = || own_leftovers().unwrap().into_iter().filter(|left| left.run == "cc00d1").collect::<Vec<_>>();
         let found = of_run();
         assert!(!found.is_empty(), "it has a folder");
-        found.iter().for_each(|left| remove_of_dead_run(left).unwrap());
+        found.iter().for_each(|left| remove_of_dead_run(crate::LAYERS, left).unwrap());
         assert_eq!(of_run(), found, "this process is its owner, and lives");
         mark.close().unwrap();
         assert_eq!(of_run(), []);

@@ -16,7 +16,6 @@ pub mod leftovers;
 pub mod local;
 pub mod lock;
 pub mod marks;
-pub mod mock;
 mod mounts;
 mod netlink;
 pub mod network;
@@ -30,10 +29,10 @@ mod sample;
 mod settings;
 pub mod vm;
 
-use tare_core::host::LayerRow;
+use tare_core::host::Layers;
 
-/// Every layer there is. A new one is a folder and a row here, and gets the contract test unasked.
-pub const LAYERS: &[LayerRow] = &[container::ROW, vm::ROW, mock::ROW];
+/// The layers of this crate. A new one is a folder and an entry here, and gets the contract test unasked.
+pub const LAYERS: Layers = &[&container::Container, &vm::Vm];
 
 /// The first two numbers of a version: `20.10` of `20.10.24+dfsg1`.
 pub(crate) fn short_version(version: &str) -> &str {
@@ -62,14 +61,14 @@ mod tests {
     #[test]
     fn every_option_of_a_layer_is_described() {
         let readme = include_str!("../README.md");
-        for row in LAYERS.iter().filter(|row| !row.for_tests) {
+        for layer in LAYERS {
             let nothing = Node { place: Place::default(), kind: NodeKind::Map(Vec::new()) };
-            let options = (row.options)(&nothing, &mut Problems::default()).expect("nothing needs to be said");
+            let options = layer.read(&nothing, &mut Problems::default()).expect("nothing needs to be said");
             let known: BTreeSet<&str> = options.as_object().unwrap().keys().map(String::as_str).collect();
-            let section = readme.split("\n## ").find_map(|part| part.strip_prefix(&format!("`{}`\n", row.name)));
+            let section = readme.split("\n## ").find_map(|part| part.strip_prefix(&format!("`{}`\n", layer.name())));
             let rows = section.expect("each layer has a section").lines().filter_map(|line| line.strip_prefix("| `"));
             let described: BTreeSet<&str> = rows.filter_map(|line| line.split('`').next()).collect();
-            assert_eq!(known, described, "{}", row.name);
+            assert_eq!(known, described, "{}", layer.name());
         }
     }
 }

@@ -18,6 +18,8 @@ mod confined;
 mod crash;
 #[path = "contract/escapes.rs"]
 mod escapes;
+#[path = "contract/mock.rs"]
+mod mock;
 #[path = "contract/native.rs"]
 mod native;
 #[path = "contract/private.rs"]

@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["agent", ..] => tare_layers::agent::run_guest(|| Ok(Box::new(stage::OneRow))),
+        ["agent", ..] => tare_layers::agent::run_guest(|| Ok(Box::new(stage::OneRow)), tare_layers::LAYERS),
         ["resources"] => {
             println!("{}", stage::report());
             return ExitCode::SUCCESS;

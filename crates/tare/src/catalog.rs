@@ -1,48 +1,26 @@
 //! What studies and workloads may refer to, from the tables of the crates that implement it.
 
 use crate::images::plain_image;
+use crate::layers::LAYERS;
 use crate::paths;
 use tare_core::catalog::Catalog;
 use tare_core::config::{Node, Problems};
 use tare_core::fault::Fault;
-use tare_core::host::LayerRow;
 use tare_core::image::ImageConfig;
-use tare_core::layer::{LayerRung, LayerUse, LayerVariant, Listens};
-use tare_core::load::LoadOrigin;
+use tare_core::layer::LayerOptions;
 use tare_core::protocol::ProtocolInfo;
-use tare_layers::LAYERS;
 use tare_load::ErasedProtocol;
 
 /// The tables of layers and protocols.
 pub(crate) struct Tables;
 
 impl Catalog for Tables {
-    fn layers(&self) -> Vec<&'static str> {
-        LAYERS.iter().map(|row| row.name).collect()
-    }
-
-    fn layer_options(&self, layer: &str, node: &Node, problems: &mut Problems) -> Option<serde_json::Value> {
-        (layer_row(layer)?.options)(node, problems)
+    fn layers(&self) -> Vec<&'static dyn LayerOptions> {
+        LAYERS.iter().map(|layer| *layer as &dyn LayerOptions).collect()
     }
 
     fn protocols(&self) -> Vec<&'static dyn ProtocolInfo> {
         protocols().into_iter().map(|protocol| protocol as &'static dyn ProtocolInfo).collect()
-    }
-
-    fn layer_rungs(&self, layer: &LayerUse, below: &[LayerUse], from: LoadOrigin) -> Vec<LayerRung> {
-        layer_row(&layer.layer).map_or_else(Vec::new, |row| (row.rungs)(&layer.options, below, from))
-    }
-
-    fn layer_variants(&self, layer: &LayerUse, from: LoadOrigin) -> Vec<LayerVariant> {
-        layer_row(&layer.layer).map_or_else(Vec::new, |row| (row.variants)(&layer.options, from))
-    }
-
-    fn layer_listens(&self, layer: &LayerUse) -> Listens {
-        layer_row(&layer.layer).map_or(Listens::Apart, |row| (row.listens)(&layer.options))
-    }
-
-    fn layer_has_quota(&self, layer: &LayerUse) -> bool {
-        layer_row(&layer.layer).is_some_and(|row| (row.has_quota)(&layer.options))
     }
 
     fn image(&self, image: &str) -> Result<Option<ImageConfig>, Fault> {
@@ -69,11 +47,6 @@ pub(crate) fn protocol(name: &str) -> Option<&'static dyn ErasedProtocol> {
 /// What is missing, and how to get it.
 pub(crate) fn check_needs(name: &str, options: &serde_json::Value) -> Result<(), Fault> {
     protocol(name).map_or(Ok(()), |protocol| protocol.check_needs(options))
-}
-
-/// The row of a layer.
-pub(crate) fn layer_row(layer: &str) -> Option<&'static LayerRow> {
-    LAYERS.iter().find(|row| row.name == layer)
 }
 
 #[cfg(test)]

@@ -260,17 +260,8 @@ mod tests {
     struct Knowing(ImageConfig);
 
     impl tare_core::catalog::Catalog for Knowing {
-        fn layers(&self) -> Vec<&'static str> {
+        fn layers(&self) -> Vec<&'static dyn tare_core::layer::LayerOptions> {
             Tables.layers()
-        }
-
-        fn layer_options(
-            &self,
-            layer: &str,
-            node: &tare_core::config::Node,
-            problems: &mut Problems,
-        ) -> Option<serde_json::Value> {
-            Tables.layer_options(layer, node, problems)
         }
 
         fn protocols(&self) -> Vec<&'static dyn tare_core::protocol::ProtocolInfo> {

@@ -1,24 +1,46 @@
 //! What is kept between runs to save time, and how it is removed.
 
+use crate::layers::LAYERS;
 use crate::paths;
 use crate::terminal::note;
 use tare_bundle::DataSets;
 use tare_core::fault::Fault;
-use tare_core::host::Kept;
-use tare_layers::{LAYERS, home};
+use tare_core::host::{ErasedLayer, Kept};
+use tare_layers::home;
 
-/// Removes something that is kept between runs.
-pub(crate) type Forget = fn(&Kept) -> Result<(), Fault>;
+/// Who keeps something between runs, and removes it.
+#[derive(Clone, Copy)]
+pub(crate) enum Keeper {
+    /// A layer.
+    Layer(&'static dyn ErasedLayer),
+    /// The store of data sets.
+    DataSets,
+}
 
-/// What is kept between runs to save time: what layers made of bundles, and data sets; with how it is removed, and
-/// whether somebody could not say.
-pub(crate) fn all_kept() -> (Vec<(Forget, Kept)>, bool) {
+impl Keeper {
+    fn kept(self) -> Result<Vec<Kept>, Fault> {
+        match self {
+            Keeper::Layer(layer) => layer.kept(),
+            Keeper::DataSets => data_sets(),
+        }
+    }
+
+    fn forget(self, kept: &Kept) -> Result<(), Fault> {
+        match self {
+            Keeper::Layer(layer) => layer.forget(kept),
+            Keeper::DataSets => forget_data_set(kept),
+        }
+    }
+}
+
+/// What is kept between runs to save time: what layers made of bundles, and data sets; with who keeps it, and whether
+/// somebody could not say.
+pub(crate) fn all_kept() -> (Vec<(Keeper, Kept)>, bool) {
     let (mut all, mut failed) = (Vec::new(), false);
-    let layers = LAYERS.iter().map(|row| ((row.kept)(), row.forget, format!("layer '{}' keeps", row.name)));
-    let data_sets = [(data_sets(), forget_data_set as Forget, "data sets are kept".to_owned())];
-    for (kept, forget, what) in layers.chain(data_sets) {
-        match kept {
-            Ok(kept) => all.extend(kept.into_iter().map(|kept| (forget, kept))),
+    let layers = LAYERS.iter().map(|layer| (Keeper::Layer(*layer), format!("layer '{}' keeps", layer.name())));
+    for (keeper, what) in layers.chain([(Keeper::DataSets, "data sets are kept".to_owned())]) {
+        match keeper.kept() {
+            Ok(kept) => all.extend(kept.into_iter().map(|kept| (keeper, kept))),
             Err(fault) => {
                 note(&format!("could not see what {what}: {fault}"));
                 failed = true;
@@ -43,10 +65,10 @@ fn forget_data_set(kept: &Kept) -> Result<(), Fault> {
 }
 
 /// Removes all of these, and says so of each; whether one could not be removed.
-pub(crate) fn forget_all(all: &[(Forget, Kept)], say: &dyn Fn(String)) -> bool {
+pub(crate) fn forget_all(all: &[(Keeper, Kept)], say: &dyn Fn(String)) -> bool {
     let mut failed = false;
-    for (forget, kept) in all {
-        match forget(kept) {
+    for (keeper, kept) in all {
+        match keeper.forget(kept) {
             Ok(()) => say(format!("removed {} {}", kept.kind, kept.name)),
             Err(fault) => {
                 note(&format!("could not remove {} {}: {fault}", kept.kind, kept.name));

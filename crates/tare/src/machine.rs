@@ -1,6 +1,6 @@
 //! What this machine offers a study: forms and bundles.
 
-use crate::catalog::layer_row;
+use crate::layers::{LAYERS, layer_of_form};
 use crate::mistake::Mistake;
 use crate::terminal::note;
 use crate::{images, paths, sources};
@@ -15,11 +15,10 @@ use tare_core::bundle::{Bundle, BundleStore};
 use tare_core::config::{Node, NodeKind, Place, Problems};
 use tare_core::fault::Fault;
 use tare_core::form::Form;
-use tare_core::host::{Availability, Carrier};
+use tare_core::host::{Availability, Carrier, layer_named};
 use tare_core::record::FormState;
 use tare_core::study::Study;
 use tare_core::workload::{Service, Workload};
-use tare_layers::LAYERS;
 use tare_layers::local::BuildGroup;
 
 /// A new run id: six letters and digits, not the id of anything that stands here.
@@ -37,7 +36,8 @@ pub(crate) fn carrier() -> Result<Arc<Carrier>> {
     // Beside what was asked for, so that who reads a result alone is not disturbed.
     let store = store.with_teller(Box::new(note));
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
-    Ok(Arc::new(Carrier { bundles: Arc::new(store), prober: tare_telemetry::process_prober, program }))
+    let prober = tare_telemetry::process_prober;
+    Ok(Arc::new(Carrier { bundles: Arc::new(store), prober, program, layers: LAYERS }))
 }
 
 /// Fetches images from registries by a layer's engine, which has the user's credentials and mirrors.
@@ -45,7 +45,7 @@ struct ByEngine;
 
 impl PullImage for ByEngine {
     fn pull(&self, reference: &str, into: &mut dyn Write) -> Result<(), Fault> {
-        let Some(pull) = LAYERS.iter().find_map(|row| row.pull) else {
+        let Some(pull) = LAYERS.iter().find_map(|layer| layer.pull()) else {
             let fault = Fault::new(format!("there is nothing here that fetches {reference} from a registry"));
             return Err(fault.remedy("save the image to a file, and name that"));
         };
@@ -89,8 +89,7 @@ fn form_state(form: &Form, carrier: &Carrier) -> FormState {
     };
     // Only the outermost layer stands on this machine; what it cannot carry shows when it is opened.
     let Some(outermost) = form.layers.first() else { return state };
-    let row = layer_row(&outermost.layer).expect("a study names only layers of the table");
-    match (row.probe)(&outermost.options, carrier) {
+    match layer_of_form(&outermost.layer).probe(&outermost.options, carrier) {
         Availability::Ready(facts) => state.facts = facts,
         Availability::Emulated(facts, why) => (state.facts, state.emulated) = (facts, Some(why)),
         Availability::Unavailable(why) => state.unavailable = Some(why),
@@ -124,7 +123,7 @@ pub(crate) fn describe(form: &Form) -> String {
 /// The options that a layer has when a study names none.
 pub(crate) fn usual_options(layer: &str) -> serde_json::Value {
     let nothing = Node { place: Place::default(), kind: NodeKind::Map(Vec::new()) };
-    let options = layer_row(layer).and_then(|row| (row.options)(&nothing, &mut Problems::default()));
+    let options = layer_named(LAYERS, layer).and_then(|layer| layer.read(&nothing, &mut Problems::default()));
     options.unwrap_or(serde_json::Value::Null)
 }
 

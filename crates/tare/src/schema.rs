@@ -13,10 +13,11 @@ const NO_SUCH: &str = "no such name";
 pub(crate) fn study() -> Value {
     let mut schema = parsed(tare_core::study::FILE_SCHEMA);
     let layers = Tables.layers();
-    let options = |layer: &str| options(&|node, problems| Tables.layer_options(layer, node, problems));
-    let described: Map<String, Value> = layers.iter().map(|layer| ((*layer).to_owned(), options(layer))).collect();
+    let described =
+        layers.iter().map(|layer| (layer.name().to_owned(), options(&|node, problems| layer.read(node, problems))));
+    let described: Map<String, Value> = described.collect();
     let layer = &mut schema["$defs"]["layer"]["anyOf"];
-    layer[0]["enum"] = json!(layers);
+    layer[0]["enum"] = layers.iter().map(|layer| layer.name()).collect();
     layer[1]["properties"] = Value::Object(described);
     schema
 }

@@ -3,6 +3,7 @@
 use crate::apparatus::Machine;
 use crate::awake::Awake;
 use crate::cli::Format;
+use crate::layers::LAYERS;
 use crate::progress::Progress;
 use crate::report::{plain_style, render, terminal_style};
 use crate::terminal::{note, print};
@@ -90,7 +91,7 @@ pub(crate) fn take_machine(what: &str, wait: bool) -> Result<MachineLock> {
 /// What was found, and how to be rid of it.
 pub(crate) fn require_clean_host() -> Result<()> {
     home::claim()?;
-    let found = leftovers::of_dead_runs()?;
+    let found = leftovers::of_dead_runs(LAYERS)?;
     if found.is_empty() {
         return Ok(());
     }
@@ -109,10 +110,10 @@ pub(crate) fn remove_of_run(run: &str) -> Result<usize> {
     if owner::live_runs().iter().any(|live| live == run) {
         return Ok(0);
     }
-    let mut found = leftovers::leftovers()?;
+    let mut found = leftovers::leftovers(LAYERS)?;
     found.retain(|left| left.run == run);
     for left in &found {
-        leftovers::remove_of_dead_run(left)?;
+        leftovers::remove_of_dead_run(LAYERS, left)?;
     }
     Ok(found.len())
 }

@@ -81,7 +81,8 @@ mod tests {
 
     #[test]
     fn incomplete_and_knowing_workloads_are_found() {
-        let table = ("crates/tare-layers/src/lib.rs", "const ROW: LayerRow = LayerRow { name: \"cage\" };\n");
+        let table =
+            ("crates/tare-layers/src/x.rs", "impl Layer for Cage {\n    const NAME: &'static str = \"cage\";\n");
         let bad = [table, ("workloads/toy/workload.yaml", "workload: toy\nforms: [cage]\n")];
         let findings = found(workloads, &bad);
         assert_eq!(findings.len(), 2, "{findings:#?}");

@@ -11,11 +11,8 @@ const IGNORANT: &[&str] = &["tare-runner", "tare-stats", "tare-report"];
 /// Protocol names that are words of other things too; only a text that is nothing else counts.
 const GENERAL: &[&str] = &["null", "http", "tcp", "exec", "echo", "mock", "local"];
 
-/// The tables whose rows have names that others must not know: a row's type, and what it is the name of.
-const TABLES: &[(&str, &str)] = &[("LayerRow {", "layer")];
-
-/// How a protocol states its name.
-const PROTOCOL_NAME: &str = "const NAME: &'static str = \"";
+/// How a layer or a protocol states its name.
+const STATES_NAME: &str = "const NAME: &'static str = \"";
 
 /// No layer, protocol or workload is named in the crates that must treat all alike.
 pub(super) fn foreign_names(tree: &Tree) -> Vec<Finding> {
@@ -39,30 +36,17 @@ pub(super) fn foreign_names(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Names of layers, read from the rows of their table, of protocols, read from their code, and of workloads, read from
-/// their folders.
+/// Names of layers and protocols, read from where they are defined, and of workloads, read from their folders.
 pub(super) fn names(tree: &Tree) -> BTreeMap<String, &'static str> {
     let mut names = BTreeMap::new();
     for (file, source) in tree.rust() {
-        if !matches!(file.crate_name(), Some("tare-layers" | "tare-load")) {
-            continue;
-        }
-        let mut row: Option<(&'static str, usize)> = None;
-        for (at, line) in source.product() {
-            if line.code.contains(PROTOCOL_NAME) && file.crate_name() == Some("tare-load") {
-                names.extend(line.texts.first().map(|name| (name.clone(), "protocol")));
-            }
-            if let Some((_, kind)) = TABLES.iter().find(|(row, _)| line.code.contains(row)) {
-                row = Some((kind, at));
-            }
-            let Some((kind, began)) = row else { continue };
-            if line.code.contains("name: \"") {
-                // The name is the row's first field, so the first text of its line.
-                names.extend(line.texts.first().map(|name| (name.clone(), kind)));
-                row = None;
-            } else if at > began + 3 {
-                row = None;
-            }
+        let kind = match file.crate_name() {
+            Some("tare-layers") => "layer",
+            Some("tare-load") => "protocol",
+            _ => continue,
+        };
+        for (_, line) in source.product().filter(|(_, line)| line.code.contains(STATES_NAME)) {
+            names.extend(line.texts.first().map(|name| (name.clone(), kind)));
         }
     }
     for file in &tree.files {
@@ -78,8 +62,8 @@ mod tests {
     use super::*;
 
     const TABLE: (&str, &str) = (
-        "crates/tare-layers/src/lib.rs",
-        "pub const LAYERS: &[LayerRow] = &[LayerRow {\n    name: \"cage\",\n    about: \"a cage\",\n}];\n",
+        "crates/tare-layers/src/cage/mod.rs",
+        "impl Layer for Cage {\n    type Options = Bars;\n\n    const NAME: &'static str = \"cage\";\n}\n",
     );
     const PROTOCOLS: (&str, &str) = (
         "crates/tare-load/src/x.rs",

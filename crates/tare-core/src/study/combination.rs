@@ -6,7 +6,7 @@ use crate::catalog::Catalog;
 use crate::design::{Arrangement, Chop, Chosen, FIRST_LOOK};
 use crate::form::Form;
 use crate::instances::has_movable_ports;
-use crate::layer::Listens;
+use crate::layer::{LayerUse, Listens};
 use crate::load::{LoadOrigin, LoadProfile};
 use crate::workload::Workload;
 
@@ -128,7 +128,7 @@ impl Study {
         let planned = !matches!(self.load, LoadProfile::Closed { .. } | LoadProfile::Steps { .. });
         let quota = |form: &Form| {
             let services = self.deployed(workload, form).services;
-            form.layers.iter().any(|layer| catalog.layer_has_quota(layer))
+            form.layers.iter().any(|layer| has_quota(layer, catalog))
                 || services.iter().any(|service| service.resources.cpu_quota.is_some())
         };
         let all = [
@@ -230,7 +230,13 @@ impl Study {
 /// Where a form listens when it stands beside others: its outermost layer is what stands on this machine.
 fn listens(form: &Form, catalog: &dyn Catalog) -> Listens {
     // A plain process that cannot have ports of its own beside others gets a network of its own.
-    form.layers.first().map_or(Listens::Apart, |layer| catalog.layer_listens(layer))
+    let Some(outermost) = form.layers.first() else { return Listens::Apart };
+    catalog.layer(&outermost.layer).map_or(Listens::Apart, |known| known.listens(&outermost.options))
+}
+
+/// Whether services in a layer get their CPU time by quota, whatever the workload says.
+fn has_quota(layer: &LayerUse, catalog: &dyn Catalog) -> bool {
+    catalog.layer(&layer.layer).is_some_and(|known| known.has_quota(&layer.options))
 }
 
 #[cfg(test)]

@@ -59,7 +59,6 @@ pub(super) fn read_forms(
 
 /// The layers of a form; where an option is a list, one stack with each of its values, and what it adds to the name.
 fn read_layers(items: &[Node], catalog: &dyn Catalog, problems: &mut Problems) -> Vec<(String, Vec<LayerUse>)> {
-    let known = catalog.layers();
     let mut stacks = vec![(String::new(), Vec::new())];
     for item in items {
         let plain = item.text(&mut Problems::default());
@@ -69,13 +68,14 @@ fn read_layers(items: &[Node], catalog: &dyn Catalog, problems: &mut Problems) -
             None => item.kind("a layer", problems),
         };
         let Some((layer, place, options)) = used else { continue };
-        if !known.contains(&layer) {
-            Node::unknown(layer, place, "layer", &known, problems);
+        let Some(known) = catalog.layer(layer) else {
+            let names: Vec<&str> = catalog.layers().iter().map(|layer| layer.name()).collect();
+            Node::unknown(layer, place, "layer", &names, problems);
             continue;
-        }
+        };
         let mut next = Vec::new();
         for (suffix, options) in levels(options, problems) {
-            let Some(options) = catalog.layer_options(layer, &options, problems) else { continue };
+            let Some(options) = known.read(&options, problems) else { continue };
             next.extend(stacks.iter().map(|(name, layers): &(String, Vec<LayerUse>)| {
                 let used = LayerUse { layer: layer.to_owned(), options: options.clone() };
                 (format!("{name}{suffix}"), layers.iter().cloned().chain([used]).collect())

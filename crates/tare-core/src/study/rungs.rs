@@ -122,7 +122,8 @@ fn steps(form: &Form, baseline: &Form, catalog: &dyn Catalog, from: LoadOrigin) 
     let several = above.len() > 1;
     let mut steps = Vec::new();
     for layer in above {
-        let rungs = catalog.layer_rungs(layer, &below, from);
+        let known = catalog.layer(&layer.layer);
+        let rungs = known.map_or_else(Vec::new, |known| known.rungs(&layer.options, &below, from));
         let mut step = Step { layer: layer.layer.clone(), below: below.clone(), rungs, names: Vec::new() };
         let name = |rung: &LayerRung| match (step.layers(&rung.options) == form.layers, several) {
             (true, _) => form.name.clone(),
@@ -171,9 +172,10 @@ impl Step {
 
 /// Whether a layer can be had with these options: written down, they are read as what they are.
 fn can_be_had(catalog: &dyn Catalog, layer: &str, options: &Value) -> bool {
+    let Some(known) = catalog.layer(layer) else { return false };
     let text = options.to_string();
     let mut problems = Problems::new("options", &text);
-    let read = config::parse(&text, &mut problems).and_then(|node| catalog.layer_options(layer, &node, &mut problems));
+    let read = config::parse(&text, &mut problems).and_then(|node| known.read(&node, &mut problems));
     problems.is_empty() && read.as_ref() == Some(options)
 }
 

@@ -1,44 +1,20 @@
 use super::*;
-use crate::layer::{LayerRung, LayerUse, LayerVariant, Listens};
+use crate::layer::{LayerOptions, LayerRung, LayerUse, LayerVariant, Listens};
 use crate::protocol::ProtocolInfo;
+use serde_json::{Value, json};
 use std::fmt;
 use std::path::Path;
 
 pub(crate) struct Two;
 
+static LAYERS: [Toy; 2] = [Toy("box"), Toy("cage")];
+
 impl Catalog for Two {
-    fn layers(&self) -> Vec<&'static str> {
-        vec!["box", "cage"]
-    }
-    fn layer_options(&self, layer: &str, node: &Node, problems: &mut Problems) -> Option<serde_json::Value> {
-        let mut fields = Fields::of(node, format!("layer '{layer}'"), problems)?;
-        let lid = fields.boolean("lid", problems).unwrap_or(true);
-        let tap = fields.boolean("tap", problems).unwrap_or(false);
-        fields.finish(problems);
-        Some(if tap { serde_json::json!({ "lid": lid, "tap": tap }) } else { serde_json::json!({ "lid": lid }) })
+    fn layers(&self) -> Vec<&'static dyn LayerOptions> {
+        LAYERS.iter().map(|layer| layer as &dyn LayerOptions).collect()
     }
     fn protocols(&self) -> Vec<&'static dyn ProtocolInfo> {
         PROTOCOLS.to_vec()
-    }
-    fn layer_rungs(&self, layer: &LayerUse, _: &[LayerUse], _: LoadOrigin) -> Vec<LayerRung> {
-        let rung = |name, lid: bool| LayerRung { name, adds: name, options: serde_json::json!({ "lid": lid }) };
-        let lid = layer.options["lid"].as_bool().unwrap();
-        if lid { vec![rung("open", false), rung("lid", true)] } else { vec![rung("open", false)] }
-    }
-    fn layer_variants(&self, layer: &LayerUse, _: LoadOrigin) -> Vec<LayerVariant> {
-        let open = serde_json::json!({ "lid": false });
-        let variant = LayerVariant { name: "no-lid", changes: "no lid", trades: "what it covers", options: open };
-        if layer.options == variant.options { Vec::new() } else { vec![variant] }
-    }
-    fn layer_listens(&self, layer: &LayerUse) -> Listens {
-        match (layer.layer.as_str(), layer.options["lid"].as_bool()) {
-            ("cage", Some(false)) => Listens::Everywhere,
-            ("cage", _) => Listens::AtItsAddress,
-            _ => Listens::Apart,
-        }
-    }
-    fn layer_has_quota(&self, layer: &LayerUse) -> bool {
-        layer.options["tap"] == true
     }
 }
 
@@ -59,6 +35,45 @@ impl ProtocolInfo for Named {
     }
     fn tells_seconds(&self) -> bool {
         !self.0.ends_with("tool")
+    }
+}
+
+/// A layer that may have a lid and a tap.
+struct Toy(&'static str);
+
+impl LayerOptions for Toy {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+    fn about(&self) -> &'static str {
+        "a toy"
+    }
+    fn read(&self, node: &Node, problems: &mut Problems) -> Option<Value> {
+        let mut fields = Fields::of(node, format!("layer '{}'", self.0), problems)?;
+        let lid = fields.boolean("lid", problems).unwrap_or(true);
+        let tap = fields.boolean("tap", problems).unwrap_or(false);
+        fields.finish(problems);
+        Some(if tap { json!({ "lid": lid, "tap": tap }) } else { json!({ "lid": lid }) })
+    }
+    fn rungs(&self, options: &Value, _: &[LayerUse], _: LoadOrigin) -> Vec<LayerRung> {
+        let rung = |name, lid: bool| LayerRung { name, adds: name, options: json!({ "lid": lid }) };
+        let lid = options["lid"].as_bool().unwrap();
+        if lid { vec![rung("open", false), rung("lid", true)] } else { vec![rung("open", false)] }
+    }
+    fn variants(&self, options: &Value, _: LoadOrigin) -> Vec<LayerVariant> {
+        let open = json!({ "lid": false });
+        let variant = LayerVariant { name: "no-lid", changes: "no lid", trades: "what it covers", options: open };
+        if *options == variant.options { Vec::new() } else { vec![variant] }
+    }
+    fn listens(&self, options: &Value) -> Listens {
+        match (self.0, options["lid"].as_bool()) {
+            ("cage", Some(false)) => Listens::Everywhere,
+            ("cage", _) => Listens::AtItsAddress,
+            _ => Listens::Apart,
+        }
+    }
+    fn has_quota(&self, options: &Value) -> bool {
+        options["tap"] == true
     }
 }
 

@@ -51,10 +51,13 @@ impl Study {
 
     /// One for each variant of each layer. Where two layers have one of the same name, their names are put before it.
     fn layer_variants(&self, form: &Form, catalog: &dyn Catalog) -> Vec<(Form, Variant)> {
+        let of = |layer: &LayerUse| {
+            let known = catalog.layer(&layer.layer);
+            known.map_or_else(Vec::new, |known| known.variants(&layer.options, self.from))
+        };
         let layers = form.layers.iter().enumerate();
-        let all: Vec<(usize, LayerVariant)> = layers
-            .flat_map(|(at, layer)| catalog.layer_variants(layer, self.from).into_iter().map(move |v| (at, v)))
-            .collect();
+        let all: Vec<(usize, LayerVariant)> =
+            layers.flat_map(|(at, layer)| of(layer).into_iter().map(move |variant| (at, variant))).collect();
         let mut names = BTreeSet::new();
         let twice: BTreeSet<&str> =
             all.iter().filter(|(_, variant)| !names.insert(variant.name)).map(|(_, variant)| variant.name).collect();

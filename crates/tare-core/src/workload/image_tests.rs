@@ -5,6 +5,7 @@ use crate::catalog::Catalog;
 use crate::config::{Node, Problems};
 use crate::fault::Fault;
 use crate::image::ImageConfig;
+use crate::layer::LayerOptions;
 use crate::parameters::Parameters;
 use crate::protocol::ProtocolInfo;
 use serde_json::Value;
@@ -14,12 +15,8 @@ use std::path::Path;
 struct Shelf(Result<Option<ImageConfig>, Fault>);
 
 impl Catalog for Shelf {
-    fn layers(&self) -> Vec<&'static str> {
+    fn layers(&self) -> Vec<&'static dyn LayerOptions> {
         Vec::new()
-    }
-
-    fn layer_options(&self, _: &str, _: &Node, _: &mut Problems) -> Option<Value> {
-        None
     }
 
     fn protocols(&self) -> Vec<&'static dyn ProtocolInfo> {

@@ -6,9 +6,9 @@ use super::command::Command;
 use super::engine::{Engine, is_guest};
 use super::guest_engine::GuestEngine;
 use super::link::Link;
-use super::options::{By, ContainerOptions, Network, Storage};
+use super::options::{ContainerOptions, Network, Storage};
 use super::spec::{self, Order};
-use super::{image, observe, run, runtime};
+use super::{image, observe, run};
 use crate::local::{self, accounts::Accounts};
 use crate::network::Fenced;
 use bollard::models::ContainerInspectResponse;
@@ -32,21 +32,12 @@ use tare_core::telemetry::{Rest, Scope, TelemetryRow};
 /// How long the resource probe may take; it spins for a moment and writes a little.
 const PROBE_WITHIN: Duration = Duration::from_secs(180);
 
-/// Opens the layer; the contract is that of [`Host::open`].
+/// Opens the layer by an engine; the contract is that of [`Host::open`].
 pub(crate) fn open(
     outer: Box<dyn LocalOuter>,
-    layer: &LayerUse,
+    options: ContainerOptions,
     surroundings: &Surroundings,
 ) -> Result<Box<dyn Host>, OpenError> {
-    let options = match ContainerOptions::from_value(&layer.options) {
-        Ok(options) if options.by == By::Runtime => return runtime::open(outer, options, surroundings),
-        Ok(options) => options,
-        Err(fault) => {
-            // Report the first failure, not that of the repair.
-            let _ = outer.into_host().close();
-            return Err(OpenError::Failed(fault));
-        }
-    };
     let carrier = outer.carrier();
     let outer = outer.into_host();
     match Inner::open(carrier, options, surroundings) {

@@ -25,6 +25,7 @@ mod spec;
 mod variants;
 
 pub use guest_engine::GUEST_MODULES;
+pub use options::ContainerOptions;
 #[cfg(any(test, fuzzing))]
 pub(crate) use {
     observe::{chew_groups, chew_log},
@@ -35,54 +36,110 @@ pub use image::{CachedImage, cached_images, remove_image};
 
 use crate::short_version;
 use engine::Engine;
-use options::{By, ContainerOptions};
+use options::{By, Limits, Network};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use tare_core::config::{Node, Problems};
 use tare_core::fault::Fault;
-use tare_core::host::{Availability, Carrier, Facts, GuestNeeds, LayerRow};
-
-/// The layer's row in the table of layers.
-pub const ROW: LayerRow = LayerRow {
-    name: "container",
-    about: "services in containers of Docker or Podman: namespaces, cgroups, a layered file system, a bridge",
-    options: options::read,
-    probe,
-    words,
-    listens: options::listens,
-    has_quota: options::has_quota,
-    // What a service is allowed holds its page cache too; the engine was there before.
-    memory_bytes: |_, services, _| services,
-    rungs: rungs::rungs,
-    variants: variants::variants,
-    fits: |_, _| Ok(()),
-    in_guest,
-    open: host::open,
-    leftovers: leftovers::leftovers,
-    remove: leftovers::remove,
-    kept: image::kept,
-    forget: |kept| remove_image(&kept.name),
-    pull: Some(pull::pull),
-    for_tests: false,
+use tare_core::host::{
+    Availability, Carrier, Facts, FetchImage, GuestNeeds, Host, Kept, Layer, Leftover, LocalOuter, OpenError,
+    Surroundings,
 };
+use tare_core::layer::{LayerRung, LayerUse, LayerVariant, Listens};
+use tare_core::load::LoadOrigin;
+
+/// The layer `container`. It takes no memory but the services': what a service is allowed holds its page cache too, and
+/// the engine was there before.
+pub struct Container;
+
+impl Layer for Container {
+    type Options = ContainerOptions;
+
+    const NAME: &'static str = "container";
+    const ABOUT: &'static str =
+        "services in containers of Docker or Podman: namespaces, cgroups, a layered file system, a bridge";
+    const PULL: Option<FetchImage> = Some(pull::pull);
+
+    fn read(node: &Node, problems: &mut Problems) -> Option<ContainerOptions> {
+        options::read(node, problems)
+    }
+
+    fn probe(options: &ContainerOptions, _: &Carrier) -> Availability {
+        if options.by == By::Runtime {
+            return runtime::probe(options);
+        }
+        let found = Engine::find_for(options);
+        let asked = found.and_then(|found| found.as_ref().map(Engine::facts).transpose());
+        match asked {
+            Ok(Some(facts)) => Availability::Ready(facts),
+            Ok(None) => Availability::Unavailable(no_engine()),
+            Err(fault) => Availability::Unavailable(fault),
+        }
+    }
+
+    fn words(facts: &Facts) -> String {
+        words(facts)
+    }
+
+    fn open(
+        options: ContainerOptions,
+        outer: Box<dyn LocalOuter>,
+        surroundings: &Surroundings,
+    ) -> Result<Box<dyn Host>, OpenError> {
+        match options.by {
+            By::Runtime => runtime::open(outer, options, surroundings),
+            By::Engine => host::open(outer, options, surroundings),
+        }
+    }
+
+    fn listens(options: &ContainerOptions) -> Listens {
+        match options.network {
+            Network::Host => Listens::Everywhere,
+            Network::Published | Network::Translated => Listens::AtItsAddress,
+            Network::Bridge => Listens::Apart,
+        }
+    }
+
+    fn has_quota(options: &ContainerOptions) -> bool {
+        options.limits == Limits::Quota
+    }
+
+    fn rungs(options: &ContainerOptions, below: &[LayerUse], from: LoadOrigin) -> Vec<LayerRung<ContainerOptions>> {
+        rungs::rungs(options, below, from)
+    }
+
+    fn variants(options: &ContainerOptions, from: LoadOrigin) -> Vec<LayerVariant<ContainerOptions>> {
+        variants::variants(options, from)
+    }
+
+    fn in_guest(_: &ContainerOptions) -> GuestNeeds {
+        GuestNeeds {
+            bundles: vec![guest_engine::recipe()],
+            archives: false,
+            memory_bytes: ENGINE_MEMORY_BYTES,
+            modules: GUEST_MODULES.iter().map(|name| (*name).to_owned()).collect(),
+        }
+    }
+
+    fn leftovers() -> Result<Vec<Leftover>, Fault> {
+        leftovers::leftovers()
+    }
+
+    fn remove(leftover: &Leftover) -> Result<(), Fault> {
+        leftovers::remove(leftover)
+    }
+
+    fn kept() -> Result<Vec<Kept>, Fault> {
+        image::kept()
+    }
+
+    fn forget(kept: &Kept) -> Result<(), Fault> {
+        remove_image(&kept.name)
+    }
+}
 
 /// What the engine itself takes up in a guest: the daemon, its helper and a shim, with room for their page cache.
 const ENGINE_MEMORY_BYTES: u64 = 320 << 20;
-
-fn probe(options: &serde_json::Value, _: &Carrier) -> Availability {
-    let options = ContainerOptions::from_value(options);
-    if let Ok(options) = &options
-        && options.by == By::Runtime
-    {
-        return runtime::probe(options);
-    }
-    let found = options.map_or_else(|_| Engine::find(), |options| Engine::find_for(&options));
-    let asked = found.and_then(|found| found.as_ref().map(Engine::facts).transpose());
-    match asked {
-        Ok(Some(facts)) => Availability::Ready(facts),
-        Ok(None) => Availability::Unavailable(no_engine()),
-        Err(fault) => Availability::Unavailable(fault),
-    }
-}
 
 /// `Docker Engine 20.10 with runc 1.1, overlay2`.
 fn words(facts: &Facts) -> String {
@@ -102,15 +159,6 @@ fn words(facts: &Facts) -> String {
         text += ", rootless";
     }
     text
-}
-
-fn in_guest(_: &serde_json::Value) -> GuestNeeds {
-    GuestNeeds {
-        bundles: vec![guest_engine::recipe()],
-        archives: false,
-        memory_bytes: ENGINE_MEMORY_BYTES,
-        modules: GUEST_MODULES.iter().map(|name| (*name).to_owned()).collect(),
-    }
 }
 
 /// A container is the innermost layer.

@@ -2,9 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 use tare_core::config::{Fields, Node, Problems};
-use tare_core::fault::{Doing, Fault};
+use tare_core::fault::Fault;
 use tare_core::host::Facts;
-use tare_core::layer::Listens;
 
 /// Who puts a service into its container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -115,7 +114,7 @@ pub(crate) enum Storage {
 /// The options of the container layer, every default filled in; `README.md` of this crate says what each is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ContainerOptions {
+pub struct ContainerOptions {
     pub(crate) network: Network,
     #[serde(default)]
     pub(crate) by: By,
@@ -188,18 +187,10 @@ impl ContainerOptions {
         let text = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         words.map(|(key, value)| (format!("container.{key}"), text(value))).collect()
     }
-
-    /// The options as [`read`] wrote them down.
-    ///
-    /// # Errors
-    /// When somebody else wrote them.
-    pub(crate) fn from_value(value: &serde_json::Value) -> Result<Self, Fault> {
-        serde_json::from_value(value.clone()).doing("understand the options of the container layer")
-    }
 }
 
-/// Checks a user's options and writes them down with every default filled in. `None` adds problems.
-pub(crate) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::Value> {
+/// Checks a user's options and fills in every default. `None` adds problems.
+pub(crate) fn read(node: &Node, problems: &mut Problems) -> Option<ContainerOptions> {
     let before = problems.len();
     let mut fields = Fields::of(node, "layer 'container'", problems)?;
     let by = match fields.choice("by", &["engine", "runtime"], problems) {
@@ -249,8 +240,7 @@ pub(crate) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
     options.read_only = read_only.and_then(|node| node.boolean(problems)).unwrap_or(false);
     check_together(&options, &mut fields, problems);
     fields.finish(problems);
-    let value = serde_json::to_value(options).expect("plain words and booleans are JSON");
-    (problems.len() == before).then_some(value)
+    (problems.len() == before).then_some(options)
 }
 
 /// Refuses what contradicts each other, and what only the engine or only a runtime can give.
@@ -289,38 +279,25 @@ fn check_together(options: &ContainerOptions, fields: &mut Fields, problems: &mu
     }
 }
 
-/// Where services in containers with these options listen.
-pub(crate) fn listens(options: &serde_json::Value) -> Listens {
-    match ContainerOptions::from_value(options).map(|options| options.network) {
-        Ok(Network::Host) => Listens::Everywhere,
-        Ok(Network::Published | Network::Translated) => Listens::AtItsAddress,
-        Ok(Network::Bridge) | Err(_) => Listens::Apart,
-    }
-}
-
-/// Whether a container with these options gets its CPUs by quota.
-pub(crate) fn has_quota(options: &serde_json::Value) -> bool {
-    ContainerOptions::from_value(options).is_ok_and(|options| options.limits == Limits::Quota)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::Container;
     use super::*;
+    use tare_core::config::parse;
+    use tare_core::host::Layer;
+    use tare_core::layer::Listens;
 
     #[test]
     fn limits_by_quota_are_known_by_the_options() {
-        let of = |limits| {
-            has_quota(&serde_json::to_value(ContainerOptions { limits, ..ContainerOptions::default() }).unwrap())
-        };
+        let of = |limits| Container::has_quota(&ContainerOptions { limits, ..ContainerOptions::default() });
         assert_eq!([Limits::Quota, Limits::Cpuset].map(of), [true, false]);
     }
-    use tare_core::config::parse;
 
     fn read_text(text: &str) -> Result<ContainerOptions, Vec<String>> {
         let mut problems = Problems::new("study.yaml", text);
-        let value = parse(text, &mut problems).and_then(|node| read(&node, &mut problems));
-        match value {
-            Some(value) if problems.is_empty() => Ok(ContainerOptions::from_value(&value).unwrap()),
+        let options = parse(text, &mut problems).and_then(|node| read(&node, &mut problems));
+        match options {
+            Some(options) if problems.is_empty() => Ok(options),
             _ => Err(problems.into_vec().iter().map(ToString::to_string).collect()),
         }
     }
@@ -386,7 +363,7 @@ mod tests {
         let words = [("host", Listens::Everywhere), ("published", Listens::AtItsAddress), ("bridge", Listens::Apart)];
         for (network, wanted) in words {
             let options = read_text(&format!("network: {network}")).unwrap();
-            assert_eq!(listens(&serde_json::to_value(options).unwrap()), wanted, "{network}");
+            assert_eq!(Container::listens(&options), wanted, "{network}");
         }
     }
 }

@@ -5,26 +5,27 @@
 //! for its memory.
 
 use super::options::{By, Capabilities, ContainerOptions, Limits, Namespaces, Network, RootKind, Seccomp, Storage};
-use serde_json::Value;
 use tare_core::layer::{LayerRung, LayerUse};
 use tare_core::load::LoadOrigin;
 
 /// Rungs one after the other.
 struct Rungs {
     now: ContainerOptions,
-    found: Vec<LayerRung>,
+    found: Vec<LayerRung<ContainerOptions>>,
 }
 
 impl Rungs {
     fn add(&mut self, name: &'static str, adds: &'static str) {
-        let options = serde_json::to_value(self.now).expect("plain words are JSON");
-        self.found.push(LayerRung { name, adds, options });
+        self.found.push(LayerRung { name, adds, options: self.now });
     }
 }
 
 /// One feature more in each, up to the container as it is given, on the layers `below`. What it has not is no rung.
-pub(super) fn rungs(options: &Value, below: &[LayerUse], from: LoadOrigin) -> Vec<LayerRung> {
-    let Ok(whole) = ContainerOptions::from_value(options) else { return Vec::new() };
+pub(super) fn rungs(
+    whole: &ContainerOptions,
+    below: &[LayerUse],
+    from: LoadOrigin,
+) -> Vec<LayerRung<ContainerOptions>> {
     let now = ContainerOptions {
         by: By::Engine,
         root: RootKind::Overlay,
@@ -34,26 +35,26 @@ pub(super) fn rungs(options: &Value, below: &[LayerUse], from: LoadOrigin) -> Ve
         capabilities: Capabilities::All,
         namespaces: Namespaces::Host,
         storage: Storage::Volume,
-        ..whole
+        ..*whole
     };
     let mut rungs = Rungs { now, found: Vec::new() };
     // In a guest there is no runtime but the engine's.
     if below.is_empty() {
-        by_runtime(&mut rungs, &whole);
+        by_runtime(&mut rungs, whole);
         if whole.by == By::Engine {
             rungs.now.by = By::Engine;
             rungs.add("engine", "what else an engine does: shim, log");
         }
     } else {
         rungs.add("root", "overlay root, mount namespace, cgroup");
-        limits(&mut rungs, &whole);
+        limits(&mut rungs, whole);
         if whole.namespaces == Namespaces::Own {
             rungs.now.namespaces = Namespaces::Own;
             rungs.add("namespaces", "PID and UTS namespaces");
         }
     }
     if whole.by == By::Engine {
-        by_engine(&mut rungs, &whole, from);
+        by_engine(&mut rungs, whole, from);
     }
     rungs.found
 }
@@ -120,11 +121,15 @@ fn by_engine(rungs: &mut Rungs, whole: &ContainerOptions, from: LoadOrigin) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Container;
     use super::*;
+    use serde_json::Value;
+    use tare_core::layer::LayerOptions;
 
     fn names(options: ContainerOptions, below: &[LayerUse], from: LoadOrigin) -> Vec<String> {
+        let layer: &dyn LayerOptions = &Container;
         let value = serde_json::to_value(options).unwrap();
-        let rungs = rungs(&value, below, from);
+        let rungs = layer.rungs(&value, below, from);
         assert_eq!(rungs.last().unwrap().options, value, "the last one is the container itself");
         for pair in rungs.windows(2) {
             let changed = |key: &&String| pair[0].options[key.as_str()] != pair[1].options[key.as_str()];
@@ -137,7 +142,7 @@ mod tests {
             let text = rung.options.to_string();
             let mut problems = tare_core::config::Problems::new("rung", &text);
             let node = tare_core::config::parse(&text, &mut problems).unwrap();
-            assert_eq!(super::super::options::read(&node, &mut problems).as_ref(), Some(&rung.options), "{text}");
+            assert_eq!(layer.read(&node, &mut problems).as_ref(), Some(&rung.options), "{text}");
         }
         rungs.iter().map(|rung| rung.name.to_owned()).collect()
     }
@@ -187,8 +192,8 @@ mod tests {
 
     #[test]
     fn on_the_host_itself_a_port_is_published_by_the_proxy() {
-        let value = serde_json::to_value(ContainerOptions::default()).unwrap();
-        let adds = |from| rungs(&value, &[], from).iter().map(|rung| rung.adds).skip(7).collect::<Vec<_>>();
+        let usual = ContainerOptions::default();
+        let adds = |from| rungs(&usual, &[], from).iter().map(|rung| rung.adds).skip(7).collect::<Vec<_>>();
         let proxied = ["published port by address translation", "user-land proxy instead of translation"];
         assert_eq!(adds(LoadOrigin::Host), proxied);
         assert_eq!(adds(LoadOrigin::Outside), proxied[..1]);

@@ -1,17 +1,15 @@
 //! What of a container could be otherwise and may win back what it costs, one thing in each.
 
 use super::options::{Capabilities, ContainerOptions, Limits, Namespaces, Network, Seccomp, Storage};
-use serde_json::Value;
 use tare_core::layer::LayerVariant;
 use tare_core::load::LoadOrigin;
 
 /// Those that the container does not have already. Their names stay as they are: others refer to them.
-pub(super) fn variants(options: &Value, from: LoadOrigin) -> Vec<LayerVariant> {
-    let Ok(now) = ContainerOptions::from_value(options) else { return Vec::new() };
+pub(super) fn variants(now: &ContainerOptions, from: LoadOrigin) -> Vec<LayerVariant<ContainerOptions>> {
+    let now = *now;
     let mut found = Vec::new();
     let mut add = |applies: bool, name, changes, trades, options: ContainerOptions| {
         if applies {
-            let options = serde_json::to_value(options).expect("plain words are JSON");
             found.push(LayerVariant { name, changes, trades, options });
         }
     };
@@ -65,11 +63,14 @@ pub(super) fn variants(options: &Value, from: LoadOrigin) -> Vec<LayerVariant> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Container;
     use super::*;
+    use tare_core::layer::LayerOptions;
 
     fn names(options: ContainerOptions) -> Vec<&'static str> {
         let value = serde_json::to_value(options).unwrap();
-        let found = variants(&value, LoadOrigin::Outside);
+        let layer: &dyn LayerOptions = &Container;
+        let found = layer.variants(&value, LoadOrigin::Outside);
         for variant in &found {
             let changed = |key: &&String| variant.options[key.as_str()] != value[key.as_str()];
             assert_eq!(value.as_object().unwrap().keys().filter(changed).count(), 1, "one thing: {variant:?}");
@@ -101,8 +102,7 @@ mod tests {
 
     #[test]
     fn how_a_port_was_published_is_said() {
-        let value = serde_json::to_value(ContainerOptions::default()).unwrap();
-        let changes = |from| variants(&value, from)[0].changes;
+        let changes = |from| variants(&ContainerOptions::default(), from)[0].changes;
         assert!(changes(LoadOrigin::Host).contains("proxy") && changes(LoadOrigin::Outside).contains("translation"));
     }
 }

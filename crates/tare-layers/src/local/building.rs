@@ -112,6 +112,6 @@ mod tests {
         assert!(!members.is_empty());
         drop(group);
         assert!(members.iter().all(|pid| crate::processes::start_time(*pid).is_none()));
-        assert!(leftovers::leftovers().unwrap().iter().all(|left| left.run != run));
+        assert!(leftovers::leftovers(crate::LAYERS).unwrap().iter().all(|left| left.run != run));
     }
 }

@@ -194,7 +194,7 @@ mod tests {
             }
         }
         let prober = || Err(Fault::new("there is none"));
-        let carrier = Carrier { bundles: Arc::new(Nowhere), prober, program: PathBuf::new() };
+        let carrier = Carrier { bundles: Arc::new(Nowhere), prober, program: PathBuf::new(), layers: &[] };
         let kept = of_bundle(&carrier, &start, Some(&files), Wait::always()).unwrap();
         assert_eq!(kept.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), paths[4..]);
     }

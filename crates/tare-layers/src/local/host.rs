@@ -9,8 +9,8 @@ use super::running::{Running, describe_end};
 use super::volumes::{make_volumes, remove_volumes, volume_folders};
 use super::{facts, files, mapped_files, ports};
 use crate::cgroup::Group;
+use crate::marks;
 use crate::network::{Fenced, Room, UserHere};
-use crate::{LAYERS, marks};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ use tare_core::fault::{Doing, Fault};
 use tare_core::held::Held;
 use tare_core::host::{
     Carrier, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport, SeenFile,
-    ServiceStart, Surroundings, Wait,
+    ServiceStart, Surroundings, Wait, layer_named,
 };
 use tare_core::layer::LayerUse;
 use tare_core::profile::Profile;
@@ -404,11 +404,12 @@ impl Host for LocalHost {
     }
 
     fn open(self: Box<Self>, layer: &LayerUse, surroundings: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
-        if let Some(row) = LAYERS.iter().find(|row| row.name == layer.layer) {
-            return (row.open)(self, layer, surroundings);
+        let layers = self.carrier.layers;
+        if let Some(known) = layer_named(layers, &layer.layer) {
+            return known.open(&layer.options, self, surroundings);
         }
         self.close()?;
-        let known: Vec<&str> = LAYERS.iter().map(|row| row.name).collect();
+        let known: Vec<&str> = layers.iter().map(|known| known.name()).collect();
         Err(OpenError::Unavailable(Fault::new(format!(
             "this build of Tare knows no layer '{}', only {}",
             layer.layer,

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tare_core::bundle::Kernel;
 use tare_core::fault::{Doing, Fault};
-use tare_core::host::{Carrier, Facts, GuestNeeds, Host, LocalOuter, OpenError, Surroundings};
+use tare_core::host::{Carrier, Facts, GuestNeeds, Host, Layers, LocalOuter, OpenError, Surroundings, layer_named};
 use tare_core::layer::LayerUse;
 use tare_core::units::CpuSet;
 
@@ -39,11 +39,11 @@ const BOOT_WITHIN_TCG: Duration = Duration::from_secs(120);
 /// Opens guests on a host of this machine.
 pub(super) fn open(
     outer: Box<dyn LocalOuter>,
-    layer: &LayerUse,
+    options: VmOptions,
     surroundings: &Surroundings,
 ) -> Result<Box<dyn Host>, OpenError> {
     let carrier = outer.carrier();
-    let opened = prepare(&carrier, layer, surroundings).and_then(|wish| {
+    let opened = prepare(&carrier, options, surroundings).and_then(|wish| {
         let wishes = each(&carrier, &wish, surroundings)?;
         Ok(boot(&wish, wishes, surroundings)?)
     });
@@ -78,10 +78,9 @@ struct Own {
     files: Vec<PathBuf>,
 }
 
-fn prepare(carrier: &Carrier, layer: &LayerUse, surroundings: &Surroundings) -> Result<Wish, OpenError> {
-    let options = VmOptions::from_value(&layer.options)?;
+fn prepare(carrier: &Carrier, options: VmOptions, surroundings: &Surroundings) -> Result<Wish, OpenError> {
     let qemu = Qemu::find().map_err(OpenError::Unavailable)?;
-    let needs = inner_needs(&surroundings.inner)?;
+    let needs = inner_needs(carrier.layers, &surroundings.inner)?;
     let accelerator = accelerator::choose(&qemu, carrier, &options.accelerator).map_err(OpenError::Unavailable)?;
     if options.machine == "microvm" && accelerator.engine == Engine::Tcg {
         let why = Fault::new("an emulated guest finds no clock on the machine type 'microvm' and does not boot");
@@ -142,11 +141,10 @@ fn own(carrier: &Carrier, wish: &Wish, surroundings: Surroundings, size: Size) -
 }
 
 /// What the layers inside the guest need there.
-pub(super) fn inner_needs(inner: &[LayerUse]) -> Result<Vec<GuestNeeds>, Fault> {
-    let row = |layer: &LayerUse| crate::LAYERS.iter().find(|row| row.name == layer.layer);
+fn inner_needs(layers: Layers, inner: &[LayerUse]) -> Result<Vec<GuestNeeds>, Fault> {
     let needs = |layer: &LayerUse| {
-        let row = row(layer).ok_or_else(|| Fault::new(format!("there is no layer '{}'", layer.layer)))?;
-        Ok((row.in_guest)(&layer.options))
+        let known = layer_named(layers, &layer.layer);
+        known.ok_or_else(|| Fault::new(format!("there is no layer '{}'", layer.layer)))?.in_guest(&layer.options)
     };
     inner.iter().map(needs).collect()
 }

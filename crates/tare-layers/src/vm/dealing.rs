@@ -1,6 +1,5 @@
 //! Which guest each service runs in, where a form has several.
 
-use super::options::VmOptions;
 use std::collections::BTreeSet;
 use tare_core::fault::Fault;
 use tare_core::workload::Service;
@@ -25,15 +24,6 @@ pub(super) fn dealt_out<'s>(services: impl IntoIterator<Item = &'s Service>, gue
         return Err(Fault::new(message).remedy(format!("ask for {there} at most, or raise 'instances:'")));
     }
     Ok(units.into_iter().map(|unit| unit * guests / there).collect())
-}
-
-/// Whether what a form deploys fills its guests.
-///
-/// # Errors
-/// See [`dealt_out`].
-pub(super) fn fits(options: &serde_json::Value, services: &[Service]) -> Result<(), Fault> {
-    let guests = VmOptions::from_value(options)?.guests;
-    dealt_out(services, guests).map(drop)
 }
 
 #[cfg(test)]

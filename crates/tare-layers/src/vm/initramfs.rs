@@ -119,12 +119,9 @@ fn packed_in(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The packed file systems that are kept for later runs.
-///
-/// # Errors
-/// Never; the signature is the table's.
-pub(super) fn kept() -> Result<Vec<Kept>, Fault> {
+pub(super) fn kept() -> Vec<Kept> {
     // In a folder of somebody else's nothing is kept.
-    Ok(if home::look().is_ok() { kept_in(&folder()) } else { Vec::new() })
+    if home::look().is_ok() { kept_in(&folder()) } else { Vec::new() }
 }
 
 fn kept_in(folder: &Path) -> Vec<Kept> {

@@ -21,14 +21,11 @@ pub(super) fn mark(run: &str, command: &mut Command) {
 }
 
 /// Guests of any run on this machine.
-///
-/// # Errors
-/// Never; the signature is the table's.
-pub(super) fn find() -> Result<Vec<Leftover>, Fault> {
+pub(super) fn find() -> Vec<Leftover> {
     let mut found: Vec<Leftover> = guests().into_iter().map(|(_, leftover)| leftover).collect();
     found.sort();
     found.dedup();
-    Ok(found)
+    found
 }
 
 /// Ends a guest.

@@ -35,47 +35,85 @@ pub(crate) use {
 use crate::short_version;
 use accelerator::Qemu;
 use std::path::Path;
+use tare_core::config::{Node, Problems};
 use tare_core::fault::Fault;
-use tare_core::host::{Availability, Carrier, Facts, GuestNeeds, LayerRow};
-use tare_core::layer::Listens;
+use tare_core::host::{Availability, Carrier, Facts, Host, Kept, Layer, Leftover, LocalOuter, OpenError, Surroundings};
+use tare_core::layer::{LayerRung, LayerUse, LayerVariant};
+use tare_core::load::LoadOrigin;
+use tare_core::workload::Service;
 
-/// The layer's row of the table.
-pub const ROW: LayerRow = LayerRow {
-    name: "vm",
-    about: "a virtual machine: QEMU, under KVM where a guest really boots under it, else emulated and marked so",
-    options: options::read,
-    probe,
-    words,
-    // A guest has an address of its own.
-    listens: |_| Listens::Apart,
-    has_quota: |_| false,
-    memory_bytes: size::memory_bytes,
-    rungs: rungs::rungs,
-    variants: variants::variants,
-    fits: dealing::fits,
-    in_guest,
-    open: boot::open,
-    leftovers: leftovers::find,
-    remove: leftovers::remove,
-    kept: initramfs::kept,
-    forget: initramfs::forget,
-    pull: None,
-    for_tests: false,
-};
+/// The layer `vm`. A guest has an address of its own, so that it gets in nobody's way. A guest inside a guest would
+/// need QEMU, a kernel and its disks there; nothing is brought along for it, and opening it there says so.
+pub struct Vm;
 
-/// Whether this machine can run guests, and how. The first call after a boot may take as long as a tiny guest has to
-/// come alive; its answer is kept. Where there is no kernel for guests yet, the store of bundles fetches one and keeps
-/// it, as the first run would: which kernel guests have is part of the answer, and emulated ones have it too.
-fn probe(options: &serde_json::Value, carrier: &Carrier) -> Availability {
-    match examine(options, carrier) {
-        Ok((facts, None)) => Availability::Ready(facts),
-        Ok((facts, Some(why))) => Availability::Emulated(facts, why),
-        Err(fault) => Availability::Unavailable(fault),
+impl Layer for Vm {
+    type Options = VmOptions;
+
+    const NAME: &'static str = "vm";
+    const ABOUT: &'static str =
+        "a virtual machine: QEMU, under KVM where a guest really boots under it, else emulated and marked so";
+
+    fn read(node: &Node, problems: &mut Problems) -> Option<VmOptions> {
+        options::read(node, problems)
+    }
+
+    /// Whether this machine can run guests, and how. The first call after a boot may take as long as a tiny guest has
+    /// to come alive; its answer is kept. Where there is no kernel for guests yet, the store of bundles fetches one and
+    /// keeps it, as the first run would: which kernel guests have is part of the answer, and emulated ones have it too.
+    fn probe(options: &VmOptions, carrier: &Carrier) -> Availability {
+        match examine(options, carrier) {
+            Ok((facts, None)) => Availability::Ready(facts),
+            Ok((facts, Some(why))) => Availability::Emulated(facts, why),
+            Err(fault) => Availability::Unavailable(fault),
+        }
+    }
+
+    fn words(facts: &Facts) -> String {
+        words(facts)
+    }
+
+    fn open(
+        options: VmOptions,
+        outer: Box<dyn LocalOuter>,
+        surroundings: &Surroundings,
+    ) -> Result<Box<dyn Host>, OpenError> {
+        boot::open(outer, options, surroundings)
+    }
+
+    fn memory_bytes(options: &VmOptions, services: u64, inner: u64) -> u64 {
+        size::memory_bytes(options, services, inner)
+    }
+
+    fn rungs(options: &VmOptions, _: &[LayerUse], _: LoadOrigin) -> Vec<LayerRung<VmOptions>> {
+        rungs::rungs(options)
+    }
+
+    fn variants(options: &VmOptions, _: LoadOrigin) -> Vec<LayerVariant<VmOptions>> {
+        variants::variants(options)
+    }
+
+    fn fits(options: &VmOptions, services: &[Service]) -> Result<(), Fault> {
+        dealing::dealt_out(services, options.guests).map(drop)
+    }
+
+    fn leftovers() -> Result<Vec<Leftover>, Fault> {
+        Ok(leftovers::find())
+    }
+
+    fn remove(leftover: &Leftover) -> Result<(), Fault> {
+        leftovers::remove(leftover)
+    }
+
+    fn kept() -> Result<Vec<Kept>, Fault> {
+        Ok(initramfs::kept())
+    }
+
+    fn forget(kept: &Kept) -> Result<(), Fault> {
+        initramfs::forget(kept)
     }
 }
 
-fn examine(options: &serde_json::Value, carrier: &Carrier) -> Result<(Facts, Option<Fault>), Fault> {
-    let options = VmOptions::from_value(options)?;
+fn examine(options: &VmOptions, carrier: &Carrier) -> Result<(Facts, Option<Fault>), Fault> {
     let qemu = Qemu::find()?;
     if !Path::new("/dev/net/tun").exists() {
         return Err(Fault::new("there is no /dev/net/tun, so a guest can have no network").remedy("modprobe tun"));
@@ -103,10 +141,4 @@ fn words(facts: &Facts) -> String {
     // That guests see all of the processor, or all that there is of an emulated one, is as expected.
     let cpu = if cpu.contains(',') { format!(", processor {cpu}") } else { String::new() };
     format!("QEMU {}{under}, guests with Linux {}{cpu}", short_version(fact("vm.qemu")), fact("vm.kernel"))
-}
-
-/// A guest inside a guest would need QEMU, a kernel and its disks there; nothing is brought along for it, and opening
-/// it there says so.
-fn in_guest(_: &serde_json::Value) -> GuestNeeds {
-    GuestNeeds::default()
 }

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use tare_core::config::{Fields, Node, NodeKind, Problems};
-use tare_core::fault::{Doing, Fault};
 
 /// The most guests of one form: as many as have ranges of addresses for what is in them, see [`super::wiring`].
 pub(super) const GUESTS_MAX: u64 = 60;
@@ -87,14 +86,6 @@ impl Default for VmOptions {
 }
 
 impl VmOptions {
-    /// Reads the canonical form back.
-    ///
-    /// # Errors
-    /// When the value was not written by [`read`]: a record of another version.
-    pub fn from_value(value: &serde_json::Value) -> Result<Self, Fault> {
-        serde_json::from_value(value.clone()).doing("understand the options of the layer 'vm'")
-    }
-
     /// Whether disks are to pass the host's page cache by.
     pub(super) fn is_direct(&self) -> bool {
         matches!(self.cache.as_str(), "none" | "directsync")
@@ -106,8 +97,8 @@ impl VmOptions {
     }
 }
 
-/// Checks a user's options and writes them down with every default filled in.
-pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::Value> {
+/// Checks a user's options and fills in every default. `None` adds problems.
+pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<VmOptions> {
     let before = problems.len();
     let default = VmOptions::default();
     let mut fields = Fields::of(node, "layer 'vm'", problems)?;
@@ -148,10 +139,7 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<serde_json::V
             format!("'aio: native' and 'cache: {}' contradict each other: it goes past the cache", options.cache);
         problems.add(place, message, "use 'cache: none' or 'directsync', or 'aio: threads' or 'io_uring'");
     }
-    if problems.len() > before {
-        return None;
-    }
-    Some(serde_json::to_value(options).expect("plain data can be written down"))
+    (problems.len() == before).then_some(options)
 }
 
 /// `raw`, `qcow2`, or `{block: /dev/...}`.
@@ -181,10 +169,8 @@ mod tests {
 
     fn options(text: &str) -> Result<VmOptions, Vec<String>> {
         let mut problems = Problems::new("study.yaml", text);
-        let value = parse(text, &mut problems).and_then(|node| read(&node, &mut problems));
-        value
-            .map(|value| VmOptions::from_value(&value).unwrap())
-            .ok_or_else(|| problems.into_vec().iter().map(ToString::to_string).collect())
+        let options = parse(text, &mut problems).and_then(|node| read(&node, &mut problems));
+        options.ok_or_else(|| problems.into_vec().iter().map(ToString::to_string).collect())
     }
 
     #[test]
@@ -212,7 +198,7 @@ mod tests {
     fn options_of_before_there_was_a_choice_are_read() {
         let mut written = serde_json::to_value(VmOptions::default()).unwrap();
         written.as_object_mut().unwrap().retain(|key, _| !["guests", "disk", "aio"].contains(&key.as_str()));
-        assert_eq!(VmOptions::from_value(&written), Ok(VmOptions::default()));
+        assert_eq!(serde_json::from_value::<VmOptions>(written).unwrap(), VmOptions::default());
     }
 
     #[test]

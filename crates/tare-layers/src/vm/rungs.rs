@@ -1,21 +1,16 @@
 //! A guest by what its settings cost, from the best that QEMU can do to the guest as it is given.
 
 use super::options::VmOptions;
-use serde_json::Value;
-use tare_core::layer::{LayerRung, LayerUse};
-use tare_core::load::LoadOrigin;
+use tare_core::layer::LayerRung;
 
 /// First the guest with everything that makes it fast, then one setting after the other as it is given. What is the
 /// best already is no rung.
-pub(super) fn rungs(options: &Value, _: &[LayerUse], _: LoadOrigin) -> Vec<LayerRung> {
-    let Ok(whole) = VmOptions::from_value(options) else { return Vec::new() };
+pub(super) fn rungs(whole: &VmOptions) -> Vec<LayerRung<VmOptions>> {
     let direct = if whole.is_direct() { whole.cache.clone() } else { "none".to_owned() };
     let vhost = if whole.vhost == "off" { "auto".to_owned() } else { whole.vhost.clone() };
     let mut now = VmOptions { hugepages: true, pin: true, cache: direct, vhost, ..whole.clone() };
     let mut rungs = Vec::new();
-    let mut add = |name, adds, now: &VmOptions| {
-        rungs.push(LayerRung { name, adds, options: serde_json::to_value(now).expect("plain data is JSON") });
-    };
+    let mut add = |name, adds, now: &VmOptions| rungs.push(LayerRung { name, adds, options: now.clone() });
     add("best", "a guest, its CPUs bound, its memory huge pages", &now);
     if !whole.hugepages {
         now.hugepages = false;
@@ -43,9 +38,8 @@ mod tests {
     #[test]
     fn a_guest_is_climbed_to_from_the_best_one() {
         let names = |options: VmOptions| -> Vec<&str> {
-            let value = serde_json::to_value(options).unwrap();
-            let rungs = rungs(&value, &[], LoadOrigin::Outside);
-            assert_eq!(rungs.last().unwrap().options, value, "the last one is the guest itself");
+            let rungs = rungs(&options);
+            assert_eq!(rungs.last().unwrap().options, options, "the last one is the guest itself");
             rungs.iter().map(|rung| rung.name).collect()
         };
         assert_eq!(names(VmOptions::default()), ["best", "pages"]);

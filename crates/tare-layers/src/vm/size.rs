@@ -90,14 +90,13 @@ fn memory(options: &VmOptions, services: u64, inner: u64) -> u64 {
 }
 
 /// The memory that a deployment takes of this machine: all of its guests'.
-pub(super) fn memory_bytes(options: &serde_json::Value, services: u64, inner: u64) -> u64 {
-    let options = VmOptions::from_value(options).unwrap_or_default();
+pub(super) fn memory_bytes(options: &VmOptions, services: u64, inner: u64) -> u64 {
     let guests = u64::from(options.guests);
     let others = guests - 1;
     match options.memory {
-        Some(_) => guests * memory(&options, 0, 0),
+        Some(_) => guests * memory(options, 0, 0),
         // Each guest has a system of its own, and the layers in it; rounded up to whole MiB by less than that.
-        None => memory(&options, services, inner) + others * (memory(&options, 0, inner) + (1 << 20)),
+        None => memory(options, services, inner) + others * (memory(options, 0, inner) + (1 << 20)),
     }
 }
 
@@ -152,11 +151,10 @@ mod tests {
         let needs = GuestNeeds { memory_bytes: 1 << 30, ..GuestNeeds::default() };
         let with_engine = Size::of(&VmOptions::default(), &around(vec![start(1, None)]), &[needs], 0).unwrap();
         assert_eq!(with_engine.memory, (100 << 20) + RESERVE + (1 << 30));
-        let usual = serde_json::to_value(VmOptions::default()).unwrap();
-        assert_eq!(memory_bytes(&usual, 100 << 20, 1 << 30), with_engine.memory);
-        let fixed = serde_json::to_value(VmOptions { memory: Some(2 << 30), ..VmOptions::default() }).unwrap();
+        assert_eq!(memory_bytes(&VmOptions::default(), 100 << 20, 1 << 30), with_engine.memory);
+        let fixed = VmOptions { memory: Some(2 << 30), ..VmOptions::default() };
         assert_eq!(memory_bytes(&fixed, 100 << 20, 1 << 30), 2 << 30);
-        let two = |memory| serde_json::to_value(VmOptions { guests: 2, memory, ..VmOptions::default() }).unwrap();
+        let two = |memory| VmOptions { guests: 2, memory, ..VmOptions::default() };
         assert_eq!(memory_bytes(&two(Some(2 << 30)), 100 << 20, 1 << 30), 4 << 30);
         let each = [1, 2].map(|n| Size::of(&VmOptions::default(), &around(vec![start(1, None); n]), &[], 0).unwrap());
         let both: u64 = each.iter().map(|size| size.memory).sum();

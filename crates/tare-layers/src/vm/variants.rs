@@ -1,19 +1,15 @@
 //! What of a guest could be otherwise and may win back what it costs, one thing in each.
 
 use super::options::{Carried, VmOptions};
-use serde_json::Value;
 use tare_core::layer::LayerVariant;
-use tare_core::load::LoadOrigin;
 
 /// Those that the guest does not have already. Their names stay as they are: others refer to them.
-pub(super) fn variants(options: &Value, _: LoadOrigin) -> Vec<LayerVariant> {
-    let Ok(now) = VmOptions::from_value(options) else { return Vec::new() };
+pub(super) fn variants(now: &VmOptions) -> Vec<LayerVariant<VmOptions>> {
     let mut found = Vec::new();
     let mut add = |applies: bool, name, changes, trades, change: &dyn Fn(&mut VmOptions)| {
         if applies {
             let mut options = now.clone();
             change(&mut options);
-            let options = serde_json::to_value(options).expect("plain data is JSON");
             found.push(LayerVariant { name, changes, trades, options });
         }
     };
@@ -49,15 +45,19 @@ pub(super) fn variants(options: &Value, _: LoadOrigin) -> Vec<LayerVariant> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Vm;
     use super::*;
+    use tare_core::layer::LayerOptions;
+    use tare_core::load::LoadOrigin;
 
     fn names(options: &VmOptions) -> Vec<&'static str> {
+        let layer: &dyn LayerOptions = &Vm;
         let value = serde_json::to_value(options).unwrap();
-        let found = variants(&value, LoadOrigin::Outside);
+        let found = layer.variants(&value, LoadOrigin::Outside);
         for variant in &found {
             let changed = |key: &&String| variant.options[key.as_str()] != value[key.as_str()];
             assert_eq!(value.as_object().unwrap().keys().filter(changed).count(), 1, "one thing: {variant:?}");
-            assert!(VmOptions::from_value(&variant.options).is_ok(), "{variant:?}");
+            assert!(serde_json::from_value::<VmOptions>(variant.options.clone()).is_ok(), "{variant:?}");
         }
         found.iter().map(|variant| variant.name).collect()
     }

@@ -4,10 +4,10 @@ use crate::stage::{self, Stage, USER};
 use std::net::TcpListener;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use tare_core::host::{Host, InstanceState, OpenError, Wait};
+use tare_core::host::{ErasedLayer, Host, InstanceState, OpenError, Wait};
 use tare_core::layer::LayerUse;
 use tare_core::units::CpuSet;
-use tare_layers::container;
+use tare_layers::container::{self, Container};
 
 /// Every check, by name.
 pub(crate) const ALL: &[(&str, fn())] = &[
@@ -273,8 +273,8 @@ fn nothing_is_left() {
     stage.start(host.as_mut(), &stage.service());
     std::mem::forget(host);
     for leftover in stage.leftovers() {
-        (container::ROW.remove)(&leftover).unwrap();
-        (container::ROW.remove)(&leftover).unwrap();
+        Container.remove(&leftover).unwrap();
+        Container.remove(&leftover).unwrap();
     }
     assert!(links().is_empty() && stage.leftovers().is_empty());
 }

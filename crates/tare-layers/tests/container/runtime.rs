@@ -4,8 +4,9 @@ use crate::stage::Stage;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
-use tare_core::host::{Availability, Host, Leftover};
-use tare_layers::container::ROW;
+use tare_core::host::{Availability, ErasedLayer, Host, Leftover};
+use tare_core::layer::LayerOptions;
+use tare_layers::container::Container;
 
 /// Every check, by name.
 pub(crate) const ALL: &[(&str, fn())] = &[
@@ -22,7 +23,7 @@ fn lacks(runtime: &str) -> bool {
     let options = serde_json::json!({"by": "runtime", "runtime": runtime, "network": "host", "limits": "cpuset", "seccomp": "unconfined",
         "capabilities": "all", "namespaces": "own", "storage": "volume", "read_only": false});
     let carrier = crate::stage::carrier(Path::new("/"));
-    match (ROW.probe)(&options, &carrier) {
+    match Container.probe(&options, &carrier) {
         Availability::Ready(facts) => {
             assert!(facts.contains_key("runtime.name") && facts.contains_key("runtime.version"), "{facts:?}");
             false
@@ -133,7 +134,7 @@ fn there_is_what_was_asked_for(runtime: &str) {
 }
 
 fn nothing_is_left(stage: &Stage) {
-    let left = tare_layers::leftovers::leftovers().unwrap();
+    let left = tare_layers::leftovers::leftovers(tare_layers::LAYERS).unwrap();
     let left: Vec<_> = left.into_iter().filter(|found| found.run == stage.surroundings.run).collect();
     // The mark of the run and the seat of the load, with what keeps others from it, stand until the stage goes.
     let of_seat = |found: &Leftover| match found.kind.as_str() {
@@ -151,11 +152,8 @@ fn rungs_differ_in_what_they_say() {
         return;
     }
     let stage = Stage::new();
-    let text = "{network: host}";
-    let mut problems = tare_core::config::Problems::new("study.yaml", text);
-    let node = tare_core::config::parse(text, &mut problems).unwrap();
-    let options = (ROW.options)(&node, &mut problems).unwrap();
-    let rungs = (ROW.rungs)(&options, &[], tare_core::load::LoadOrigin::Outside);
+    let options = crate::stage::options("{network: host}");
+    let rungs = Container.rungs(&options, &[], tare_core::load::LoadOrigin::Outside);
     let names: Vec<&str> = rungs.iter().map(|rung| rung.name).collect();
     assert_eq!(names, ["group", "limits", "namespaces", "root", "engine", "confined"]);
     let all: Vec<Seen> = rungs

@@ -11,14 +11,14 @@ use tare_core::bundle::{Bundle, BundleStore, Kernel, Recipe, Source};
 use tare_core::config::{Problems, parse};
 use tare_core::fault::Fault;
 use tare_core::host::{
-    Carrier, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport, SeenFile,
-    ServiceStart, Surroundings, Wait,
+    Carrier, ErasedLayer, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport,
+    SeenFile, ServiceStart, Surroundings, Wait,
 };
-use tare_core::layer::LayerUse;
+use tare_core::layer::{LayerOptions, LayerUse};
 use tare_core::telemetry::{Prober, Scope, TelemetryRow};
 use tare_core::units::CpuSet;
 use tare_core::workload::{Readiness, Resources, Service};
-use tare_layers::container::{self, ROW};
+use tare_layers::container::{self, Container};
 use tare_layers::network::{GeneratorSeat, free_subnets};
 use tare_layers::run_mark::RunMark;
 
@@ -34,7 +34,7 @@ pub(crate) fn lacks() -> Option<String> {
         return Some("there is no tar to make a bundle with".to_owned());
     }
     let carrier = carrier(Path::new("/"));
-    match (ROW.probe)(&serde_json::Value::Null, &carrier) {
+    match Container.probe(&options("{}"), &carrier) {
         tare_core::host::Availability::Unavailable(fault) => Some(fault.to_string()),
         _ => None,
     }
@@ -89,12 +89,20 @@ impl BundleStore for SelfStore {
     }
 }
 
+/// Options as a study writes them, with every default.
+pub(crate) fn options(text: &str) -> serde_json::Value {
+    let mut problems = Problems::new("study.yaml", text);
+    let node = parse(text, &mut problems).unwrap();
+    Container.read(&node, &mut problems).unwrap()
+}
+
 pub(crate) fn carrier(folder: &Path) -> Carrier {
     fn no_prober() -> Result<Box<dyn Prober>, Fault> {
         Err(Fault::new("no prober here"))
     }
     let program = std::env::current_exe().unwrap();
-    Carrier { bundles: Arc::new(SelfStore { folder: folder.to_owned() }), prober: no_prober, program }
+    let bundles = Arc::new(SelfStore { folder: folder.to_owned() });
+    Carrier { bundles, prober: no_prober, program, layers: tare_layers::LAYERS }
 }
 
 /// The image of the bundle in the engine's store.
@@ -155,7 +163,7 @@ impl Host for Outer {
         Ok(Vec::new())
     }
     fn open(self: Box<Self>, layer: &LayerUse, surroundings: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
-        (ROW.open)(self, layer, surroundings)
+        Container.open(&layer.options, self, surroundings)
     }
     fn close(self: Box<Self>) -> Result<(), Fault> {
         self.notes.lock().unwrap().closed = true;
@@ -227,11 +235,8 @@ impl Stage {
         self.try_open(options).map_err(|error| error.to_string()).unwrap()
     }
 
-    pub(crate) fn try_open(&self, options: &str) -> Result<Box<dyn Host>, OpenError> {
-        let mut problems = Problems::new("study.yaml", options);
-        let node = parse(options, &mut problems).unwrap();
-        let options = (ROW.options)(&node, &mut problems).unwrap();
-        let layer = LayerUse { layer: ROW.name.to_owned(), options };
+    pub(crate) fn try_open(&self, text: &str) -> Result<Box<dyn Host>, OpenError> {
+        let layer = LayerUse { layer: Container.name().to_owned(), options: options(text) };
         let carrier = Arc::new(carrier(self.folder.path()));
         let outer = Box::new(Outer { carrier, notes: Arc::clone(&self.notes) });
         outer.open(&layer, &self.surroundings)
@@ -296,7 +301,7 @@ impl Stage {
 
     /// What of this run the layer finds on the machine.
     pub(crate) fn leftovers(&self) -> Vec<tare_core::host::Leftover> {
-        let all = (ROW.leftovers)().unwrap();
+        let all = Container.leftovers().unwrap();
         all.into_iter().filter(|leftover| leftover.run == self.surroundings.run).collect()
     }
 }
@@ -305,7 +310,7 @@ impl Drop for Stage {
     fn drop(&mut self) {
         // A check that failed half-way must not spoil the next one.
         for leftover in self.leftovers() {
-            let _ = (ROW.remove)(&leftover);
+            let _ = Container.remove(&leftover);
         }
         if let Some(seat) = self.seat.take() {
             let _ = seat.close();

@@ -1,17 +1,16 @@
 //! The contract of [`Host`], by table: the plain process and every layer that this machine can have.
 
-use crate::stage::{self, Check, Stage, left_of, property, service};
-use crate::{commands, confined, escapes, private, users};
+use crate::stage::{self, Check, LAYERS, Stage, left_of, property, service};
+use crate::{commands, confined, escapes, mock, private, users};
 use rustix::process::{Pid, Signal};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tare_core::config::{Problems, parse};
 use tare_core::held::Held;
-use tare_core::host::{Availability, Host, InstanceState, LayerRow, SeenFile, ServiceStart, Wait};
+use tare_core::host::{Availability, ErasedLayer, Host, InstanceState, SeenFile, ServiceStart, Wait, layer_named};
 use tare_core::layer::LayerUse;
 use tare_core::telemetry::Scope;
-use tare_layers::LAYERS;
 
 pub(crate) fn all() -> Vec<Check> {
     vec![
@@ -29,31 +28,32 @@ pub(crate) fn all() -> Vec<Check> {
         ("instances_find_their_users_by_name".to_owned(), true, users::named),
         ("an_unknown_layer_closes_the_outer_host".to_owned(), false, unknown_layer),
         ("a_layer_that_fails_to_open_leaves_nothing".to_owned(), false, failing_open),
+        ("options_are_written_down_with_their_defaults".to_owned(), false, mock::options_are_written_down),
     ]
 }
 
-pub(crate) fn row(name: &str) -> &'static LayerRow {
-    LAYERS.iter().find(|row| row.name == name).expect("the table has it")
+pub(crate) fn named(name: &str) -> &'static dyn ErasedLayer {
+    layer_named(LAYERS, name).expect("the list has it")
 }
 
 /// A layer with the options written in `text`.
-pub(crate) fn layer(row: &LayerRow, text: &str) -> LayerUse {
+pub(crate) fn layer(kind: &dyn ErasedLayer, text: &str) -> LayerUse {
     let mut problems = Problems::new("options", text);
     let node = parse(text, &mut problems).unwrap();
-    let options = (row.options)(&node, &mut problems).expect("the options are right");
+    let options = kind.read(&node, &mut problems).expect("the options are right");
     assert!(problems.is_empty());
-    LayerUse { layer: row.name.to_owned(), options }
+    LayerUse { layer: kind.name().to_owned(), options }
 }
 
 /// All but guests: those are held to it by `vm.rs`, which boots them emulated where there is no KVM.
 fn every_form() {
-    for row in LAYERS.iter().filter(|row| row.name != "vm") {
-        let layer = layer(row, "{}");
+    for kind in LAYERS.iter().filter(|kind| kind.name() != "vm") {
+        let layer = layer(*kind, "{}");
         let carrier = stage::carrier(std::path::Path::new("/"));
-        match (row.probe)(&layer.options, &carrier) {
-            Availability::Ready(_) => contract(row.name, &[layer]),
+        match kind.probe(&layer.options, &carrier) {
+            Availability::Ready(_) => contract(kind.name(), &[layer]),
             Availability::Emulated(_, why) | Availability::Unavailable(why) => {
-                println!("skipped: the contract of '{}': {why}", row.name);
+                println!("skipped: the contract of '{}': {why}", kind.name());
             }
         }
     }
@@ -61,11 +61,11 @@ fn every_form() {
 
 /// With all that a runtime gives, and with the least.
 fn by_a_runtime(runtime: &str) {
-    let row = row("container");
+    let kind = named("container");
     for more in ["", ", root: directory, namespaces: host, limits: affinity"] {
         let options = format!("{{by: runtime, runtime: {runtime}{more}}}");
-        let layer = layer(row, &options);
-        match (row.probe)(&layer.options, &stage::carrier(std::path::Path::new("/"))) {
+        let layer = layer(kind, &options);
+        match kind.probe(&layer.options, &stage::carrier(std::path::Path::new("/"))) {
             Availability::Ready(_) => contract(&format!("container {options}"), &[layer]),
             Availability::Emulated(_, why) | Availability::Unavailable(why) => {
                 println!("skipped: the contract of a container by a runtime: {why}");
@@ -80,7 +80,7 @@ pub(crate) fn native_form() {
 }
 
 fn mock_without_root() {
-    contract("mock", &[layer(row("mock"), "{}")]);
+    contract("mock", &[layer(named("mock"), "{}")]);
 }
 
 /// Start, reach, read, tear down, nothing left.
@@ -268,9 +268,9 @@ fn failing_open() {
     let stage = Stage::open(|_| {});
     let surroundings = stage.surroundings(&[], &[]);
     let host = stage.host(&[], &[]);
-    let error = host.open(&layer(row("mock"), "{fail_in: open}"), &surroundings).err().expect("it was told to fail");
+    let error = host.open(&layer(named("mock"), "{fail_in: open}"), &surroundings).err().expect("it was told to fail");
     assert!(error.to_string().contains("told to fail"), "{error}");
     assert!(!surroundings.scratch.exists(), "the outer host was not closed");
-    assert_eq!(tare_layers::mock::take_calls(&stage.run, "t1"), ["open"]);
+    assert_eq!(mock::take_calls(&stage.run, "t1"), ["open"]);
     stage.close();
 }

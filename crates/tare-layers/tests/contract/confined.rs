@@ -143,11 +143,11 @@ fn three_free_ports() -> u16 {
 
 /// Forms whose services stand on the machine's own network, as far as this machine has them.
 fn on_the_machines_network() -> Vec<(&'static str, Vec<LayerUse>)> {
-    let row = crate::checks::row("container");
+    let kind = crate::checks::named("container");
     let mut forms = vec![("native", Vec::new())];
     for options in ["{network: host}", "{by: runtime}"] {
-        let layer = crate::checks::layer(row, options);
-        match (row.probe)(&layer.options, &stage::carrier(Path::new("/"))) {
+        let layer = crate::checks::layer(kind, options);
+        match kind.probe(&layer.options, &stage::carrier(Path::new("/"))) {
             Availability::Unavailable(why) => println!("skipped: container '{options}': {why}"),
             _ => forms.push((options, vec![layer])),
         }

@@ -2,7 +2,7 @@
 
 use crate::canaries::Canaries;
 use crate::checks;
-use crate::stage::{self, Check, Stage, free_port, left_of, service};
+use crate::stage::{self, Check, LAYERS, Stage, free_port, left_of, service};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -72,7 +72,7 @@ pub(crate) fn doomed(run: &str, options: &str) -> ExitCode {
     let host = LocalHost::new(stage::carrier(&folder), surroundings.clone()).unwrap();
     let mut host: Box<dyn Host> = Box::new(host);
     if !options.is_empty() {
-        host = host.open(&checks::layer(checks::row("container"), options), &surroundings).unwrap();
+        host = host.open(&checks::layer(checks::named("container"), options), &surroundings).unwrap();
     }
     // What a service binds without a word is closed for whoever has the machine.
     let machine = MachineLock::take("a check of Tare's").unwrap();
@@ -87,9 +87,9 @@ pub(crate) fn doomed(run: &str, options: &str) -> ExitCode {
 
 fn killed_run(options: &str) {
     if !options.is_empty() {
-        let layer = checks::layer(checks::row("container"), options);
+        let layer = checks::layer(checks::named("container"), options);
         let carrier = stage::carrier(std::path::Path::new("/"));
-        if let Availability::Unavailable(why) = (checks::row("container").probe)(&layer.options, &carrier) {
+        if let Availability::Unavailable(why) = checks::named("container").probe(&layer.options, &carrier) {
             println!("skipped: {why}");
             return;
         }
@@ -125,12 +125,12 @@ fn killed_run(options: &str) {
     assert_eq!(beside, found, "what somebody else calls by the run's name is not the run's");
     fence_goes_last(line.trim_end(), &found);
     for leftover in &found {
-        leftovers::remove(leftover).unwrap_or_else(|fault| panic!("{leftover:?}: {fault}"));
+        leftovers::remove(LAYERS, leftover).unwrap_or_else(|fault| panic!("{leftover:?}: {fault}"));
     }
     assert_eq!(left_of(&run), []);
     canaries.iter_mut().for_each(Canaries::expect_untouched);
     for leftover in &found {
-        leftovers::remove(leftover).unwrap_or_else(|fault| panic!("gone already, but {leftover:?}: {fault}"));
+        leftovers::remove(LAYERS, leftover).unwrap_or_else(|fault| panic!("gone already, but {leftover:?}: {fault}"));
     }
 }
 
@@ -162,7 +162,7 @@ fn fence_goes_last(made: &str, found: &[Leftover]) {
     let fence = found.iter().find(|left| left.kind == "mount" && left.name.contains("/fence-"));
     let Some(fence) = fence else { return println!("skipped: whether services end before their fence: {made}") };
     assert!(TcpStream::connect(("127.0.0.1", place.port())).is_ok(), "nobody serves: {made}");
-    leftovers::remove(fence).unwrap();
+    leftovers::remove(LAYERS, fence).unwrap();
     assert!(TcpStream::connect(("127.0.0.1", place.port())).is_err(), "it stands without a fence: {made}");
 }
 
@@ -239,7 +239,7 @@ fn asked_for() {
     assert!(found.iter().any(container), "the look was over before the engine was: {found:#?}");
     let asked = Instant::now();
     for leftover in &found {
-        leftovers::remove(leftover).unwrap_or_else(|fault| panic!("{leftover:?}: {fault}"));
+        leftovers::remove(LAYERS, leftover).unwrap_or_else(|fault| panic!("{leftover:?}: {fault}"));
     }
     assert_eq!(left_of(&run), []);
     assert!(asked.elapsed() < Duration::from_secs(8), "nobody waits for what has been made already");

@@ -50,13 +50,12 @@ impl Drop for Somebody {
 }
 
 pub(crate) fn alike() {
-    let row = crate::checks::row("container");
+    let kind = crate::checks::named("container");
     let mut wrong = Vec::new();
     for (form, options) in FORMS {
-        let layers: Vec<LayerUse> = options.map(|text| crate::checks::layer(row, text)).into_iter().collect();
+        let layers: Vec<LayerUse> = options.map(|text| crate::checks::layer(kind, text)).into_iter().collect();
         let carrier = stage::carrier(Path::new("/"));
-        if let Some(Availability::Unavailable(why)) = layers.first().map(|layer| (row.probe)(&layer.options, &carrier))
-        {
+        if let Some(Availability::Unavailable(why)) = layers.first().map(|layer| kind.probe(&layer.options, &carrier)) {
             println!("skipped: what a hostile program can do in '{form}': {why}");
             continue;
         }

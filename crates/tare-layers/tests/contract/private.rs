@@ -1,7 +1,7 @@
 //! That no other machine reaches the networks that a run makes: ports that an engine publishes there, and containers'
 //! own addresses.
 
-use crate::checks::{layer, row};
+use crate::checks::{layer, named};
 use crate::confined::{Ask, expect_closed, is_answered};
 use crate::stage::{self, Stage, free_port, service};
 use std::io::Write;
@@ -38,8 +38,8 @@ impl Serving {
 
 /// The container layer with each of these options; none where this machine has no engine.
 fn containers<const N: usize>(options: [&str; N]) -> Option<[Vec<LayerUse>; N]> {
-    let all = options.map(|options| vec![layer(row("container"), options)]);
-    match (row("container").probe)(&all[0][0].options, &stage::carrier(Path::new("/"))) {
+    let all = options.map(|options| vec![layer(named("container"), options)]);
+    match named("container").probe(&all[0][0].options, &stage::carrier(Path::new("/"))) {
         Availability::Unavailable(why) => {
             println!("skipped: the networks of containers: {why}");
             None

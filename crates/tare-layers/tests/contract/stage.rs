@@ -1,5 +1,6 @@
 //! What the checks stand on: a bundle of one file, a run of their own, and a seat for the load.
 
+use crate::mock::Mock;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -9,15 +10,20 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tare_core::bundle::{Bundle, BundleStore, Kernel, Recipe, Source};
 use tare_core::fault::Fault;
-use tare_core::host::{Carrier, Host, PlacedBundle, ResourceReport, ServiceStart, Surroundings};
+use tare_core::host::{Carrier, Host, Layers, PlacedBundle, ResourceReport, ServiceStart, Surroundings};
 use tare_core::layer::LayerUse;
 use tare_core::telemetry::{Prober, Scope, TelemetryRow};
 use tare_core::units::CpuSet;
 use tare_core::workload::{FIRST_OWN, Readiness, Resources, Service};
+use tare_layers::container::Container;
 use tare_layers::local::LocalHost;
 use tare_layers::network::{GeneratorSeat, free_subnets};
 use tare_layers::run_mark::RunMark;
+use tare_layers::vm::Vm;
 use tare_layers::{leftovers, owner};
+
+/// The layers that are held to the contract: the crate's own, and one that starts nothing.
+pub(crate) const LAYERS: Layers = &[&Container, &Vm, &Mock];
 
 /// A check: its name, whether it needs root, and what it does.
 pub(crate) type Check = (String, bool, fn());
@@ -88,7 +94,8 @@ pub(crate) fn carrier(folder: &Path) -> Arc<Carrier> {
 fn numbered_carrier(folder: &Path, number: u8) -> Arc<Carrier> {
     let program = std::env::current_exe().unwrap();
     let prober = || Ok(Box::new(NotingProber) as Box<dyn Prober>);
-    Arc::new(Carrier { bundles: Arc::new(SelfStore { folder: folder.to_owned(), number }), prober, program })
+    let bundles = Arc::new(SelfStore { folder: folder.to_owned(), number });
+    Arc::new(Carrier { bundles, prober, program, layers: LAYERS })
 }
 
 /// A run id of its own for each check.
@@ -269,8 +276,9 @@ impl Drop for Stage {
     fn drop(&mut self) {
         // A check that failed must not spoil those after it, nor leave the machine dirty.
         if std::thread::panicking() {
-            for leftover in leftovers::leftovers().unwrap_or_default().iter().filter(|found| found.run == self.run) {
-                if let Err(fault) = leftovers::remove(leftover) {
+            let left = leftovers::leftovers(LAYERS).unwrap_or_default();
+            for leftover in left.iter().filter(|found| found.run == self.run) {
+                if let Err(fault) = leftovers::remove(LAYERS, leftover) {
                     println!("could not clean up: {fault}");
                 }
             }
@@ -280,7 +288,7 @@ impl Drop for Stage {
 
 /// What a run has left.
 pub(crate) fn left_of(run: &str) -> Vec<tare_core::host::Leftover> {
-    leftovers::leftovers().unwrap().into_iter().filter(|found| found.run == run).collect()
+    leftovers::leftovers(LAYERS).unwrap().into_iter().filter(|found| found.run == run).collect()
 }
 
 /// A property of a report, as text.

@@ -28,10 +28,10 @@ fn two() -> [ServiceStart; 2] {
 /// Runs a check in the plain form and in those containers that this machine can have.
 fn in_forms(options: &[&str], check: impl Fn(&str, &[LayerUse])) {
     check("native", &[]);
-    let row = crate::checks::row("container");
+    let kind = crate::checks::named("container");
     for text in options {
-        let layer = crate::checks::layer(row, text);
-        match (row.probe)(&layer.options, &stage::carrier(Path::new("/"))) {
+        let layer = crate::checks::layer(kind, text);
+        match kind.probe(&layer.options, &stage::carrier(Path::new("/"))) {
             Availability::Ready(_) => check(text, &[layer]),
             Availability::Emulated(_, why) | Availability::Unavailable(why) => {
                 println!("skipped: the users of '{text}': {why}");

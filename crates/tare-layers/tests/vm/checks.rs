@@ -13,10 +13,12 @@ use tare_core::bundle::BundleStore;
 use tare_core::command::{CommandEnd, CommandStart, Ended};
 use tare_core::config::{Problems, parse};
 use tare_core::fault::Fault;
-use tare_core::host::{Availability, Carrier, Host, InstanceState, SeenFile, ServiceStart, Wait};
-use tare_core::layer::LayerUse;
+use tare_core::host::{Availability, Carrier, ErasedLayer, Host, InstanceState, SeenFile, ServiceStart, Wait};
+use tare_core::layer::{LayerOptions, LayerUse};
 use tare_core::telemetry::Vantage;
 use tare_core::units::CpuSet;
+use tare_layers::container::Container;
+use tare_layers::vm::Vm;
 use tare_layers::{LAYERS, leftovers};
 
 pub(crate) const ALL: &[(&str, fn())] = &[
@@ -262,10 +264,9 @@ impl Drop for LoopDevice {
 
 /// A container with this network.
 fn container(network: &str) -> LayerUse {
-    let row = LAYERS.iter().find(|row| row.name == "container").unwrap();
     let text = format!("network: {network}");
     let mut problems = Problems::new("study.yaml", &text);
-    let options = (row.options)(&parse(&text, &mut problems).unwrap(), &mut problems).unwrap();
+    let options = Container.read(&parse(&text, &mut problems).unwrap(), &mut problems).unwrap();
     LayerUse { layer: "container".to_owned(), options }
 }
 
@@ -332,7 +333,7 @@ fn several_guests(inner: &[LayerUse]) {
     }
     let killed = left_of(&stage.run).into_iter().rfind(|left| left.kind == "guest").unwrap();
     assert!(killed.name.ends_with("-g2"), "{}", killed.name);
-    leftovers::remove(&killed).unwrap();
+    leftovers::remove(LAYERS, &killed).unwrap();
     let fault = host.state("redis-2").unwrap_err();
     assert!(fault.message.contains("guest 2") && fault.message.contains("QEMU ended (signal: 9"), "{fault}");
     assert_eq!(host.state("redis-1").unwrap(), InstanceState::Running);
@@ -356,7 +357,7 @@ fn dying_guest() {
     let mut host = stage.guest(&vm(json!({})), &program()).unwrap();
     host.start(&start).unwrap();
     let guest = left_of(&stage.run).into_iter().find(|leftover| leftover.kind == "guest").unwrap();
-    leftovers::remove(&guest).unwrap();
+    leftovers::remove(LAYERS, &guest).unwrap();
     let asked = Instant::now();
     for fault in [host.state("redis").unwrap_err(), host.facts().unwrap_err(), host.log("redis").unwrap_err()] {
         assert!(fault.message.contains("QEMU ended (signal: 9"), "{fault}");
@@ -415,9 +416,9 @@ fn unavailable() {
     assert!(fault.message.contains("4000 CPUs"), "{fault}");
     stage.close();
 
-    let row = LAYERS.iter().find(|row| row.name == "vm").unwrap();
-    let carrier = Carrier { bundles: Arc::new(DebianStore), prober: || unreachable!(), program: program() };
-    match (row.probe)(&vm(json!({"accelerator": "auto"})).options, &carrier) {
+    let bundles = Arc::new(DebianStore);
+    let carrier = Carrier { bundles, prober: || unreachable!(), program: program(), layers: LAYERS };
+    match Vm.probe(&vm(json!({"accelerator": "auto"})).options, &carrier) {
         Availability::Ready(facts) => assert_eq!(facts["vm.accelerator"], "kvm"),
         Availability::Emulated(facts, why) => {
             println!("  {why}");
@@ -464,7 +465,7 @@ fn killed_run() {
     let left = left_of(&run);
     assert!(left.iter().any(|leftover| leftover.kind == "link"), "{left:#?}");
     for leftover in &left {
-        leftovers::remove(leftover).unwrap_or_else(|fault| panic!("{leftover:?}: {fault}"));
+        leftovers::remove(LAYERS, leftover).unwrap_or_else(|fault| panic!("{leftover:?}: {fault}"));
     }
     assert_eq!(left_of(&run), []);
 }

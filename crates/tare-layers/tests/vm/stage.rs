@@ -15,10 +15,10 @@ use tare_core::layer::LayerUse;
 use tare_core::telemetry::{Prober, Scope, TelemetryRow, Vantage};
 use tare_core::units::CpuSet;
 use tare_core::workload::{FIRST_OWN, Readiness, Resources, Service};
-use tare_layers::leftovers;
 use tare_layers::local::LocalHost;
 use tare_layers::network::{GeneratorSeat, free_subnets};
 use tare_layers::run_mark::RunMark;
+use tare_layers::{LAYERS, leftovers};
 
 /// Debian's Redis.
 const REDIS: &str = "redis-server";
@@ -266,7 +266,7 @@ impl Stage {
     /// A guest whose agent is `program`.
     pub(crate) fn guest(&self, layer: &LayerUse, program: &Path) -> Result<Box<dyn Host>, OpenError> {
         let prober = || Ok(Box::new(OneRow) as Box<dyn Prober>);
-        let carrier = Carrier { bundles: Arc::new(DebianStore), prober, program: program.to_owned() };
+        let carrier = Carrier { bundles: Arc::new(DebianStore), prober, program: program.to_owned(), layers: LAYERS };
         let local = Box::new(LocalHost::new(Arc::new(carrier), self.surroundings.clone()).unwrap());
         local.open(layer, &self.surroundings)
     }
@@ -292,7 +292,7 @@ impl Drop for Stage {
         // A check that failed must not spoil those that run beside it.
         if std::thread::panicking() {
             for left in left_of(&self.run) {
-                if let Err(fault) = leftovers::remove(&left) {
+                if let Err(fault) = leftovers::remove(LAYERS, &left) {
                     println!("could not clean up: {fault}");
                 }
             }
@@ -302,7 +302,7 @@ impl Drop for Stage {
 
 /// What is left of a run on this machine.
 pub(crate) fn left_of(run: &str) -> Vec<tare_core::host::Leftover> {
-    leftovers::leftovers().unwrap().into_iter().filter(|leftover| leftover.run == run).collect()
+    leftovers::leftovers(LAYERS).unwrap().into_iter().filter(|leftover| leftover.run == run).collect()
 }
 
 /// This program.

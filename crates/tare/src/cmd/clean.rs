@@ -1,7 +1,8 @@
 //! `tare clean`: removes what dead runs left, and nothing else.
 
 use crate::cli::CleanArgs;
-use crate::kept::{Forget, all_kept, forget_all};
+use crate::kept::{Keeper, all_kept, forget_all};
+use crate::layers::LAYERS;
 use crate::terminal::{note, print, tell};
 use crate::{EXIT_FAILED, EXIT_OK, session};
 use tare_core::host::{Kept, Leftover};
@@ -13,7 +14,7 @@ pub(crate) fn clean(args: &CleanArgs) -> anyhow::Result<u8> {
     // Held to the end: whoever weighs is not to be disturbed, and uses what is kept.
     let machine = MachineLock::take("tare clean")?;
     let live = owner::live_runs();
-    let found = leftovers::of_dead_runs()?;
+    let found = leftovers::of_dead_runs(LAYERS)?;
     let (kept, mut failed) = if args.all && machine.is_ok() { all_kept() } else { (Vec::new(), false) };
     if args.json {
         print(&listed(&found, &kept)?);
@@ -54,7 +55,7 @@ pub(crate) fn clean(args: &CleanArgs) -> anyhow::Result<u8> {
 }
 
 /// What would be removed, as JSON: what runs left names its run, what is kept names none.
-fn listed(found: &[Leftover], kept: &[(Forget, Kept)]) -> anyhow::Result<String> {
+fn listed(found: &[Leftover], kept: &[(Keeper, Kept)]) -> anyhow::Result<String> {
     let found = found.iter().map(serde_json::to_value);
     let all: Result<Vec<_>, _> = found.chain(kept.iter().map(|(_, kept)| serde_json::to_value(kept))).collect();
     Ok(serde_json::to_string_pretty(&all?)?)
@@ -67,7 +68,7 @@ fn remove_all(found: &[Leftover], say: &dyn Fn(String)) -> bool {
         if owner::live_runs().contains(&left.run) {
             continue;
         }
-        match leftovers::remove_of_dead_run(left) {
+        match leftovers::remove_of_dead_run(LAYERS, left) {
             Ok(()) => say(format!("removed {} {} of run {}", left.kind, left.name, left.run)),
             Err(fault) => {
                 note(&format!("could not remove {} {}: {fault}", left.kind, left.name));

@@ -1,6 +1,7 @@
 //! `tare doctor`: what this host can weigh, and why not the rest.
 
 use crate::cli::DoctorArgs;
+use crate::layers::LAYERS;
 use crate::terminal::{columns, print};
 use crate::{EXIT_OK, machine, paths};
 use anyhow::Result;
@@ -8,9 +9,8 @@ use serde::Serialize;
 use std::time::Duration;
 use tare_core::config::{Fields, Node, NodeKind, Place, Problems};
 use tare_core::fault::Fault;
-use tare_core::host::{Availability, Carrier};
+use tare_core::host::{Availability, Carrier, ErasedLayer};
 use tare_core::topology::Topology;
-use tare_layers::LAYERS;
 use tare_report::{paragraph, whole};
 use tare_telemetry::{DoctorCheck, NoiseReport, PROFILE, TELEMETRY, Verdict};
 
@@ -62,33 +62,32 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8> {
     Ok(EXIT_OK)
 }
 
-/// Asks every layer with its default options. One that stands for tests only is left out.
+/// Asks every layer with its default options.
 fn layers() -> Vec<FormFinding> {
     let carrier = machine::carrier();
-    let real = LAYERS.iter().filter(|row| !row.for_tests);
-    real.map(|row| {
+    let finding = |layer: &&'static dyn ErasedLayer| {
         let availability = match &carrier {
             _ if !rustix::process::geteuid().is_root() => {
                 Availability::Unavailable(Fault::new("it takes root to find out").remedy("sudo tare doctor"))
             }
-            Ok(carrier) => probe_with_defaults(row, carrier),
+            Ok(carrier) => probe_with_defaults(*layer, carrier),
             Err(error) => Availability::Unavailable(Fault::new(format!("{error:#}"))),
         };
         let words = match &availability {
-            Availability::Ready(facts) | Availability::Emulated(facts, _) => (row.words)(facts),
+            Availability::Ready(facts) | Availability::Emulated(facts, _) => layer.words(facts),
             Availability::Unavailable(_) => String::new(),
         };
-        FormFinding { layer: row.name.to_owned(), about: row.about.to_owned(), words, availability }
-    })
-    .collect()
+        FormFinding { layer: layer.name().to_owned(), about: layer.about().to_owned(), words, availability }
+    };
+    LAYERS.iter().map(finding).collect()
 }
 
-fn probe_with_defaults(row: &tare_core::host::LayerRow, carrier: &Carrier) -> Availability {
+fn probe_with_defaults(layer: &dyn ErasedLayer, carrier: &Carrier) -> Availability {
     let nothing = Node { place: Place::default(), kind: NodeKind::Map(Vec::new()) };
     let mut problems = Problems::default();
     debug_assert!(Fields::of(&nothing, "options", &mut problems).is_some());
-    match (row.options)(&nothing, &mut problems) {
-        Some(options) => (row.probe)(&options, carrier),
+    match layer.read(&nothing, &mut problems) {
+        Some(options) => layer.probe(&options, carrier),
         None => Availability::Unavailable(Fault::new("it has no defaults")),
     }
 }

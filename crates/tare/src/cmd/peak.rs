@@ -1,6 +1,7 @@
 //! `tare peak`: the greatest load that each form carries within its QoS.
 
 use crate::cli::{PeakArgs, PeakOf, PeakRulesArg};
+use crate::layers::LAYERS;
 use crate::mistake::Mistake;
 use crate::{catalog, files, run};
 use anyhow::Result;
@@ -11,7 +12,6 @@ use tare_core::qos::{EVERY_OPERATION, QuantileLimit};
 use tare_core::study::Study;
 use tare_core::units::typed_duration;
 use tare_core::workload::Workload;
-use tare_layers::LAYERS;
 
 /// What a form without any layer is called.
 const PLAIN: &str = "native";
@@ -36,8 +36,8 @@ pub(crate) fn peak(args: &PeakArgs) -> Result<u8> {
 /// The study that `--workload` stands for.
 fn study_text(args: &PeakArgs, workload: &str) -> String {
     let forms: Vec<&str> = args.run.forms.iter().map(String::as_str).collect();
-    // Where nothing is named: the plain process, and the layer that the table begins with.
-    let usual = || [PLAIN].into_iter().chain(LAYERS.first().map(|row| row.name)).collect();
+    // Where nothing is named: the plain process, and the first layer of the list.
+    let usual = || [PLAIN].into_iter().chain(LAYERS.first().map(|layer| layer.name())).collect();
     let forms = if forms.is_empty() { usual() } else { forms };
     let load = match args.of.unwrap_or(PeakOf::Open) {
         PeakOf::Closed => "closed: {}".to_owned(),

@@ -1,7 +1,7 @@
 //! Whether this machine has room for what a study deploys at once.
 
 use super::Places;
-use crate::catalog::layer_row;
+use crate::layers::layer_of_form;
 use tare_core::design::{Arrangement, Chosen};
 use tare_core::form::Form;
 use tare_core::layer::LayerUse;
@@ -77,10 +77,7 @@ fn check_cpus(study: &Study, workload: &Workload, places: &Places) -> Option<Str
 /// Why a form's layers cannot deal out what it deploys; none when they can.
 fn check_fits(study: &Study, workload: &Workload, form: &Form) -> Option<String> {
     let deployed = study.deployed(workload, form).services;
-    let unfit = |layer: &LayerUse| {
-        let row = layer_row(&layer.layer).expect("a study names only layers of the table");
-        (row.fits)(&layer.options, &deployed).err()
-    };
+    let unfit = |layer: &LayerUse| layer_of_form(&layer.layer).fits(&layer.options, &deployed).err();
     let why = form.layers.iter().find_map(unfit)?;
     Some(format!("form '{}': {}\n  to do: {}", form.name, why.message, why.remedy))
 }
@@ -92,9 +89,9 @@ fn memory_at_once(study: &Study, workload: &Workload) -> (u64, &'static str) {
         let deployed = study.deployed(workload, form).services;
         let services: u64 = deployed.iter().map(|service| service.resources.memory_bytes).sum();
         let Some((outermost, inner)) = form.layers.split_first() else { return services };
-        let row = |layer: &LayerUse| layer_row(&layer.layer).expect("a study names only layers of the table");
-        let inner = inner.iter().map(|layer| (row(layer).in_guest)(&layer.options).memory_bytes).sum();
-        (row(outermost).memory_bytes)(&outermost.options, services, inner)
+        let needs = |layer: &LayerUse| layer_of_form(&layer.layer).in_guest(&layer.options);
+        let inner = inner.iter().filter_map(|layer| needs(layer).ok()).map(|needs| needs.memory_bytes).sum();
+        layer_of_form(&outermost.layer).memory_bytes(&outermost.options, services, inner)
     };
     let baseline = study.forms.iter().find(|form| form.name == study.baseline).map_or(0, of);
     let forms = study.forms.iter().map(of);

@@ -269,7 +269,8 @@ fn what_is_shipped_fits_the_schemas() {
 #[test]
 fn options_of_layers_and_protocols_are_described_by_their_readers() {
     for layer in Tables.layers() {
-        assert!(study().pointer("/$defs/layer/anyOf/1/properties").unwrap().get(layer).is_some(), "{layer}");
+        let name = layer.name();
+        assert!(study().pointer("/$defs/layer/anyOf/1/properties").unwrap().get(name).is_some(), "{name}");
     }
     let known = options(&|node, problems| {
         let mut fields = tare_core::config::Fields::of(node, "it", problems)?;

@@ -16,6 +16,7 @@ pub use store::PlacedStore;
 
 use std::path::Path;
 use tare_core::fault::Fault;
+use tare_core::host::Layers;
 use tare_core::telemetry::Prober;
 
 /// The name of the virtio-serial port that is the agent's line.
@@ -33,13 +34,13 @@ pub(crate) const GUEST_SAYS: &str = "tare: the guest is alive";
 /// guest, it ends with the machine powered off.
 ///
 /// Refuses to run anywhere else: it would mount over a living system.
-pub fn run_guest(prober: fn() -> Result<Box<dyn Prober>, Fault>) -> ! {
+pub fn run_guest(prober: fn() -> Result<Box<dyn Prober>, Fault>, layers: Layers) -> ! {
     let first_process = std::process::id() == 1;
     let on_new_root = Path::new(MARKER).exists();
     let ended = match (first_process, on_new_root) {
         (true, false) => first::enter(),
         (true, true) => first::keep(),
-        (false, true) => plan::follow(prober),
+        (false, true) => plan::follow(prober, layers),
         (false, false) => {
             eprintln!("error: 'agent' is what Tare starts inside its guests; here it has nothing to do");
             std::process::exit(2);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tare_core::bundle::Recipe;
 use tare_core::fault::{Doing, Fault};
-use tare_core::host::{Carrier, Host, PlacedBundle, Surroundings};
+use tare_core::host::{Carrier, Host, Layers, PlacedBundle, Surroundings};
 use tare_core::telemetry::Prober;
 
 /// How long a guest waits for a device that was promised to it.
@@ -51,12 +51,12 @@ pub struct GuestDisk {
 }
 
 /// Stage 3: takes the plan from the line, follows it, serves.
-pub(super) fn follow(prober: fn() -> Result<Box<dyn Prober>, Fault>) -> Result<(), Fault> {
+pub(super) fn follow(prober: fn() -> Result<Box<dyn Prober>, Fault>, layers: Layers) -> Result<(), Fault> {
     let line = open_line()?;
     let mut reader = BufReader::new(line.try_clone().doing("use the agent's line for both directions")?);
     let mut writer = line;
     let plan = receive_plan(&mut reader)?;
-    let ready = set_up(&plan, prober);
+    let ready = set_up(&plan, prober, layers);
     let outcome = Outcome::of(ready.as_ref().map(|_| ()).map_err(Clone::clone));
     send(&mut writer, &Reply { id: 0, outcome }).doing("answer the plan")?;
     serve(reader, writer, ready?)
@@ -75,7 +75,11 @@ fn receive_plan(reader: &mut BufReader<File>) -> Result<GuestPlan, Fault> {
     serde_json::from_slice(&line).doing("understand the plan")
 }
 
-fn set_up(plan: &GuestPlan, prober: fn() -> Result<Box<dyn Prober>, Fault>) -> Result<Box<dyn Host>, Fault> {
+fn set_up(
+    plan: &GuestPlan,
+    prober: fn() -> Result<Box<dyn Prober>, Fault>,
+    layers: Layers,
+) -> Result<Box<dyn Host>, Fault> {
     network::link_up_with_address("lo", Ipv4Addr::LOCALHOST, 8)?;
     wait_for(Path::new("/sys/class/net/eth0"), "network interface")?;
     network::link_up_with_address("eth0", plan.address, plan.prefix)?;
@@ -92,7 +96,8 @@ fn set_up(plan: &GuestPlan, prober: fn() -> Result<Box<dyn Prober>, Fault>) -> R
         let archive = disk.archive.then_some(device);
         placed.push(PlacedBundle { recipe: disk.recipe.clone(), digest: disk.digest.clone(), directory, archive });
     }
-    let carrier = Carrier { bundles: Arc::new(PlacedStore::new(placed)), prober, program: PathBuf::from(PROGRAM) };
+    let bundles = Arc::new(PlacedStore::new(placed));
+    let carrier = Carrier { bundles, prober, program: PathBuf::from(PROGRAM), layers };
     host::open(Arc::new(carrier), &plan.surroundings)
 }
 

@@ -1,46 +1,88 @@
-//! A layer that starts nothing: it notes down what it is asked to do and can be told to fail, so that everything
-//! above layers can be tried without root, engine or hypervisor.
+//! A layer that starts nothing: it notes down what it is asked to do and can be told to fail. So the contract of layers
+//! is held without root, engine or hypervisor, and by a layer of another crate than Tare's own.
 //!
 //! Its options, with their defaults first: `fail_in: none | open | facts | resources | start | state | mapped_files |
 //! files_seen | log | stop | begin_command | await_command | end_command | freeze | thaw | begin_probe | end_probe |
 //! close` and `delay: 0s`, which every call takes.
 
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::time::Duration;
 use tare_core::command::{CommandEnd, CommandStart, Ended};
-use tare_core::config::{Fields, Node, Problems};
+use tare_core::config::{Fields, Node, Problems, parse};
 use tare_core::fault::Fault;
 use tare_core::host::{
-    Availability, Carrier, Facts, FilesSeen, GuestNeeds, Host, Instance, InstanceState, LayerRow, LocalOuter,
-    OpenError, Property, ResourceReport, SeenFile, ServiceStart, Surroundings, Wait,
+    Availability, Carrier, Facts, FilesSeen, Host, Instance, InstanceState, Layer, LocalOuter, OpenError, Property,
+    ResourceReport, SeenFile, ServiceStart, Surroundings, Wait,
 };
-use tare_core::layer::{LayerRung, LayerUse, Listens};
+use tare_core::layer::{LayerOptions, LayerUse};
 use tare_core::telemetry::{Scope, TelemetryRow};
 
-/// The layer's row in the table of layers.
-pub const ROW: LayerRow = LayerRow {
-    name: "mock",
-    about: "starts nothing and notes down what it is asked to do: for trying out everything above layers",
-    options,
-    probe: |_, _: &Carrier| Availability::Ready(Facts::from([("mock".to_owned(), "yes".to_owned())])),
-    words: |_| "nothing at all".to_owned(),
-    listens: |_| Listens::Apart,
-    has_quota: |_| false,
-    memory_bytes: |_, _, _| 0,
-    rungs: |options, _, _| vec![LayerRung { name: "whole", adds: "what it notes down", options: options.clone() }],
-    variants: |_, _| Vec::new(),
-    fits: |_, _| Ok(()),
-    in_guest: |_| GuestNeeds::default(),
-    open,
-    leftovers: || Ok(Vec::new()),
-    remove: |_| Ok(()),
-    kept: || Ok(Vec::new()),
-    forget: |_| Ok(()),
-    pull: None,
-    for_tests: true,
-};
+/// The layer `mock`.
+pub(crate) struct Mock;
+
+/// Its options.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct MockOptions {
+    fail_in: String,
+    delay_ms: u64,
+}
+
+impl Layer for Mock {
+    type Options = MockOptions;
+
+    const NAME: &'static str = "mock";
+    const ABOUT: &'static str =
+        "starts nothing and notes down what it is asked to do: for trying out everything above layers";
+
+    fn read(node: &Node, problems: &mut Problems) -> Option<MockOptions> {
+        let mut fields = Fields::of(node, "layer 'mock'", problems)?;
+        let fail_in = fields.choice("fail_in", &CALLS, problems).unwrap_or("none");
+        let delay = fields.duration("delay", problems).unwrap_or(Duration::ZERO);
+        fields.finish(problems);
+        Some(MockOptions { fail_in: fail_in.to_owned(), delay_ms: delay.as_millis() as u64 })
+    }
+
+    fn probe(_: &MockOptions, _: &Carrier) -> Availability {
+        Availability::Ready(Facts::from([("mock".to_owned(), "yes".to_owned())]))
+    }
+
+    fn words(_: &Facts) -> String {
+        "nothing at all".to_owned()
+    }
+
+    fn open(
+        options: MockOptions,
+        outer: Box<dyn LocalOuter>,
+        surroundings: &Surroundings,
+    ) -> Result<Box<dyn Host>, OpenError> {
+        let mock = MockHost {
+            outer: outer.into_host(),
+            surroundings: surroundings.clone(),
+            fail_in: options.fail_in,
+            delay: Duration::from_millis(options.delay_ms),
+            running: BTreeSet::new(),
+            started: BTreeSet::new(),
+            commands: BTreeSet::new(),
+            sampling: false,
+            frozen: false,
+        };
+        match mock.note("open", "") {
+            Ok(()) => Ok(Box::new(mock)),
+            Err(fault) => {
+                // The contract: on a failure the outer host has been closed.
+                mock.outer.close()?;
+                Err(OpenError::Failed(fault))
+            }
+        }
+    }
+
+    fn memory_bytes(_: &MockOptions, _: u64, _: u64) -> u64 {
+        0
+    }
+}
 
 const CALLS: [&str; 18] = [
     "none",
@@ -67,39 +109,9 @@ const CALLS: [&str; 18] = [
 static JOURNAL: Mutex<BTreeMap<(String, String), Vec<String>>> = Mutex::new(BTreeMap::new());
 
 /// What a trial's mock host was asked to do, in order: "open", "start redis", "close" ... Handed over once.
-pub fn take_calls(run: &str, trial: &str) -> Vec<String> {
+pub(crate) fn take_calls(run: &str, trial: &str) -> Vec<String> {
     let mut journal = JOURNAL.lock().expect("no holder of this lock can panic");
     journal.remove(&(run.to_owned(), trial.to_owned())).unwrap_or_default()
-}
-
-fn options(node: &Node, problems: &mut Problems) -> Option<serde_json::Value> {
-    let mut fields = Fields::of(node, "layer 'mock'", problems)?;
-    let fail_in = fields.choice("fail_in", &CALLS, problems).unwrap_or("none");
-    let delay = fields.duration("delay", problems).unwrap_or(Duration::ZERO);
-    fields.finish(problems);
-    Some(serde_json::json!({ "fail_in": fail_in, "delay_ms": delay.as_millis() as u64 }))
-}
-
-fn open(outer: Box<dyn LocalOuter>, layer: &LayerUse, surroundings: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
-    let mock = MockHost {
-        outer: outer.into_host(),
-        surroundings: surroundings.clone(),
-        fail_in: layer.options["fail_in"].as_str().unwrap_or("none").to_owned(),
-        delay: Duration::from_millis(layer.options["delay_ms"].as_u64().unwrap_or(0)),
-        running: BTreeSet::new(),
-        started: BTreeSet::new(),
-        commands: BTreeSet::new(),
-        sampling: false,
-        frozen: false,
-    };
-    match mock.note("open", "") {
-        Ok(()) => Ok(Box::new(mock)),
-        Err(fault) => {
-            // The contract: on a failure the outer host has been closed.
-            mock.outer.close()?;
-            Err(OpenError::Failed(fault))
-        }
-    }
 }
 
 struct MockHost {
@@ -271,23 +283,16 @@ impl Host for MockHost {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tare_core::config::parse;
-
-    fn read(text: &str) -> (Option<serde_json::Value>, usize) {
+/// What is read of options is written down with all defaults.
+pub(crate) fn options_are_written_down() {
+    let read = |text: &str| {
         let mut problems = Problems::new("s.yaml", text);
         let node = parse(text, &mut problems).unwrap();
-        let value = options(&node, &mut problems);
+        let value = LayerOptions::read(&Mock, &node, &mut problems);
         (value, problems.len())
-    }
-
-    #[test]
-    fn options_are_written_down_with_their_defaults() {
-        assert_eq!(read("{}"), (Some(serde_json::json!({ "fail_in": "none", "delay_ms": 0 })), 0));
-        let (value, problems) = read("{fail_in: start, delay: 20ms}");
-        assert_eq!((value.unwrap()["delay_ms"].as_u64(), problems), (Some(20), 0));
-        assert_eq!(read("{fail_in: strat}").1, 1);
-    }
+    };
+    assert_eq!(read("{}"), (Some(serde_json::json!({ "fail_in": "none", "delay_ms": 0 })), 0));
+    let (value, problems) = read("{fail_in: start, delay: 20ms}");
+    assert_eq!((value.unwrap()["delay_ms"].as_u64(), problems), (Some(20), 0));
+    assert_eq!(read("{fail_in: strat}").1, 1);
 }

@@ -1,0 +1,388 @@
+//! A layer as it is written, with options of a type of its own, and as all others see it, with options as JSON. Between
+//! the two stands one adapter, the only place where a layer's options are written down and read back.
+
+use super::{Availability, Carrier, Facts, GuestNeeds, Host, Kept, Leftover, LocalOuter, OpenError, Surroundings};
+use crate::config::{Node, Problems};
+use crate::fault::{Doing, Fault};
+use crate::layer::{LayerOptions, LayerRung, LayerUse, LayerVariant, Listens};
+use crate::load::LoadOrigin;
+use crate::workload::Service;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::io::Write;
+
+/// How an image is fetched from a registry, by its reference, and written as `docker save` does. What it is written to
+/// may refuse more, for want of room.
+pub type FetchImage = fn(&str, &mut dyn Write) -> Result<(), Fault>;
+
+/// The layers that there are. The binary makes the list and hands it to whoever needs it.
+pub type Layers = &'static [&'static dyn ErasedLayer];
+
+/// The layer of this name.
+pub fn layer_named(layers: Layers, name: &str) -> Option<&'static dyn ErasedLayer> {
+    layers.iter().find(|layer| layer.name() == name).copied()
+}
+
+/// A kind of layer. Implement it for a type without fields and put a reference to that into the list of [`Layers`].
+/// What has a default need only be written where the layer differs.
+pub trait Layer: Sync + 'static {
+    /// The layer's options, with a value for each. What is written into a record is made of them, so that an option
+    /// that is added later needs a `#[serde(default)]`.
+    type Options: Serialize + DeserializeOwned + Clone;
+
+    /// The layer's name in study files.
+    const NAME: &'static str;
+    /// What it is, in a sentence, for `tare doctor` and the documentation.
+    const ABOUT: &'static str;
+    /// Fetches an image from a registry, where the layer has an engine that can.
+    const PULL: Option<FetchImage> = None;
+
+    /// Checks a user's options and fills in every default. `None` adds problems.
+    fn read(node: &Node, problems: &mut Problems) -> Option<Self::Options>;
+
+    /// Whether this machine can have the layer, and what it would be: asked before a study starts, may take seconds.
+    fn probe(options: &Self::Options, carrier: &Carrier) -> Availability;
+
+    /// What [`Layer::probe`] found, in a few words: which software it is, and of which version.
+    fn words(facts: &Facts) -> String;
+
+    /// Opens the layer on a host of this machine; the contract is [`Host::open`]'s.
+    ///
+    /// # Errors
+    /// See [`Host::open`].
+    fn open(
+        options: Self::Options,
+        outer: Box<dyn LocalOuter>,
+        surroundings: &Surroundings,
+    ) -> Result<Box<dyn Host>, OpenError>;
+
+    /// Where services in this layer listen, when it stands on this machine beside other forms.
+    fn listens(_options: &Self::Options) -> Listens {
+        Listens::Apart
+    }
+
+    /// Whether services in this layer get their CPU time by quota, whatever the workload says.
+    fn has_quota(_options: &Self::Options) -> bool {
+        false
+    }
+
+    /// How much of this machine's memory a deployment takes when this layer is its outermost one, bytes: given what its
+    /// services are allowed, and what the layers further inside need for themselves.
+    fn memory_bytes(_options: &Self::Options, services: u64, _inner: u64) -> u64 {
+        services
+    }
+
+    /// The layer by its features, one more in each rung, up to the whole layer as it is given; on the layers `below`
+    /// it, with the load from there.
+    fn rungs(options: &Self::Options, _below: &[LayerUse], _from: LoadOrigin) -> Vec<LayerRung<Self::Options>> {
+        vec![LayerRung { name: "whole", adds: "the layer as a whole", options: options.clone() }]
+    }
+
+    /// What could be otherwise in the layer and may win back what it costs, one thing in each; with the load from
+    /// there.
+    fn variants(_options: &Self::Options, _from: LoadOrigin) -> Vec<LayerVariant<Self::Options>> {
+        Vec::new()
+    }
+
+    /// Whether what a form deploys can be dealt out as the options say.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    fn fits(_options: &Self::Options, _services: &[Service]) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    /// What must be in a guest for this layer to be opened there; bundles come with it as disks, in this order.
+    fn in_guest(_options: &Self::Options) -> GuestNeeds {
+        GuestNeeds::default()
+    }
+
+    /// What this layer left on this machine, of any run, alive or dead. Never anything that is not ours.
+    ///
+    /// # Errors
+    /// When it cannot be told, as where an engine does not answer.
+    fn leftovers() -> Result<Vec<Leftover>, Fault> {
+        Ok(Vec::new())
+    }
+
+    /// Removes one of them; removing what is gone already succeeds.
+    ///
+    /// # Errors
+    /// When it is still there.
+    fn remove(_leftover: &Leftover) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    /// What this layer keeps on this machine between runs, to save time.
+    ///
+    /// # Errors
+    /// When it cannot be told.
+    fn kept() -> Result<Vec<Kept>, Fault> {
+        Ok(Vec::new())
+    }
+
+    /// Removes one of them; removing what is gone already succeeds.
+    ///
+    /// # Errors
+    /// When it is still there.
+    fn forget(_kept: &Kept) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// A [`Layer`] whose options have no type: all that the rest of the program sees of one. Every layer is one by itself.
+/// Its methods are the layer's, with options as [`LayerOptions::read`] wrote them down.
+pub trait ErasedLayer: LayerOptions {
+    /// See [`Layer::probe`]. Options that the layer cannot read make it unavailable.
+    fn probe(&self, options: &Value, carrier: &Carrier) -> Availability;
+
+    /// See [`Layer::words`].
+    fn words(&self, facts: &Facts) -> String;
+
+    /// See [`Layer::memory_bytes`].
+    fn memory_bytes(&self, options: &Value, services: u64, inner: u64) -> u64;
+
+    /// See [`Layer::fits`].
+    ///
+    /// # Errors
+    /// Why it does not fit, or that the layer cannot read the options.
+    fn fits(&self, options: &Value, services: &[Service]) -> Result<(), Fault>;
+
+    /// See [`Layer::in_guest`].
+    ///
+    /// # Errors
+    /// When the layer cannot read the options.
+    fn in_guest(&self, options: &Value) -> Result<GuestNeeds, Fault>;
+
+    /// See [`Layer::open`].
+    ///
+    /// # Errors
+    /// See [`Host::open`].
+    fn open(
+        &self,
+        options: &Value,
+        outer: Box<dyn LocalOuter>,
+        surroundings: &Surroundings,
+    ) -> Result<Box<dyn Host>, OpenError>;
+
+    /// See [`Layer::leftovers`].
+    ///
+    /// # Errors
+    /// When it cannot be told.
+    fn leftovers(&self) -> Result<Vec<Leftover>, Fault>;
+
+    /// See [`Layer::remove`].
+    ///
+    /// # Errors
+    /// When it is still there.
+    fn remove(&self, leftover: &Leftover) -> Result<(), Fault>;
+
+    /// See [`Layer::kept`].
+    ///
+    /// # Errors
+    /// When it cannot be told.
+    fn kept(&self) -> Result<Vec<Kept>, Fault>;
+
+    /// See [`Layer::forget`].
+    ///
+    /// # Errors
+    /// When it is still there.
+    fn forget(&self, kept: &Kept) -> Result<(), Fault>;
+
+    /// See [`Layer::PULL`].
+    fn pull(&self) -> Option<FetchImage>;
+}
+
+/// Options as they are kept.
+fn written<O: Serialize>(options: &O) -> Value {
+    serde_json::to_value(options).expect("a layer's options are plain data")
+}
+
+/// Options as the layer has them.
+fn read_back<L: Layer>(options: &Value) -> Result<L::Options, Fault> {
+    L::Options::deserialize(options).doing(format!("understand the options of the layer '{}'", L::NAME))
+}
+
+/// What the layer answers. Where it cannot read its options, which probing and opening it say, `otherwise`.
+fn answer<L: Layer, T>(options: &Value, otherwise: T, ask: impl FnOnce(&L::Options) -> T) -> T {
+    read_back::<L>(options).map_or(otherwise, |options| ask(&options))
+}
+
+impl<L: Layer> LayerOptions for L {
+    fn name(&self) -> &'static str {
+        L::NAME
+    }
+
+    fn about(&self) -> &'static str {
+        L::ABOUT
+    }
+
+    fn read(&self, node: &Node, problems: &mut Problems) -> Option<Value> {
+        <L as Layer>::read(node, problems).map(|options| written(&options))
+    }
+
+    fn rungs(&self, options: &Value, below: &[LayerUse], from: LoadOrigin) -> Vec<LayerRung> {
+        let rungs = answer::<L, _>(options, Vec::new(), |options| <L as Layer>::rungs(options, below, from));
+        let erased = |LayerRung { name, adds, options }| LayerRung { name, adds, options: written(&options) };
+        rungs.into_iter().map(erased).collect()
+    }
+
+    fn variants(&self, options: &Value, from: LoadOrigin) -> Vec<LayerVariant> {
+        let variants = answer::<L, _>(options, Vec::new(), |options| <L as Layer>::variants(options, from));
+        let erased = |LayerVariant { name, changes, trades, options }| LayerVariant {
+            name,
+            changes,
+            trades,
+            options: written(&options),
+        };
+        variants.into_iter().map(erased).collect()
+    }
+
+    fn listens(&self, options: &Value) -> Listens {
+        answer::<L, _>(options, Listens::Apart, <L as Layer>::listens)
+    }
+
+    fn has_quota(&self, options: &Value) -> bool {
+        answer::<L, _>(options, false, <L as Layer>::has_quota)
+    }
+}
+
+impl<L: Layer> ErasedLayer for L {
+    fn probe(&self, options: &Value, carrier: &Carrier) -> Availability {
+        match read_back::<L>(options) {
+            Ok(options) => <L as Layer>::probe(&options, carrier),
+            Err(fault) => Availability::Unavailable(fault),
+        }
+    }
+
+    fn words(&self, facts: &Facts) -> String {
+        <L as Layer>::words(facts)
+    }
+
+    fn memory_bytes(&self, options: &Value, services: u64, inner: u64) -> u64 {
+        answer::<L, _>(options, services, |options| <L as Layer>::memory_bytes(options, services, inner))
+    }
+
+    fn fits(&self, options: &Value, services: &[Service]) -> Result<(), Fault> {
+        <L as Layer>::fits(&read_back::<L>(options)?, services)
+    }
+
+    fn in_guest(&self, options: &Value) -> Result<GuestNeeds, Fault> {
+        read_back::<L>(options).map(|options| <L as Layer>::in_guest(&options))
+    }
+
+    fn open(
+        &self,
+        options: &Value,
+        outer: Box<dyn LocalOuter>,
+        surroundings: &Surroundings,
+    ) -> Result<Box<dyn Host>, OpenError> {
+        match read_back::<L>(options) {
+            Ok(options) => <L as Layer>::open(options, outer, surroundings),
+            Err(fault) => {
+                // Report the first failure, not that of the repair.
+                let _ = outer.close();
+                Err(OpenError::Failed(fault))
+            }
+        }
+    }
+
+    fn leftovers(&self) -> Result<Vec<Leftover>, Fault> {
+        <L as Layer>::leftovers()
+    }
+
+    fn remove(&self, leftover: &Leftover) -> Result<(), Fault> {
+        <L as Layer>::remove(leftover)
+    }
+
+    fn kept(&self) -> Result<Vec<Kept>, Fault> {
+        <L as Layer>::kept()
+    }
+
+    fn forget(&self, kept: &Kept) -> Result<(), Fault> {
+        <L as Layer>::forget(kept)
+    }
+
+    fn pull(&self) -> Option<FetchImage> {
+        L::PULL
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Fields, parse};
+    use serde_json::json;
+
+    /// Says nothing of itself but what it must.
+    struct Jar;
+
+    #[derive(Clone, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct JarOptions {
+        lid: bool,
+    }
+
+    impl Layer for Jar {
+        type Options = JarOptions;
+
+        const NAME: &'static str = "jar";
+        const ABOUT: &'static str = "a jar";
+
+        fn read(node: &Node, problems: &mut Problems) -> Option<JarOptions> {
+            let before = problems.len();
+            let mut fields = Fields::of(node, "layer 'jar'", problems)?;
+            let lid = fields.boolean("lid", problems).unwrap_or(true);
+            fields.finish(problems);
+            (problems.len() == before).then_some(JarOptions { lid })
+        }
+
+        fn probe(_: &JarOptions, _: &Carrier) -> Availability {
+            Availability::Unavailable(Fault::new("there are no jars"))
+        }
+
+        fn words(_: &Facts) -> String {
+            "jars".to_owned()
+        }
+
+        fn open(_: JarOptions, _: Box<dyn LocalOuter>, _: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
+            Err(OpenError::Unavailable(Fault::new("there are no jars")))
+        }
+    }
+
+    const LAYERS: Layers = &[&Jar];
+
+    #[test]
+    fn a_layer_says_only_what_is_its_own() {
+        assert!(layer_named(LAYERS, "jam").is_none());
+        let jar = layer_named(LAYERS, "jar").unwrap();
+        let read = |text: &str| {
+            let mut problems = Problems::new("s.yaml", text);
+            let node = parse(text, &mut problems).unwrap();
+            (jar.read(&node, &mut problems), problems.len())
+        };
+        assert_eq!(read("{lit: true}"), (None, 1));
+        let options = read("{}").0.unwrap();
+        assert_eq!(options, json!({ "lid": true }));
+        let rungs = jar.rungs(&options, &[], LoadOrigin::Outside);
+        assert_eq!(rungs.into_iter().map(|rung| rung.options).collect::<Vec<_>>(), [options.clone()]);
+        assert_eq!(jar.variants(&options, LoadOrigin::Outside), []);
+        assert_eq!((jar.listens(&options), jar.has_quota(&options)), (Listens::Apart, false));
+        assert_eq!((jar.memory_bytes(&options, 7, 5), jar.fits(&options, &[])), (7, Ok(())));
+        assert_eq!(jar.in_guest(&options), Ok(GuestNeeds::default()));
+        assert!(jar.leftovers().unwrap().is_empty() && jar.kept().unwrap().is_empty() && jar.pull().is_none());
+    }
+
+    #[test]
+    fn options_of_another_version_are_named() {
+        let jar = layer_named(LAYERS, "jar").unwrap();
+        let options = json!({ "lid": true, "label": "plums" });
+        for fault in [jar.fits(&options, &[]).unwrap_err(), jar.in_guest(&options).unwrap_err()] {
+            let wanted = "could not understand the options of the layer 'jar': unknown field `label`";
+            assert!(fault.message.starts_with(wanted), "{fault}");
+        }
+        assert_eq!(jar.rungs(&options, &[], LoadOrigin::Outside), []);
+        assert_eq!((jar.listens(&options), jar.memory_bytes(&options, 7, 5)), (Listens::Apart, 7));
+    }
+}
