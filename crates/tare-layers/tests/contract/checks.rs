@@ -1,5 +1,6 @@
 //! The contract of [`Host`], by table: the plain process and every layer that this machine can have.
 
+use crate::cage::Cage;
 use crate::stage::{self, Check, LAYERS, Stage, left_of, property, service};
 use crate::{commands, confined, escapes, mock, private, users};
 use rustix::process::{Pid, Signal};
@@ -11,6 +12,7 @@ use tare_core::held::Held;
 use tare_core::host::{Availability, ErasedLayer, Host, InstanceState, SeenFile, ServiceStart, Wait, layer_named};
 use tare_core::layer::LayerUse;
 use tare_core::telemetry::Scope;
+use tare_layers::local::LocalHost;
 
 pub(crate) fn all() -> Vec<Check> {
     vec![
@@ -29,6 +31,7 @@ pub(crate) fn all() -> Vec<Check> {
         ("an_unknown_layer_closes_the_outer_host".to_owned(), false, unknown_layer),
         ("a_layer_that_fails_to_open_leaves_nothing".to_owned(), false, failing_open),
         ("options_are_written_down_with_their_defaults".to_owned(), false, mock::options_are_written_down),
+        ("the_layer_in_contributing_is_one".to_owned(), false, documented_layer),
     ]
 }
 
@@ -272,5 +275,26 @@ fn failing_open() {
     assert!(error.to_string().contains("told to fail"), "{error}");
     assert!(!surroundings.scratch.exists(), "the outer host was not closed");
     assert_eq!(mock::take_calls(&stage.run, "t1"), ["open"]);
+    stage.close();
+}
+
+/// What CONTRIBUTING shows is that layer, word for word.
+fn documented_layer() {
+    let document = include_str!("../../../../CONTRIBUTING.md");
+    let (_, section) = document.split_once("## Adding a layer").expect("there is such a section");
+    let (_, rest) = section.split_once("   ```rust\n").expect("it shows a layer");
+    let (shown, _) = rest.split_once("   ```\n").expect("which ends somewhere");
+    let shown: String = shown.lines().map(|line| format!("{}\n", line.strip_prefix("   ").unwrap_or(line))).collect();
+    assert_eq!(shown, include_str!("cage.rs"));
+
+    let used = layer(&Cage, "{}");
+    assert_eq!(used.options, serde_json::json!({ "bars": 12 }));
+    let stage = Stage::open(|_| {});
+    let surroundings = stage.surroundings(&[], &[]);
+    let outer = Box::new(LocalHost::new(stage::carrier(Path::new("/")), surroundings.clone()).unwrap());
+    let cage: &dyn ErasedLayer = &Cage;
+    let mut host = cage.open(&used.options, outer, &surroundings).unwrap();
+    assert!(!host.facts().unwrap().is_empty());
+    host.close().unwrap();
     stage.close();
 }
