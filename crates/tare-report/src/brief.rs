@@ -1,11 +1,11 @@
 //! The terminal in brief: what a reader wants in the first ten seconds. A line for each form, a sentence for each that
 //! a colleague would say aloud, and what forbids to believe them. Everything else is in the whole report.
 
-use crate::explained;
+use crate::finding;
 use crate::lines::clean;
 use crate::page::{Ink, Page, verdict_ink};
-use crate::verdict::{Said, Way};
-use crate::warned;
+use crate::verdict::{VerdictWords, Way};
+use crate::warnings;
 use crate::words::{self, outcome};
 use tare_core::fault::Fault;
 use tare_core::record::Record;
@@ -60,16 +60,16 @@ pub(crate) fn show(page: &mut Page, record: &Record, analysis: &Analysis) {
     if let Some(missed) = words::missed_aim(analysis) {
         page.paragraph(0, 2, &format!("precision: {missed}"), Ink::Dim);
     }
-    for (text, certain) in crate::failed::lines(analysis) {
+    for (text, certain) in crate::failures::lines(analysis) {
         page.paragraph(0, 2, &text, if certain { Ink::Warning } else { Ink::Plain });
     }
-    if let Some(text) = explained::next(record, analysis) {
+    if let Some(text) = finding::next(record, analysis) {
         page.paragraph(0, 2, &text, Ink::Plain);
     }
     if let Some(text) = crate::warming::slight(analysis) {
         page.paragraph(0, 2, &text, Ink::Dim);
     }
-    for warning in warned::grave(analysis) {
+    for warning in warnings::grave(analysis) {
         page.paragraph(0, 2, &format!("WARNING: {warning}"), Ink::Warning);
     }
 }
@@ -178,7 +178,7 @@ fn of<'a>(metric: &'a MetricAnalysis, arm: &Arm) -> Option<&'a Ratio> {
 /// In four words at most.
 fn verdict(metric: &MetricAnalysis, ratio: &Ratio, analysis: &Analysis) -> String {
     match ratio.verdict {
-        Verdict::Better | Verdict::Worse => Said::of(analysis, metric, ratio).verdict(),
+        Verdict::Better | Verdict::Worse => VerdictWords::of(analysis, metric, ratio).verdict(),
         Verdict::Equivalent => format!("equal within {}", percent_text(analysis.margin)),
         Verdict::NoDifference => "no difference".to_owned(),
         Verdict::WithinNoise => "within noise".to_owned(),
@@ -194,7 +194,7 @@ fn sentence(analysis: &Analysis, arm: &Arm) -> String {
     let mut parts = Vec::new();
     for (at, metric) in words::compared(analysis).enumerate() {
         let Some(ratio) = of(metric, arm) else { continue };
-        let said = Said::of(analysis, metric, ratio);
+        let said = VerdictWords::of(analysis, metric, ratio);
         match said.way() {
             Some(way) => {
                 // With a verdict left, a bound lies nearer to 1 than the truth.
@@ -254,7 +254,7 @@ fn percent(ratio: f64) -> String {
 }
 
 /// What may be said where nothing is certain.
-fn undecided(said: Said, metric: &MetricAnalysis, ratio: &Ratio) -> String {
+fn undecided(said: VerdictWords, metric: &MetricAnalysis, ratio: &Ratio) -> String {
     match ratio.verdict {
         Verdict::Equivalent | Verdict::NoDifference => {
             // Equals differ by the floor, so no less than that is seen. Stalls that decide leave no measure where there

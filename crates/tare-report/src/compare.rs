@@ -1,12 +1,12 @@
 //! Two records side by side.
 
-use crate::explained;
+use crate::condition::{DifferenceWords, differences_json};
+use crate::finding;
 use crate::gate::identity;
 use crate::json::finite;
 use crate::lines::paragraph;
-use crate::side_by_side::{DifferenceWords, differences_json};
-use crate::verdict::{Said, withheld};
-use crate::warned::missing;
+use crate::verdict::{VerdictWords, withheld};
+use crate::warnings::missing;
 use crate::words::{machine, same_bits};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn changes_json(before: &Analysis, after: &Analysis, occasions: &Occasions) -> s
         for (side, analysis, ratio) in [("before", before, &change.before), ("after", after, &change.after)] {
             let metric = analysis.metrics.iter().find(|metric| metric.name == change.metric);
             if let Some(metric) = metric {
-                value[at][side]["words"] = Said::of(analysis, metric, ratio).whole().into();
+                value[at][side]["words"] = VerdictWords::of(analysis, metric, ratio).whole().into();
             }
         }
     }
@@ -112,7 +112,7 @@ pub fn compare(a: &Record, b: &Record, occasions: &Occasions, width: usize) -> S
                 "what changed in absolute terms between the runs, which were not interleaved, and what goes with it:",
             );
         }
-        for (number, line) in explained::changed(explanation).iter().enumerate() {
+        for (number, line) in finding::changed(explanation).iter().enumerate() {
             let margin = if number == 0 { 2 } else { 4 };
             say(&" ".repeat(margin), margin + 2, line);
         }

@@ -1,7 +1,7 @@
 //! What each service costs in CPU time by operation: in words and tables, for every format.
 
-use crate::figures::plain_quantity;
 use crate::page::{Ink, Page};
+use crate::quantity::plain_quantity;
 use crate::response::is_bad;
 use tare_core::peak::level_text;
 use tare_stats::{Analysis, ArmCosts, CostRatio, PartCost, Seen, ServiceCosts, ratio_text};

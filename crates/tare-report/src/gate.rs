@@ -1,10 +1,10 @@
 //! The verdict of a gate: for a person, for a program, and for what shows test results.
 
+use crate::condition::{DifferenceWords, differences_json};
 use crate::json::finite;
 use crate::lines::{paragraph, whole};
-use crate::side_by_side::{DifferenceWords, differences_json};
 use crate::verdict::{ratio_figure, withheld};
-use crate::warned::missing;
+use crate::warnings::missing;
 use serde_json::json;
 use std::fmt::Write;
 use tare_core::fault::Fault;

@@ -1,8 +1,8 @@
 //! What a reader is told first: of each form what it costs, or why that is not known.
 
-use crate::advised;
-use crate::climbed;
-use crate::verdict::Said;
+use crate::advice;
+use crate::ladder;
+use crate::verdict::VerdictWords;
 use crate::words::{Headline, compared, ratio};
 use tare_core::record::PEAK_LOAD;
 use tare_stats::{Analysis, Arm, MetricAnalysis, Verdict};
@@ -10,14 +10,14 @@ use tare_stats::{Analysis, Arm, MetricAnalysis, Verdict};
 /// One for each form, in the order of the study; of a ladder, the form that is climbed to and the rungs that matter; of
 /// advice, the form that is varied and the variants that win something back.
 pub(crate) fn headlines(analysis: &Analysis) -> Vec<Headline> {
-    let climb = analysis.ladder.as_ref();
+    let ladder = analysis.ladder.as_ref();
     let advice = analysis.advice.as_ref();
     let is_told = |arm: &&Arm| {
-        climb.is_none_or(|climb| climb.to == arm.form) && advice.is_none_or(|advice| advice.of == arm.form)
+        ladder.is_none_or(|ladder| ladder.to == arm.form) && advice.is_none_or(|advice| advice.of == arm.form)
     };
     let forms = analysis.forms().filter(|arm| !arm.baseline).filter(is_told);
-    let rungs = climb.map(|climb| climbed::headlines(climb, analysis)).unwrap_or_default();
-    let variants = advice.map(|advice| advised::headlines(advice, analysis)).unwrap_or_default();
+    let rungs = ladder.map(|ladder| ladder::headlines(ladder, analysis)).unwrap_or_default();
+    let variants = advice.map(|advice| advice::headlines(advice, analysis)).unwrap_or_default();
     forms.map(|arm| headline(analysis, arm)).chain(rungs).chain(variants).collect()
 }
 
@@ -48,7 +48,7 @@ fn headline(analysis: &Analysis, arm: &Arm) -> Headline {
         Verdict::Better | Verdict::Worse => {
             format!("{name} {verb} {figure} times {baseline}'s {what}.")
         }
-        _ => format!("{name}, {what}: {}.", Said::of(analysis, of_metric, throughput).whole()),
+        _ => format!("{name}, {what}: {}.", VerdictWords::of(analysis, of_metric, throughput).whole()),
     };
     let rest: Vec<String> = compared(analysis).skip(1).filter_map(|metric| clause(metric, name)).collect();
     let rest = if rest.is_empty() { String::new() } else { format!("Also certain: {}.", rest.join(", ")) };

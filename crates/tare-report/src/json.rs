@@ -1,8 +1,8 @@
 //! JSON: the header's facts and the whole analysis. Its schema is published: `assets/report.schema.json`.
 
-use crate::verdict::Said;
+use crate::verdict::VerdictWords;
 use crate::words::Headline;
-use crate::{Style, kept, scaled, warned};
+use crate::{Style, qos, scale_out, warnings};
 use serde_json::{Value, json};
 use tare_core::fault::Fault;
 use tare_core::record::Record;
@@ -57,25 +57,25 @@ pub(crate) fn analysed(analysis: &Analysis) -> Result<Value, Fault> {
     let mut value = serde_json::to_value(analysis).map_err(|error| Fault::from_error("write JSON", &error))?;
     for (at, metric) in analysis.metrics.iter().enumerate() {
         for (number, ratio) in metric.ratios.iter().enumerate() {
-            value["metrics"][at]["ratios"][number]["words"] = Said::of(analysis, metric, ratio).whole().into();
+            value["metrics"][at]["ratios"][number]["words"] = VerdictWords::of(analysis, metric, ratio).whole().into();
         }
     }
-    value["warnings"] = warned::lines(analysis).into();
+    value["warnings"] = warnings::lines(analysis).into();
     for (at, arm) in analysis.arms.iter().enumerate() {
         if let Some(qos) = &arm.qos {
-            value["arms"][at]["qos"]["broken"] = qos.broken.as_ref().map(kept::broken).into();
+            value["arms"][at]["qos"]["broken"] = qos.broken.as_ref().map(qos::broken).into();
         }
     }
     for (at, fared) in analysis.response.iter().flat_map(|response| &response.fared).enumerate() {
         for (level, state) in fared.levels.iter().enumerate() {
             if let Some(qos) = &state.qos {
                 value["response"]["fared"][at]["levels"][level]["qos"]["broken"] =
-                    qos.broken.as_ref().map(kept::broken).into();
+                    qos.broken.as_ref().map(qos::broken).into();
             }
         }
     }
     for (at, row) in analysis.scale_out.iter().enumerate() {
-        value["scale_out"][at]["what"] = scaled::what(&row.what).into();
+        value["scale_out"][at]["what"] = scale_out::what(&row.what).into();
     }
     Ok(finite(value))
 }

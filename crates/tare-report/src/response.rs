@@ -1,7 +1,7 @@
 //! How a load in steps was answered, level by level: what is shown of it, for every format.
 
-use crate::figures::{digits, plain_quantity};
 use crate::page::{Ink, Page};
+use crate::quantity::{digits, plain_quantity};
 use tare_core::peak::level_text;
 use tare_stats::{Analysis, Arm, Estimate, Interval, LevelMetric, LevelState, LoadResponse, percent_text};
 
@@ -109,7 +109,7 @@ fn notes_of(response: &LoadResponse, arm: &str) -> Vec<String> {
     if let Some((number, state)) = states.iter().find(|(_, state)| broken(state))
         && let Some(qos) = &state.qos
     {
-        let what = qos.broken.as_ref().map(|what| format!(": {}", crate::kept::broken(what))).unwrap_or_default();
+        let what = qos.broken.as_ref().map(|what| format!(": {}", crate::qos::broken(what))).unwrap_or_default();
         let (count, all) = (of(&broken).len(), states.len());
         notes.push(format!(
             "{arm} broke the QoS at {count} of {all} levels, first at {} in {} of {} trials{what}",

@@ -1,7 +1,7 @@
 //! How throughput scales, form by form.
 
-use crate::figures::{digits, plain_quantity};
 use crate::lines::{paragraph, whole};
+use crate::quantity::{digits, plain_quantity};
 use serde_json::Value;
 use tare_core::fault::Fault;
 use tare_stats::{Caution, FormScaling, LawFit, LevelRow, Parameter, Scaling, percent_text, ratio_text};

@@ -1,16 +1,16 @@
 //! The terminal: 80 columns, readable without colour, ASCII.
 
 use crate::Style;
-use crate::advised;
+use crate::advice;
 use crate::brief;
-use crate::climbed;
 use crate::costs;
+use crate::ladder;
 use crate::page::{COLUMN, Ink, NAME, Page, WIDTH_MIN, verdict_ink};
-use crate::peaks::peaks;
+use crate::peak::peaks;
 use crate::response;
 use crate::ruler;
-use crate::warned;
-use crate::words::{self, advice, outcome};
+use crate::warnings;
+use crate::words::{self, fault_text, outcome};
 use tare_core::fault::Fault;
 use tare_core::record::Record;
 use tare_stats::{Analysis, Arm, Interval, MetricAnalysis, ratio_text};
@@ -28,8 +28,8 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, style: &Style) -> Res
     }
     table(&mut page, analysis);
     let columns = shown(analysis, page.style.width).len();
-    climbed::show(&mut page, analysis, columns);
-    advised::show(&mut page, analysis, columns);
+    ladder::show(&mut page, analysis, columns);
+    advice::show(&mut page, analysis, columns);
     peak_loads(&mut page, record, analysis);
     response::show(&mut page, analysis, &[]);
     costs::show(&mut page, analysis);
@@ -84,7 +84,7 @@ fn baseline_row(page: &mut Page, arm: &Arm, metrics: &[&MetricAnalysis]) {
     page.row(&arm.name, Ink::Bold, &cells);
     page.paragraph(2, 2, &format!("baseline: {}", facts(arm)), Ink::Dim);
     if let Some(why) = &arm.emulated {
-        page.paragraph(2, 2, &format!("emulated: {}", advice(why)), Ink::Warning);
+        page.paragraph(2, 2, &format!("emulated: {}", fault_text(why)), Ink::Warning);
     }
     outcomes(page, arm);
 }
@@ -122,7 +122,7 @@ fn form_row(page: &mut Page, analysis: &Analysis, arm: &Arm, metrics: &[&MetricA
         page.paragraph(2, 2, &words::qos(qos), if qos.kept < qos.of { Ink::Warning } else { Ink::Dim });
     }
     if let Some(why) = &arm.emulated {
-        page.paragraph(2, 2, &format!("emulated: {}", advice(why)), Ink::Warning);
+        page.paragraph(2, 2, &format!("emulated: {}", fault_text(why)), Ink::Warning);
     }
     outcomes(page, arm);
 }
@@ -160,28 +160,28 @@ fn footing(page: &mut Page, record: &Record, analysis: &Analysis) {
     for reason in analysis.arms.iter().filter(|arm| arm.control).flat_map(|arm| &arm.reasons) {
         line("", &outcome(reason), Ink::Warning);
     }
-    for (number, (text, certain)) in crate::failed::lines(analysis).iter().enumerate() {
+    for (number, (text, certain)) in crate::failures::lines(analysis).iter().enumerate() {
         let ink = if *certain { Ink::Warning } else { Ink::Plain };
         line(if number == 0 { "failed" } else { "" }, text, ink);
     }
-    for (number, text) in crate::spent::lines(record, analysis).iter().enumerate() {
+    for (number, text) in crate::account::lines(record, analysis).iter().enumerate() {
         line(if number == 0 { "CPU" } else { "" }, text, Ink::Plain);
     }
-    let why = if analysis.ladder.is_some() { Vec::new() } else { crate::explained::lines(analysis) };
+    let why = if analysis.ladder.is_some() { Vec::new() } else { crate::finding::lines(analysis) };
     for (number, text) in why.iter().enumerate() {
         line(if number == 0 { "why" } else { "" }, text, Ink::Plain);
     }
-    if let Some(text) = crate::explained::next(record, analysis) {
+    if let Some(text) = crate::finding::next(record, analysis) {
         line("", &text, Ink::Plain);
     }
-    let besides = if analysis.ladder.is_some() { Vec::new() } else { crate::contrasted::lines(analysis) };
+    let besides = if analysis.ladder.is_some() { Vec::new() } else { crate::contrast::lines(analysis) };
     for (number, text) in besides.iter().enumerate() {
         line(if number == 0 { "besides" } else { "" }, text, Ink::Plain);
     }
-    for (number, text) in crate::profiled::lines(analysis).iter().enumerate() {
+    for (number, text) in crate::profile::lines(analysis).iter().enumerate() {
         line(if number == 0 { "profile" } else { "" }, text, Ink::Plain);
     }
-    for (number, text) in crate::scaled::lines(analysis).iter().enumerate() {
+    for (number, text) in crate::scale_out::lines(analysis).iter().enumerate() {
         line(if number == 0 { "scale-out" } else { "" }, text, Ink::Plain);
     }
     for bits in &analysis.bits {
@@ -190,16 +190,16 @@ fn footing(page: &mut Page, record: &Record, analysis: &Analysis) {
     for service in &analysis.resources {
         line("resources", &format!("{}: {}", service.service, words::resources(service)), Ink::Plain);
     }
-    for (number, text) in crate::turned::lines(record, analysis).iter().enumerate() {
+    for (number, text) in crate::turns::lines(record, analysis).iter().enumerate() {
         line(if number == 0 { "turns" } else { "" }, text, Ink::Plain);
     }
-    for (number, text) in crate::parted::lines(analysis).iter().enumerate() {
+    for (number, text) in crate::components::lines(analysis).iter().enumerate() {
         line(if number == 0 { "spread" } else { "" }, text, Ink::Plain);
     }
-    for (number, text) in crate::parted::by_speed(analysis).iter().enumerate() {
+    for (number, text) in crate::components::by_speed(analysis).iter().enumerate() {
         line(if number == 0 { "speed" } else { "" }, text, Ink::Plain);
     }
-    for (number, text) in crate::placed::lines(record).iter().enumerate() {
+    for (number, text) in crate::placement::lines(record).iter().enumerate() {
         line(if number == 0 { "placement" } else { "" }, text, Ink::Plain);
     }
     line("apparatus", &words::apparatus(record, analysis), Ink::Plain);
@@ -210,7 +210,7 @@ fn footing(page: &mut Page, record: &Record, analysis: &Analysis) {
         let text = if single { method } else { format!("{}: {method}", metrics.join(", ")) };
         line(label, &text, Ink::Dim);
     }
-    for warning in warned::all(analysis) {
+    for warning in warnings::all(analysis) {
         line("WARNING", &warning, Ink::Warning);
     }
 }

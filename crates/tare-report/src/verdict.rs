@@ -7,17 +7,21 @@ use tare_stats::{
 
 /// What words of a ratio need to know.
 #[derive(Clone, Copy)]
-pub(crate) struct Said<'a> {
+pub(crate) struct VerdictWords<'a> {
     metric: &'a MetricAnalysis,
     ratio: &'a Ratio,
     control: bool,
     margin: f64,
 }
 
-impl<'a> Said<'a> {
+impl<'a> VerdictWords<'a> {
     /// Of a ratio in a metric of an analysis.
-    pub(crate) fn of(analysis: &tare_stats::Analysis, metric: &'a MetricAnalysis, ratio: &'a Ratio) -> Said<'a> {
-        Said { metric, ratio, control: ratio.arm == analysis.control, margin: analysis.margin }
+    pub(crate) fn of(
+        analysis: &tare_stats::Analysis,
+        metric: &'a MetricAnalysis,
+        ratio: &'a Ratio,
+    ) -> VerdictWords<'a> {
+        VerdictWords { metric, ratio, control: ratio.arm == analysis.control, margin: analysis.margin }
     }
 
     /// Whether a difference is certain, so that figures belong beside it.

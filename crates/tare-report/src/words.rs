@@ -1,8 +1,8 @@
 //! Sentences that several formats say.
 
-use crate::figures::{difference_text, plain_quantity};
-use crate::kept;
-use crate::verdict::{Said, Way, ratio_figure};
+use crate::qos;
+use crate::quantity::{difference_text, plain_quantity};
+use crate::verdict::{VerdictWords, Way, ratio_figure};
 use std::collections::BTreeSet;
 use tare_core::design::Arrangement;
 use tare_core::fault::Fault;
@@ -161,10 +161,10 @@ impl Headline {
 
 /// Verdicts of an arm over all compared metrics; equal ones said once.
 pub(crate) fn verdicts(analysis: &Analysis, arm: &str) -> String {
-    let mut said: Vec<(String, Said, Vec<&str>)> = Vec::new();
+    let mut said: Vec<(String, VerdictWords, Vec<&str>)> = Vec::new();
     for metric in compared(analysis) {
         let Some(ratio) = metric.ratios.iter().find(|ratio| ratio.arm == arm) else { continue };
-        let verdict = Said::of(analysis, metric, ratio);
+        let verdict = VerdictWords::of(analysis, metric, ratio);
         // The figures stand in the row above.
         let words = if verdict.is_certain() { verdict.beside_figures() } else { verdict.whole() };
         match said.iter_mut().find(|(text, ..)| *text == words) {
@@ -192,17 +192,17 @@ pub(crate) fn verdicts(analysis: &Analysis, arm: &str) -> String {
 pub(crate) fn outcome(reason: &Reason) -> String {
     let stage = reason.stage.map(|stage| format!(" in {stage}")).unwrap_or_default();
     let trials = if reason.trials.len() > 1 { format!("{} x ", reason.trials.len()) } else { String::new() };
-    format!("{trials}{}{stage}: {}", reason.outcome.to_uppercase(), advice(&reason.why))
+    format!("{trials}{}{stage}: {}", reason.outcome.to_uppercase(), fault_text(&reason.why))
 }
 
 /// What went wrong and what to do about it.
-pub(crate) fn advice(why: &Fault) -> String {
+pub(crate) fn fault_text(why: &Fault) -> String {
     if why.remedy.is_empty() { why.message.clone() } else { format!("{}. To do: {}", why.message, why.remedy) }
 }
 
 /// How a form's trials kept the QoS: "QoS kept in 5 of 5 trials".
 pub(crate) fn qos(kept: &QosKept) -> String {
-    let broken = kept.broken.as_ref().map(|what| format!("; broken: {}", kept::broken(what))).unwrap_or_default();
+    let broken = kept.broken.as_ref().map(|what| format!("; broken: {}", qos::broken(what))).unwrap_or_default();
     format!("QoS kept in {} of {} trials{broken}", kept.kept, kept.of)
 }
 
@@ -289,7 +289,7 @@ pub(crate) fn apparatus(record: &Record, analysis: &Analysis) -> String {
         let guests = apparatus.guest_probe_share_max.map(|share| format!(", in guests {}", percent_text(share)));
         parts.push(format!("probe at most {} of a CPU{}", percent_text(share), guests.unwrap_or_default()));
     }
-    parts.extend(crate::probed::cost(record, analysis));
+    parts.extend(crate::probe_cost::cost(record, analysis));
     parts.push(format!("dropped {}", grouped(apparatus.dropped as f64)));
     parts.push(format!("failed operations {}", grouped(apparatus.errors as f64)));
     parts.join(", ")

@@ -51,7 +51,7 @@ fn in_brief() {
 
 #[test]
 fn a_ladder_says_which_part_costs_what() {
-    let text = render("terminal", &sample::asked::climbed(), &Style { color: false, width: 80, verbose: true });
+    let text = render("terminal", &sample::asked::ladder(), &Style { color: false, width: 80, verbose: true });
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let from = text.find("the ladder from").expect("it has a part of its own");
     let to = from + text[from..].find("\nA/A").expect("the footing follows");
@@ -60,7 +60,7 @@ fn a_ladder_says_which_part_costs_what() {
 
 #[test]
 fn a_ladder_says_what_its_rungs_cost_in_other_places() {
-    let record = sample::asked::turned();
+    let record = sample::asked::orders();
     let text = render("terminal", &record, &Style { color: false, width: 80, verbose: true });
     let from = text.find("together the rungs make").expect("the ladder has its sum");
     let to = from + text[from..].find("\nA/A").expect("the footing follows");
@@ -100,7 +100,7 @@ fn what_is_profiled_changes_no_figure() {
 
 #[test]
 fn advice_says_what_would_win_it_back() {
-    let text = render("terminal", &sample::asked::advised(), &Style { color: false, width: 80, verbose: true });
+    let text = render("terminal", &sample::asked::advice(), &Style { color: false, width: 80, verbose: true });
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let to = text.find("\nA/A").expect("the footing follows");
     insta::assert_snapshot!("advice", &text[..to]);

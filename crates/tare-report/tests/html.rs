@@ -73,7 +73,7 @@ fn profiles_are_flame_graphs_tables_and_one_script_that_is_ours() {
 
 #[test]
 fn a_ladder_is_drawn_as_a_waterfall() {
-    let mut record = sample::asked::climbed();
+    let mut record = sample::asked::ladder();
     // By what was charged to the service a rung costs nothing, by what the machine did it does.
     for trial in &mut record.trials {
         trial.record.metrics.remove("cpu_busy_us_per_op");
@@ -91,7 +91,7 @@ fn a_ladder_is_drawn_as_a_waterfall() {
 
 #[test]
 fn advice_has_a_section_of_its_own() {
-    let page = page(&sample::asked::advised());
+    let page = page(&sample::asked::advice());
     for wanted in ["What would win it back", "host-network", "given up: isolation of the network", "container.missing"]
     {
         assert!(page.contains(wanted), "{wanted} is missing");

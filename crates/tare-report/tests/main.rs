@@ -2,10 +2,10 @@
 
 mod golden;
 mod html;
+mod peak;
 mod response;
 mod sample;
 mod schema;
-mod searched;
 mod side_by_side;
 mod suite;
 mod told;

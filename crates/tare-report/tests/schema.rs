@@ -94,7 +94,7 @@ fn report_of(record: &Record) -> Value {
 #[test]
 fn the_sample_report_fits_the_schema() {
     assert_eq!(problems(&report()), Vec::<String>::new());
-    assert_eq!(problems(&report_of(&sample::asked::climbed())), Vec::<String>::new());
+    assert_eq!(problems(&report_of(&sample::asked::ladder())), Vec::<String>::new());
     assert_eq!(problems(&report_of(&sample::watched::profiled())), Vec::<String>::new());
     assert_eq!(problems(&report_of(&sample::stepped::stepped())), Vec::<String>::new());
     let chopped = report_of(&chopped());

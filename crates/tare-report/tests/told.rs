@@ -22,7 +22,7 @@ fn told(format: &str, record: &Record, analysis: &Analysis, verbose: bool) -> St
 
 /// The sample with a ruler of 1 %, weighed as this ratio of throughput, and as 1.0 % [0.8, 1.2] of CPU time.
 fn weighed(ratio: f64, interval: (f64, f64)) -> (Record, Analysis) {
-    let record = sample::asked::ruled();
+    let record = sample::asked::ruler();
     let mut analysis = analyse(&record);
     let mut change = |metric: &str, ratio: f64, (low, high): (f64, f64)| {
         let metric = analysis.metrics.iter_mut().find(|known| known.name == metric).unwrap();

@@ -8,32 +8,32 @@ use crate::verdict::{Verdict, Withheld};
 use serde::Serialize;
 use tare_core::advice::{Advice, Variant};
 
-/// A form and what its variants win back.
+/// What each variant of a form wins back of its cost.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct WinBack {
+pub struct AdviceGains {
     /// The form that is varied.
     pub of: String,
     /// By metric that is compared.
-    pub metrics: Vec<MetricWinBack>,
+    pub metrics: Vec<MetricGains>,
     /// Variants of which nothing was measured.
     pub left_out: Vec<String>,
 }
 
-/// A [`WinBack`] by one metric.
+/// What the variants win back by one metric.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct MetricWinBack {
+pub struct MetricGains {
     /// The metric's name.
     pub name: String,
     /// For readers.
     pub title: String,
     /// The variants, those first that win back most; behind them those of which only a bound is known, for a bound has
     /// no rank.
-    pub variants: Vec<Gain>,
+    pub variants: Vec<VariantGain>,
 }
 
 /// What a variant wins back.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Gain {
+pub struct VariantGain {
     /// The variant's form.
     pub form: String,
     /// What the variant is called in every study.
@@ -59,15 +59,15 @@ pub struct Gain {
 }
 
 /// What each variant wins back, by every metric that is compared.
-pub(crate) fn win_back(advice: &Advice, arms: &[Arm], metrics: &[MetricAnalysis]) -> WinBack {
+pub(crate) fn advice_gains(advice: &Advice, arms: &[Arm], metrics: &[MetricAnalysis]) -> AdviceGains {
     let measured = |form: &str| arms.iter().any(|arm| arm.name == form && arm.measured > 0);
     let left_out = advice.variants.iter().map(|variant| &variant.form).filter(|form| !measured(form)).cloned();
     let compared = metrics.iter().filter(|metric| metric.compared);
     let metrics = compared.map(|metric| of_metric(advice, arms, metric)).filter(|metric| !metric.variants.is_empty());
-    WinBack { of: advice.of.clone(), metrics: metrics.collect(), left_out: left_out.collect() }
+    AdviceGains { of: advice.of.clone(), metrics: metrics.collect(), left_out: left_out.collect() }
 }
 
-fn of_metric(advice: &Advice, arms: &[Arm], metric: &MetricAnalysis) -> MetricWinBack {
+fn of_metric(advice: &Advice, arms: &[Arm], metric: &MetricAnalysis) -> MetricGains {
     let has = |variant: &&Variant| metric.estimates.iter().any(|estimate| estimate.arm == variant.form);
     let family = advice.variants.iter().filter(has).count();
     // What a variant goes a part of must itself be certain.
@@ -76,7 +76,7 @@ fn of_metric(advice: &Advice, arms: &[Arm], metric: &MetricAnalysis) -> MetricWi
     let gain = |variant: &Variant| {
         let pair = Pair::of(&variant.form, &advice.of, arms, metric)?;
         let cost = Cost::of(&pair, family);
-        Some(Gain {
+        Some(VariantGain {
             form: variant.form.clone(),
             variant: variant.name.clone(),
             changes: variant.changes.clone(),
@@ -90,9 +90,9 @@ fn of_metric(advice: &Advice, arms: &[Arm], metric: &MetricAnalysis) -> MetricWi
             better: (cost.ratio > 1.0) == metric.more_is_better,
         })
     };
-    let mut variants: Vec<Gain> = advice.variants.iter().filter_map(gain).collect();
-    let won = |gain: &Gain| if metric.more_is_better { gain.cost.ratio.ln() } else { -gain.cost.ratio.ln() };
-    let is_bound = |gain: &Gain| gain.cost.bound.is_some();
+    let mut variants: Vec<VariantGain> = advice.variants.iter().filter_map(gain).collect();
+    let won = |gain: &VariantGain| if metric.more_is_better { gain.cost.ratio.ln() } else { -gain.cost.ratio.ln() };
+    let is_bound = |gain: &VariantGain| gain.cost.bound.is_some();
     variants.sort_by(|a, b| is_bound(a).cmp(&is_bound(b)).then(won(b).total_cmp(&won(a))));
-    MetricWinBack { name: metric.name.clone(), title: metric.title.clone(), variants }
+    MetricGains { name: metric.name.clone(), title: metric.title.clone(), variants }
 }

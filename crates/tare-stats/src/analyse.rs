@@ -1,7 +1,7 @@
 //! A whole record, analysed.
 
 use crate::account::accounts;
-use crate::advice::win_back;
+use crate::advice::advice_gains;
 use crate::analysis::Analysis;
 use crate::apparatus::apparatus;
 use crate::arm::{Arm, Reason};
@@ -16,20 +16,20 @@ use crate::failures::{failed_shares, leans};
 use crate::family::{CONFIDENCE, Family, Method};
 use crate::finding::explanations;
 use crate::follows;
-use crate::kept::{QosKept, qos_kept};
-use crate::ladder::climb;
-use crate::levels::{load_response, service_costs};
+use crate::ladder::ladder_costs;
 use crate::metrics::{known_metrics, name_units};
 use crate::nested::{Nested, Rounds};
 use crate::paired::{BlockLogs, Differences, Precision, smallest_detectable};
 use crate::profile::profiles;
+use crate::qos::{QosKept, qos_kept};
 use crate::ratios::{MetricAnalysis, Ratio};
+use crate::response::{load_response, service_costs};
 use crate::resting::resting;
 use crate::same::{bits, resources};
 use crate::scale_out::scale_out;
 use crate::stalls::{beyond_baseline, stalls_that_decide};
 use crate::steady::never_steady;
-use crate::verdict::{Evidence, Withheld, judge};
+use crate::verdict::{RatioSummary, Withheld, judge};
 use crate::voids::{counted, measured, replaced_blocks, void_too_often};
 use crate::warming::{settling, warming};
 use crate::warmth::warmth;
@@ -108,8 +108,8 @@ pub fn analyse(record: &Record) -> Analysis {
         warnings: Vec::new(),
     };
     analysis.ladder =
-        study.ladder.as_ref().map(|ladder| climb(ladder, &study.baseline, &analysis.arms, &analysis.metrics));
-    analysis.advice = study.advice.as_ref().map(|advice| win_back(advice, &analysis.arms, &analysis.metrics));
+        study.ladder.as_ref().map(|ladder| ladder_costs(ladder, &study.baseline, &analysis.arms, &analysis.metrics));
+    analysis.advice = study.advice.as_ref().map(|advice| advice_gains(advice, &analysis.arms, &analysis.metrics));
     explain(&mut analysis, record, &counted);
     call_equal(&mut analysis, record, &counted);
     analysis.missed_aim = missed_aim(record, &analysis);
@@ -390,7 +390,7 @@ fn compare_arms(
         };
         let emulated = nothing_real || arm.emulated.is_some();
         let precision = precision.filter(|_| !emulated);
-        let evidence = Evidence {
+        let summary = RatioSummary {
             mean: differences.mean(),
             interval: precision.map(|precision| precision.interval(differences.mean())),
             noise_floor: floor,
@@ -404,7 +404,7 @@ fn compare_arms(
         let without = trimmed.logs.get(&arm.name).zip(trimmed.logs.get(baseline_name));
         let without = without.map(|(arm, base)| Differences::of(arm, base)).filter(|without| without.n() > 0);
         let without = without.filter(|_| !still).map(|without| without.mean());
-        ratios.push(ratio(metric, arm, (&differences, without, still), precision, &evidence));
+        ratios.push(ratio(metric, arm, (&differences, without, still), precision, &summary));
     }
     analysis.method = family.method;
     analysis.noise_floor = floor.map(f64::exp_m1);
@@ -417,19 +417,19 @@ fn ratio(
     arm: &Arm,
     (differences, trimmed, still): (&Differences, Option<f64>, bool),
     precision: Option<Precision>,
-    evidence: &Evidence,
+    summary: &RatioSummary,
 ) -> Ratio {
-    let mean = evidence.mean;
+    let mean = summary.mean;
     let hodges_lehmann = differences.hodges_lehmann();
     let apart = |other: f64| precision.is_some_and(|p| (other - mean).abs() > 0.5 * p.half_width());
     let differs = |trimmed: f64| apart(trimmed) && (trimmed - mean).abs() > TRIMMED_APART_MIN;
-    let verdict = judge(metric, evidence);
+    let verdict = judge(metric, summary);
     Ratio {
         arm: arm.name.clone(),
         blocks: differences.blocks.clone(),
         ratio: mean.exp(),
-        bound: evidence.bound,
-        interval: evidence.interval,
+        bound: summary.bound,
+        interval: summary.interval,
         standard_error: precision.map(|precision| precision.standard_error),
         degrees: precision.map(|precision| precision.degrees),
         hodges_lehmann: hodges_lehmann.exp(),
@@ -438,13 +438,13 @@ fn ratio(
         trimming_differs: still || trimmed.is_some_and(differs),
         parts: None,
         follows: None,
-        smallest_detectable: evidence.smallest_detectable,
+        smallest_detectable: summary.smallest_detectable,
         equivalent: None,
         blocks_needed: None,
         equals_beyond_margin: false,
         cold: None,
         still: None,
         verdict,
-        withheld: evidence.withheld,
+        withheld: summary.withheld,
     }
 }

@@ -1,17 +1,17 @@
 //! What an analysis holds: everything a report shows, already worked out. It is serialised as part of the JSON report.
 
 use crate::account::CpuAccount;
-use crate::advice::WinBack;
+use crate::advice::AdviceGains;
 use crate::apparatus::Apparatus;
 use crate::arm::Arm;
 use crate::ceiling::Ceilings;
 use crate::contrast::Contrast;
 use crate::failures::FailedShare;
 use crate::finding::Explanation;
-use crate::ladder::Climb;
-use crate::levels::{LoadResponse, ServiceCosts};
+use crate::ladder::LadderCosts;
 use crate::profile::FormProfile;
 use crate::ratios::{MetricAnalysis, Ratio};
+use crate::response::{LoadResponse, ServiceCosts};
 use crate::resting::Resting;
 use crate::same::{ServiceBits, ServiceResources};
 use crate::scale_out::ScaleOut;
@@ -56,10 +56,10 @@ pub struct Analysis {
     pub scale_out: Vec<ScaleOut>,
     /// What each rung costs, where the study asked for a ladder.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ladder: Option<Climb>,
+    pub ladder: Option<LadderCosts>,
     /// What each variant of a form wins back, where the study asked for advice.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub advice: Option<WinBack>,
+    pub advice: Option<AdviceGains>,
     /// What else differs between forms: counters of the kernel, by operation.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub contrasts: Vec<Contrast>,

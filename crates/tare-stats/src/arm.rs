@@ -1,6 +1,6 @@
 //! An arm of a record: a form, or the baseline's second copy, and what became of its trials.
 
-use crate::kept::QosKept;
+use crate::qos::QosKept;
 use serde::Serialize;
 use tare_core::fault::Fault;
 use tare_core::trial::Stage;

@@ -5,10 +5,10 @@
 //! figures are zero in one of the two.
 
 use crate::arm::Arm;
+use crate::evidence::{Evidence, evidence};
 use crate::family::CONFIDENCE;
-use crate::figures::{Evidence, evidence};
 use crate::interval::Interval;
-use crate::ladder::Climb;
+use crate::ladder::LadderCosts;
 use crate::paired::{BLOCKS_MIN, sd};
 use crate::quantile::student_quantile;
 use serde::Serialize;
@@ -96,7 +96,7 @@ pub(crate) fn cells(record: &Record, counted: &[&TrialData]) -> BTreeMap<String,
 pub(crate) fn pairs(
     baseline: &str,
     arms: &[Arm],
-    climb: Option<&Climb>,
+    ladder: Option<&LadderCosts>,
     advice: Option<&Advice>,
 ) -> Vec<(String, String)> {
     let varied = |form: &str| {
@@ -104,9 +104,9 @@ pub(crate) fn pairs(
         advice.filter(is_variant).map_or(baseline, |advice| &advice.of).to_owned()
     };
     let real = |name: &str| arms.iter().any(|arm| arm.name == name && arm.emulated.is_none());
-    let pairs: Vec<(String, String)> = match climb {
-        Some(climb) => {
-            let rungs = climb.metrics.iter().flat_map(|metric| &metric.rungs).filter(|rung| rung.matters);
+    let pairs: Vec<(String, String)> = match ladder {
+        Some(ladder) => {
+            let rungs = ladder.metrics.iter().flat_map(|metric| &metric.rungs).filter(|rung| rung.matters);
             let pairs: BTreeSet<_> = rungs.map(|rung| (rung.form.clone(), rung.against.clone())).collect();
             pairs.into_iter().collect()
         }

@@ -17,7 +17,7 @@ mod best;
 mod between_runs;
 mod bound;
 mod ceiling;
-mod change;
+mod change_points;
 mod claim;
 mod compare;
 mod components;
@@ -27,9 +27,9 @@ mod counts;
 mod cpu;
 mod equivalence;
 mod estimate;
+mod evidence;
 mod failures;
 mod family;
-mod figures;
 mod finding;
 mod follows;
 #[cfg(any(test, fuzzing))]
@@ -37,9 +37,7 @@ pub mod fuzz;
 mod gate;
 mod histogram;
 mod interval;
-mod kept;
 mod ladder;
-mod levels;
 mod metrics;
 mod nested;
 mod occasion;
@@ -49,8 +47,10 @@ pub mod peak;
 pub mod power;
 mod probe_cost;
 mod profile;
+mod qos;
 mod quantile;
 mod ratios;
+mod response;
 mod resting;
 mod same;
 mod scale_out;
@@ -71,7 +71,7 @@ mod width;
 
 pub use absolute::{AbsoluteDifference, absolute_difference, difference_at, ratio_to};
 pub use account::{CpuAccount, CpuPart, CpuUser, SoftInterrupts, interrupts_apart};
-pub use advice::{Gain, MetricWinBack, WinBack};
+pub use advice::{AdviceGains, MetricGains, VariantGain};
 pub use analyse::analyse;
 pub use analysis::{Aim, Analysis, ratio_of};
 pub use apparatus::Apparatus;
@@ -80,7 +80,7 @@ pub use best::{Contest, Lead, NoContest, contest, decided, is_lead_look};
 pub use between_runs::changes_explained;
 pub use bound::{Bound, BoundCause, Side};
 pub use ceiling::{Ceiling, Ceilings, Remedy};
-pub use change::{
+pub use change_points::{
     CHANGE_P, CHANGE_SHARE, CHANGE_VALUES_MIN, CHANGE_WINDOW, ChangePoint, Series, SeriesChange, SeriesPoint,
     change_points,
 };
@@ -90,24 +90,24 @@ pub use condition::{Condition, Conditions, OfForm, OfService, baseline_of};
 pub use contrast::{Contrast, Figure};
 pub use cpu::resting_share;
 pub use estimate::{BlockValue, Estimate};
+pub use evidence::{Evidence, evidence};
 pub use failures::{FailedShare, MoreFailed};
 pub use family::Method;
-pub use figures::{Evidence, evidence};
 pub use finding::{Confidence, Differs, Explanation, Finding, Tested, variants_of_rules};
 pub use gate::{Bounded, Bounds, GateCheck, GateOutcome, GateReason, Learned, WhichRecord, gate, gate_outcome};
 pub use histogram::{CurvePoint, Percentiles, latency_curve, percentiles};
 pub use interval::Interval;
-pub use kept::{Breach, Broken, OffShare, QosKept, SeenInstead, off_shares};
-pub use ladder::{Climb, Cost, MetricClimb, Orders, RungCost};
-pub use levels::{
-    ArmCosts, ArmLevels, CostRatio, LevelMetric, LevelState, LoadResponse, PartCost, Seen, ServiceCosts, level_figures,
-};
+pub use ladder::{Cost, LadderCosts, MetricRungCosts, Orders, RungCost};
 pub use nested::Nested;
 pub use occasion::{Equals, Occasion, Occasions, are_alike, equals, varies_alike};
 pub use probe_cost::ProbeCost;
 pub use profile::{CallRow, Flame, FormProfile, TimeRow, flame};
+pub use qos::{Breach, Broken, OffShare, QosKept, SeenInstead, off_shares};
 pub use quantile::student_quantile;
 pub use ratios::{AtSpeed, Follows, LeftCold, LeftStill, MetricAnalysis, Ratio};
+pub use response::{
+    ArmCosts, ArmLevels, CostRatio, LevelMetric, LevelState, LoadResponse, PartCost, Seen, ServiceCosts, level_figures,
+};
 pub use resting::{Resting, cpu_share, leave_out_rest, share_in_others_turns};
 pub use same::{BitsDifference, BitsSeen, Cell, ResourceRow, Sameness, ServiceBits, ServiceResources};
 pub use scale_out::{Grown, Growth, ScaleOut};
@@ -124,4 +124,4 @@ pub use verdict::{Verdict, Withheld, percent_at_most, percent_text, ratio_text};
 pub use warming::Warming;
 pub use warmth::{Loss, Warmth};
 pub use warn::missing;
-pub use warnings::{Machine, Missing, Unfinished, Unsteady, Warning};
+pub use warnings::{MachineFacts, Missing, Unfinished, Unsteady, Warning};

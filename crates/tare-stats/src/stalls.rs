@@ -10,7 +10,7 @@
 //! second has empty seconds by chance, and such a second is no stall.
 
 use crate::arm::Arm;
-use crate::figures::evidence_within;
+use crate::evidence::evidence_within;
 use crate::interval::Interval;
 use crate::nested::Nested;
 use crate::ratios::{LeftStill, MetricAnalysis};

@@ -62,7 +62,7 @@ impl Withheld {
 }
 
 /// What decides.
-pub(crate) struct Evidence {
+pub(crate) struct RatioSummary {
     /// Mean log difference.
     pub(crate) mean: f64,
     pub(crate) interval: Option<Interval>,
@@ -79,19 +79,19 @@ pub(crate) struct Evidence {
 
 /// A difference needs an interval that excludes 1 and an effect beyond the noise floor; that there is none needs a
 /// noise floor, too.
-pub(crate) fn judge(metric: &TrialMetric<'_>, evidence: &Evidence) -> Verdict {
-    if evidence.emulated {
+pub(crate) fn judge(metric: &TrialMetric<'_>, summary: &RatioSummary) -> Verdict {
+    if summary.emulated {
         return Verdict::Emulated;
     }
-    let Some(interval) = evidence.interval else { return Verdict::TooFewBlocks };
-    if evidence.withheld.is_some() {
+    let Some(interval) = summary.interval else { return Verdict::TooFewBlocks };
+    if summary.withheld.is_some() {
         return Verdict::Withheld;
     }
     // How small a difference would have been found is not known either.
-    let Some(floor) = evidence.noise_floor else { return Verdict::NoNoiseFloor };
-    let verdict = by_figures(metric, evidence, interval, floor);
-    match &evidence.bound {
-        Some(bound) if !leaves(bound, verdict, evidence.mean) => Verdict::Withheld,
+    let Some(floor) = summary.noise_floor else { return Verdict::NoNoiseFloor };
+    let verdict = by_figures(metric, summary, interval, floor);
+    match &summary.bound {
+        Some(bound) if !leaves(bound, verdict, summary.mean) => Verdict::Withheld,
         _ => verdict,
     }
 }
@@ -102,14 +102,14 @@ fn leaves(bound: &Bound, verdict: Verdict, mean: f64) -> bool {
 }
 
 /// What the figures say by themselves.
-fn by_figures(metric: &TrialMetric<'_>, evidence: &Evidence, interval: Interval, floor: f64) -> Verdict {
+fn by_figures(metric: &TrialMetric<'_>, summary: &RatioSummary, interval: Interval, floor: f64) -> Verdict {
     if interval.contains(1.0) {
         return Verdict::NoDifference;
     }
-    if evidence.mean.abs() <= floor {
+    if summary.mean.abs() <= floor {
         return Verdict::WithinNoise;
     }
-    if (evidence.mean > 0.0) == metric.more_is_better { Verdict::Better } else { Verdict::Worse }
+    if (summary.mean > 0.0) == metric.more_is_better { Verdict::Better } else { Verdict::Worse }
 }
 
 /// Whether a verdict is one that the report gives of the figures: not withheld, not of an emulated form, and not one
@@ -173,37 +173,37 @@ mod tests {
         }
     }
 
-    fn evidence(ratio: f64, half: f64, noise_floor: Option<f64>) -> Evidence {
+    fn summary(ratio: f64, half: f64, noise_floor: Option<f64>) -> RatioSummary {
         let mean = ratio.ln();
         let interval = Some(Interval { low: (mean - half).exp(), high: (mean + half).exp() });
         let (emulated, withheld, bound) = (false, None, None);
-        Evidence { mean, interval, noise_floor, emulated, withheld, bound, smallest_detectable: Some(0.018) }
+        RatioSummary { mean, interval, noise_floor, emulated, withheld, bound, smallest_detectable: Some(0.018) }
     }
 
-    fn said(metric: usize, evidence: &Evidence) -> Verdict {
-        judge(&TRIAL_METRICS[metric], evidence)
+    fn said(metric: usize, summary: &RatioSummary) -> Verdict {
+        judge(&TRIAL_METRICS[metric], summary)
     }
 
     #[test]
     fn a_verdict_needs_the_interval_and_the_floor() {
-        assert_eq!(said(0, &evidence(0.87, 0.023, Some(0.02))), Verdict::Worse);
-        assert_eq!(said(2, &evidence(1.4, 0.1, Some(0.02))), Verdict::Worse);
-        assert_eq!(said(3, &evidence(0.9, 0.02, Some(0.02))), Verdict::Better);
-        assert_eq!(said(0, &evidence(0.995, 0.01, Some(0.02))), Verdict::NoDifference);
-        assert_eq!(said(0, &evidence(0.98, 0.004, Some(0.021))), Verdict::WithinNoise);
-        assert_eq!(said(0, &evidence(0.98, 0.004, Some(0.01))), Verdict::Worse);
-        assert_eq!(said(0, &evidence(0.5, 0.01, None)), Verdict::NoNoiseFloor);
-        let holds_one = evidence(0.995, 0.01, None);
+        assert_eq!(said(0, &summary(0.87, 0.023, Some(0.02))), Verdict::Worse);
+        assert_eq!(said(2, &summary(1.4, 0.1, Some(0.02))), Verdict::Worse);
+        assert_eq!(said(3, &summary(0.9, 0.02, Some(0.02))), Verdict::Better);
+        assert_eq!(said(0, &summary(0.995, 0.01, Some(0.02))), Verdict::NoDifference);
+        assert_eq!(said(0, &summary(0.98, 0.004, Some(0.021))), Verdict::WithinNoise);
+        assert_eq!(said(0, &summary(0.98, 0.004, Some(0.01))), Verdict::Worse);
+        assert_eq!(said(0, &summary(0.5, 0.01, None)), Verdict::NoNoiseFloor);
+        let holds_one = summary(0.995, 0.01, None);
         assert_eq!(said(0, &holds_one), Verdict::NoNoiseFloor, "nobody knows what would have been found");
     }
 
     #[test]
     fn what_is_withheld_emulated_or_too_short_makes_no_claim() {
-        let clear = || evidence(0.5, 0.01, Some(0.01));
-        let withheld = Evidence { withheld: Some(Withheld::ControlDiffers), ..clear() };
+        let clear = || summary(0.5, 0.01, Some(0.01));
+        let withheld = RatioSummary { withheld: Some(Withheld::ControlDiffers), ..clear() };
         assert_eq!(said(0, &withheld), Verdict::Withheld);
-        assert_eq!(said(0, &Evidence { emulated: true, ..withheld }), Verdict::Emulated);
-        assert_eq!(said(0, &Evidence { interval: None, ..clear() }), Verdict::TooFewBlocks);
+        assert_eq!(said(0, &RatioSummary { emulated: true, ..withheld }), Verdict::Emulated);
+        assert_eq!(said(0, &RatioSummary { interval: None, ..clear() }), Verdict::TooFewBlocks);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::same::Sameness;
 use crate::verdict::Verdict;
 use crate::voids::{counted, oftener};
 use crate::warmth::slice_of_unknown_warmth;
-use crate::warnings::{Machine, Missing, Unfinished, Unsteady, Warning};
+use crate::warnings::{MachineFacts, Missing, Unfinished, Unsteady, Warning};
 use std::collections::BTreeSet;
 use tare_core::load::TurnsSummary;
 use tare_core::record::{DECIDED, INTERRUPTED, Record, TrialData};
@@ -114,9 +114,9 @@ fn incomplete(record: &Record) -> Option<Missing> {
 }
 
 /// Whose A/A control fails must be named.
-fn machine(record: &Record) -> Machine {
+fn machine(record: &Record) -> MachineFacts {
     let fact = |key: &str| record.header.environment.get(key).cloned();
-    Machine { cpu: fact("cpu.model"), kernel: fact("kernel") }
+    MachineFacts { cpu: fact("cpu.model"), kernel: fact("kernel") }
 }
 
 fn void_warnings(record: &Record, analysis: &Analysis) -> Vec<Warning> {

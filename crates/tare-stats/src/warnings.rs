@@ -24,7 +24,7 @@ pub enum Warning {
         /// How far equals may lie apart, as a share: effects below are noise.
         floor: f64,
         /// The machine, by the facts that it tells of itself: its processor and its kernel.
-        machine: Machine,
+        machine: MachineFacts,
     },
     /// An arm's trials are void or failed more often than the others'.
     VoidTooOften {
@@ -115,7 +115,7 @@ pub enum Warning {
 
 /// What a machine says of itself, as far as it does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Machine {
+pub struct MachineFacts {
     /// Its processor's model.
     pub cpu: Option<String>,
     /// Its kernel's release.

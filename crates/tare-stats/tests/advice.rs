@@ -4,7 +4,7 @@ use crate::records;
 
 use tare_core::advice::{Advice, Variant};
 use tare_core::record::Record;
-use tare_stats::{WinBack, analyse};
+use tare_stats::{AdviceGains, analyse};
 
 const FORMS: [&str; 5] = ["plain", "box", "box.half", "box.all", "box.less"];
 
@@ -21,7 +21,7 @@ fn record(repeat: u32, of: impl Fn(&str) -> Option<f64>) -> Record {
     records::of_shares(study, of)
 }
 
-fn won(record: &Record) -> WinBack {
+fn won(record: &Record) -> AdviceGains {
     analyse(record).advice.expect("the study asks for it")
 }
 

@@ -9,8 +9,8 @@ use tare_core::load::{GeneratorHealth, LoadSummary};
 use tare_core::record::Record;
 use tare_core::workload::Service;
 use tare_stats::{
-    Bound, Climb, Gain, Occasions, RungCost, ScaleOut, Side, Verdict, WinBack, analyse, changes, contest, equals,
-    ratio_of,
+    AdviceGains, Bound, LadderCosts, Occasions, RungCost, ScaleOut, Side, VariantGain, Verdict, analyse, changes,
+    contest, equals, ratio_of,
 };
 
 /// The same record, in which the generator hardly ever idled in these arms.
@@ -30,7 +30,7 @@ fn side(bound: Option<Bound>) -> Option<Side> {
 const BASELINE: [&str; 2] = ["plain", "plain (A/A)"];
 
 /// A ladder of three rungs, the last two turned round too.
-fn ladder(limited_arms: &[&str]) -> Climb {
+fn ladder(limited_arms: &[&str]) -> LadderCosts {
     const FORMS: [&str; 6] = ["plain", "root", "net", "box", "net alone", "all but net"];
     let mut study = records::study(&FORMS, 12);
     let rung = |form: &str| Rung { form: form.into(), adds: form.into() };
@@ -84,7 +84,7 @@ fn what_a_rung_costs_elsewhere_is_no_share_of_a_bound() {
     assert!(!held.depends && held.share.is_none(), "{held:?}");
 }
 
-fn won(limited_arms: &[&str]) -> WinBack {
+fn won(limited_arms: &[&str]) -> AdviceGains {
     let mut study = records::study(&["plain", "box", "half", "all", "less"], 8);
     let variant = |form: &str| {
         let (form, name) = (form.to_owned(), form.to_owned());
@@ -104,8 +104,8 @@ fn won(limited_arms: &[&str]) -> WinBack {
 
 #[test]
 fn a_variant_that_is_a_bound_has_no_rank_and_no_share() {
-    let told = |won: &WinBack| -> Vec<(String, bool, bool)> {
-        let of = |gain: &Gain| (gain.variant.clone(), gain.matters, gain.share.is_some());
+    let told = |won: &AdviceGains| -> Vec<(String, bool, bool)> {
+        let of = |gain: &VariantGain| (gain.variant.clone(), gain.matters, gain.share.is_some());
         won.metrics[0].variants.iter().map(of).collect()
     };
     let row = |name: &str, matters, share| (name.to_owned(), matters, share);

@@ -8,7 +8,7 @@ use tare_core::ladder::{Ladder, Place, Rung, Turned};
 use tare_core::plan::plan;
 use tare_core::record::{PRECISE_ENOUGH, Record, TrialData, TrialRecord};
 use tare_core::trial::Outcome;
-use tare_stats::{Climb, RungCost, Withheld, analyse};
+use tare_stats::{LadderCosts, RungCost, Withheld, analyse};
 
 const FORMS: [&str; 4] = ["plain", "box.root", "box.net", "box"];
 
@@ -20,7 +20,7 @@ fn record(repeat: u32, of: impl Fn(&str) -> Option<f64>) -> Record {
     records::of_shares(study, of)
 }
 
-fn climb(record: &Record) -> Climb {
+fn ladder_costs(record: &Record) -> LadderCosts {
     analyse(record).ladder.expect("the study has a ladder")
 }
 
@@ -39,8 +39,8 @@ fn shape(rung: &RungCost) -> (&str, &str, bool) {
 
 #[test]
 fn each_rung_is_held_against_the_one_before_and_they_add_up() {
-    let climb = climb(&record(8, costly));
-    let throughput = &climb.metrics[0];
+    let ladder_costs = ladder_costs(&record(8, costly));
+    let throughput = &ladder_costs.metrics[0];
     let shapes: Vec<_> = throughput.rungs.iter().map(shape).collect();
     assert_eq!(shapes, [("box.root", "plain", false), ("box.net", "box.root", true), ("box", "box.net", true)]);
     for (rung, truth) in throughput.rungs.iter().zip([1.0, 0.8, 0.6]) {
@@ -48,14 +48,14 @@ fn each_rung_is_held_against_the_one_before_and_they_add_up() {
     }
     assert!((throughput.together / 0.48 - 1.0).abs() < 0.02, "{}", throughput.together);
     assert_eq!(throughput.adds_up, Some(true));
-    assert!(climb.left_out.is_empty());
+    assert!(ladder_costs.left_out.is_empty());
 }
 
 #[test]
 fn a_rung_that_cannot_be_had_is_in_the_next() {
-    let climb = climb(&record(8, |form| costly(form).filter(|_| form != "box.net")));
-    assert_eq!(climb.left_out, ["box.net"]);
-    let rungs = &climb.metrics[0].rungs;
+    let ladder_costs = ladder_costs(&record(8, |form| costly(form).filter(|_| form != "box.net")));
+    assert_eq!(ladder_costs.left_out, ["box.net"]);
+    let rungs = &ladder_costs.metrics[0].rungs;
     assert_eq!(rungs.iter().map(shape).collect::<Vec<_>>(), [("box.root", "plain", false), ("box", "box.root", true)]);
     assert_eq!(rungs[1].adds, ["what box.net adds", "what box adds"]);
     assert!(rungs[1].cost.interval.unwrap().contains(0.48));
@@ -63,8 +63,8 @@ fn a_rung_that_cannot_be_had_is_in_the_next() {
 
 #[test]
 fn too_few_blocks_make_no_claim() {
-    let climb = climb(&record(2, costly));
-    let throughput = &climb.metrics[0];
+    let ladder_costs = ladder_costs(&record(2, costly));
+    let throughput = &ladder_costs.metrics[0];
     assert!(throughput.rungs.iter().all(|rung| rung.cost.interval.is_none() && !rung.matters));
     assert_eq!(throughput.adds_up, None);
 }
@@ -72,9 +72,10 @@ fn too_few_blocks_make_no_claim() {
 #[test]
 fn what_besides_the_rungs_changed_is_seen() {
     // The baseline's second copy does better than its first: the form by it is another whole than the rungs make.
-    let climb = climb(&record(8, |form| costly(form).map(|share| if form.ends_with("(A/A)") { 1.2 } else { share })));
-    assert_eq!(climb.metrics[0].adds_up, Some(false));
-    assert!(climb.metrics[0].rungs.iter().all(|rung| !rung.matters), "nothing is claimed where equals differ");
+    let ladder_costs =
+        ladder_costs(&record(8, |form| costly(form).map(|share| if form.ends_with("(A/A)") { 1.2 } else { share })));
+    assert_eq!(ladder_costs.metrics[0].adds_up, Some(false));
+    assert!(ladder_costs.metrics[0].rungs.iter().all(|rung| !rung.matters), "nothing is claimed where equals differ");
 }
 
 #[test]
@@ -85,13 +86,13 @@ fn what_the_report_does_not_stand_by_is_no_cost_of_a_rung() {
     for trial in of_net.take(8) {
         trial.record.outcome = Outcome::Invalid { why: Fault::new("too many failed") };
     }
-    let rungs = &climb(&voided).metrics[0].rungs;
+    let rungs = &ladder_costs(&voided).metrics[0].rungs;
     let reasons: Vec<Option<Withheld>> = rungs.iter().map(|rung| rung.withheld).collect();
     assert_eq!(reasons, [None, Some(Withheld::VoidTooOften), Some(Withheld::OtherVoidTooOften)]);
     assert!(rungs.iter().all(|rung| !rung.matters && rung.cost.interval.is_some()), "{rungs:?}");
     // Without equals nobody knows what the machine makes of them.
     let floorless = record(8, |form| costly(form).filter(|_| !form.ends_with("(A/A)")));
-    assert!(climb(&floorless).metrics[0].rungs.iter().all(|rung| !rung.matters));
+    assert!(ladder_costs(&floorless).metrics[0].rungs.iter().all(|rung| !rung.matters));
 }
 
 #[test]
@@ -100,7 +101,7 @@ fn a_run_that_its_width_ended_claims_no_more_of_rungs() {
         let mut record = record(8, costly);
         record.header.study.design.half_width = Some(0.05);
         record.end.as_mut().unwrap().how = how.to_owned();
-        let interval = climb(&record).metrics[0].rungs[1].cost.interval.unwrap();
+        let interval = ladder_costs(&record).metrics[0].rungs[1].cost.interval.unwrap();
         (interval.high / interval.low).ln()
     };
     assert!(width(PRECISE_ENOUGH) > 1.5 * width("complete"), "{} {}", width(PRECISE_ENOUGH), width("complete"));
@@ -133,8 +134,8 @@ fn turned(blocks: u32, factor: f64, random: &mut Random) -> RungCost {
         TrialData { record, seconds: Vec::new(), telemetry: Vec::new() }
     });
     let trials = trials.collect();
-    let mut climb = climb(&records::record(study, plan, trials));
-    climb.metrics.remove(0).rungs.remove(1)
+    let mut ladder_costs = ladder_costs(&records::record(study, plan, trials));
+    ladder_costs.metrics.remove(0).rungs.remove(1)
 }
 
 #[test]
@@ -169,5 +170,5 @@ fn a_share_is_a_range_over_the_places_a_feature_was_measured_in() {
     // A ladder as earlier versions recorded it was turned round by nobody.
     let old: Ladder = serde_json::from_str(r#"{"to": "box", "rungs": [{"form": "box", "adds": "all"}]}"#).unwrap();
     assert!(old.turned.is_empty());
-    assert!(climb(&record(8, costly)).metrics[0].rungs.iter().all(|rung| rung.orders.is_none()));
+    assert!(ladder_costs(&record(8, costly)).metrics[0].rungs.iter().all(|rung| rung.orders.is_none()));
 }

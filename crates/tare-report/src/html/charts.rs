@@ -1,9 +1,9 @@
 //! The drawings of the page, each with its title.
 
 use super::safe;
-use crate::advised;
-use crate::climbed;
-use crate::figures::{digits, quantity};
+use crate::advice;
+use crate::ladder;
+use crate::quantity::{digits, quantity};
 use crate::svg::{self, Limits, Look};
 use crate::words;
 use minijinja::{Value, context};
@@ -34,38 +34,38 @@ pub(super) fn charts(record: &Record, analysis: &Analysis, looks: &[Look]) -> Va
 
 /// The ladder: a waterfall for each metric, and the rungs in words.
 pub(super) fn ladder(analysis: &Analysis) -> Value {
-    let Some(climb) = &analysis.ladder else { return Value::UNDEFINED };
+    let Some(ladder) = &analysis.ladder else { return Value::UNDEFINED };
     let better = |name: &str| analysis.metrics.iter().any(|metric| metric.name == name && metric.more_is_better);
-    let panel = |metric: &tare_stats::MetricClimb| {
+    let panel = |metric: &tare_stats::MetricRungCosts| {
         let markup = svg::waterfall(metric, &analysis.baseline, better(&metric.name));
         context! { title => metric.title.clone(), svg => safe(markup) }
     };
-    let panels: Vec<Value> = climb.metrics.iter().map(panel).collect();
-    let titles: Vec<&str> = climb.metrics.iter().map(|metric| metric.title.as_str()).collect();
-    let (rows, matter) = climbed::rows(climb, analysis);
+    let panels: Vec<Value> = ladder.metrics.iter().map(panel).collect();
+    let titles: Vec<&str> = ladder.metrics.iter().map(|metric| metric.title.as_str()).collect();
+    let (rows, matter) = ladder::rows(ladder, analysis);
     context! {
-        to => super::plain(&climb.to),
+        to => super::plain(&ladder.to),
         panels => panels,
         titles => super::plain(titles),
         rows => super::plain(rows),
         matter => matter,
-        sum => super::plain(climbed::sum(climb, analysis)),
-        orders => super::plain(climbed::orders(climb)),
-        left_out => super::plain(climbed::left_out(climb)),
+        sum => super::plain(ladder::sum(ladder, analysis)),
+        orders => super::plain(ladder::orders(ladder)),
+        left_out => super::plain(ladder::left_out(ladder)),
     }
 }
 
 /// What would win back what a form costs.
 pub(super) fn advice(analysis: &Analysis) -> Value {
-    let Some(won) = &analysis.advice else { return Value::UNDEFINED };
-    let titles: Vec<&str> = won.metrics.iter().map(|metric| metric.title.as_str()).collect();
-    let (rows, wins) = advised::rows(won);
+    let Some(advice) = &analysis.advice else { return Value::UNDEFINED };
+    let titles: Vec<&str> = advice.metrics.iter().map(|metric| metric.title.as_str()).collect();
+    let (rows, wins) = advice::rows(advice);
     context! {
-        of => super::plain(&won.of),
+        of => super::plain(&advice.of),
         titles => super::plain(titles),
         rows => super::plain(rows),
         wins => wins,
-        left_out => super::plain(advised::left_out(won)),
+        left_out => super::plain(advice::left_out(advice)),
     }
 }
 
@@ -99,9 +99,9 @@ fn placed(record: &Record) -> Vec<Value> {
     let state = |name: &str| record.header.forms.get(name).filter(|state| state.unavailable.is_none());
     let placed = forms.iter().filter_map(|form| Some((form, state(&form.name)?.placement.as_ref()?)));
     let row = |(form, service, places): (&str, &str, String)| {
-        let seen = crate::placed::seen(record, form, service);
+        let seen = crate::placement::seen(record, form, service);
         let seen = if seen.is_empty() { "not seen".to_owned() } else { seen.to_string() };
-        let each_second = |counter| crate::placed::growth(record, form, service, counter);
+        let each_second = |counter| crate::placement::growth(record, form, service, counter);
         let moved = each_second("migrations").map(digits);
         let waited = each_second("run_queue_wait_s").map(|waited| quantity(waited * 1e6, "us"));
         let (moved, waited) = (moved.unwrap_or_default(), waited.unwrap_or_default());
@@ -109,7 +109,7 @@ fn placed(record: &Record) -> Vec<Value> {
     };
     let all = placed.flat_map(|(form, placement)| {
         let of = move |(service, placed): (&'_ String, &'_ _)| {
-            (form.name.clone(), service.clone(), crate::placed::words(placed))
+            (form.name.clone(), service.clone(), crate::placement::words(placed))
         };
         placement.services.iter().map(of).collect::<Vec<_>>()
     });
@@ -119,7 +119,7 @@ fn placed(record: &Record) -> Vec<Value> {
 /// How likely a window keeps the QoS, over the load.
 fn peaks(record: &Record, analysis: &Analysis, looks: &[Look]) -> Vec<Value> {
     let mut panels = Vec::new();
-    for found in crate::peaks::peaks(record, analysis) {
+    for found in crate::peak::peaks(record, analysis) {
         let Some(look) = looks.iter().find(|look| look.name == found.arm.name) else { continue };
         let markup = svg::peak(look, &found.searches).unwrap_or_default();
         let warnings = found.warnings();

@@ -2,7 +2,7 @@
 
 use super::{plain, safe};
 use crate::costs::{at, chosen, difference, label, notes, parts, row_of, sentences};
-use crate::figures::quantity;
+use crate::quantity::quantity;
 use crate::svg::{self, COLOURS, Stack};
 use minijinja::{Value, context};
 use serde_json::json;

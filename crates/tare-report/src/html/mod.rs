@@ -4,7 +4,7 @@
 
 mod charts;
 mod costs;
-mod profiled;
+mod profile;
 mod response;
 mod tables;
 
@@ -44,7 +44,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
         question => plain(&header.study.question),
         headline => plain(headlines.next()),
         headlines => plain(headlines.collect::<Vec<_>>()),
-        warnings => plain(crate::warned::all(analysis)),
+        warnings => plain(crate::warnings::all(analysis)),
         baseline => plain(&analysis.baseline),
         control => plain(&analysis.control),
         workload => plain(&header.workload.name),
@@ -69,23 +69,23 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
         missed_aim => plain(words::missed_aim(analysis)),
         methods => plain(tables::methods(analysis)),
         ladder => charts::ladder(analysis),
-        explanations => plain(crate::explained::rows(analysis)),
-        not_counted => plain(crate::explained::not_counted(record)),
+        explanations => plain(crate::finding::rows(analysis)),
+        not_counted => plain(crate::finding::not_counted(record)),
         advice => charts::advice(analysis),
-        contrasts => plain(crate::contrasted::tables(analysis)),
-        profiles => profiled::panels(record, analysis),
+        contrasts => plain(crate::contrast::tables(analysis)),
+        profiles => profile::panels(record, analysis),
         script => script(record),
-        script_digest => profiled::SCRIPT_DIGEST,
-        scale_out => plain(crate::scaled::lines(analysis)),
-        instances => plain(crate::scaled::instances(record, analysis)),
+        script_digest => profile::SCRIPT_DIGEST,
+        scale_out => plain(crate::scale_out::lines(analysis)),
+        instances => plain(crate::scale_out::instances(record, analysis)),
         bits => plain(tables::bits(analysis)),
         resources => plain(&analysis.resources),
         arms => plain(tables::arms(record, analysis, &looks)),
         trial_columns => plain(columns.iter().map(|column| &column.title).collect::<Vec<_>>()),
         trials => plain(tables::trials(record, &columns)),
-        spent => plain(crate::spent::lines(record, analysis)),
-        spent_bars => crate::spent::bars(analysis).map(safe),
-        failed => plain(crate::failed::lines(analysis).into_iter().map(|(text, _)| text).collect::<Vec<_>>()),
+        cpu => plain(crate::account::lines(record, analysis)),
+        cpu_bars => crate::account::bars(analysis).map(safe),
+        failed => plain(crate::failures::lines(analysis).into_iter().map(|(text, _)| text).collect::<Vec<_>>()),
         apparatus => plain(words::apparatus(record, analysis)),
         environment => plain(header.environment.iter().collect::<Vec<_>>()),
         placement => plain(header.placement.iter().collect::<Vec<_>>()),
@@ -96,7 +96,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
 
 /// The script of flame graphs, where there are any.
 fn script(record: &Record) -> Option<Value> {
-    (!record.profiles.is_empty()).then(|| safe(profiled::SCRIPT.trim_end().to_owned()))
+    (!record.profiles.is_empty()).then(|| safe(profile::SCRIPT.trim_end().to_owned()))
 }
 
 /// Fills a template of a page; what several pages have is included by its name.

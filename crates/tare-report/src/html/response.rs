@@ -1,7 +1,7 @@
 //! The levels of a load in steps, for the pages: charts, a table with the same figures, and what must be known of them.
 
 use super::{plain, safe};
-use crate::figures::quantity;
+use crate::quantity::quantity;
 use crate::response::{arms, figure, is_bad, notes, shown, title, value};
 use crate::svg::{self, Dot, Line, Look};
 use minijinja::{Value, context};
@@ -81,7 +81,7 @@ fn interval(metric: &LevelMetric, estimate: &Estimate) -> Option<String> {
 fn qos(response: &LoadResponse, names: &[&str]) -> Option<Vec<serde_json::Value>> {
     let kept = |number: usize, name: &&str| {
         let qos = response.state(name, number)?.qos.as_ref()?;
-        let why = qos.broken.as_ref().map(crate::kept::broken);
+        let why = qos.broken.as_ref().map(crate::qos::broken);
         Some(json!({ "text": format!("{} of {}", qos.kept, qos.of), "bad": qos.kept < qos.of, "why": why }))
     };
     let row = |(number, level): (usize, &f64)| {

@@ -1,8 +1,8 @@
 //! The tables of the page.
 
-use crate::figures::{digits, quantity};
+use crate::quantity::{digits, quantity};
 use crate::svg::Look;
-use crate::verdict::Said;
+use crate::verdict::VerdictWords;
 use crate::words;
 use serde_json::{Value, json};
 use tare_core::design::Arrangement;
@@ -60,7 +60,7 @@ pub(super) fn ratios(analysis: &Analysis, looks: &[Look]) -> Vec<Value> {
                     Verdict::Worse => "worse",
                     _ => "",
                 };
-                let said = Said::of(analysis, metric, ratio);
+                let said = VerdictWords::of(analysis, metric, ratio);
                 let words = match ratio.verdict {
                     Verdict::Better | Verdict::Worse => said.beside_figures(),
                     // The row is marked as a whole.

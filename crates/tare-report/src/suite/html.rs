@@ -4,8 +4,8 @@ use super::AnalysedPart;
 use super::reference::references;
 use super::shown::{Row, ShownPart, forms, panels, published_sources, shown, warnings};
 use super::words::headline;
-use crate::figures::quantity;
 use crate::html::{costs, looks_beside, plain, rendered, response, safe};
+use crate::quantity::quantity;
 use crate::svg::{self, Bar, COLOURS, Group, Look};
 use crate::{Style, words};
 use minijinja::{Value, context};
@@ -209,7 +209,7 @@ fn card(part: &ShownPart<'_>) -> serde_json::Value {
             .collect::<Vec<_>>(),
         "resources": part.analysis.resources.iter()
             .map(|service| format!("{}: {}", service.service, words::resources(service))).collect::<Vec<_>>(),
-        "warnings": crate::warned::lines(part.analysis),
+        "warnings": crate::warnings::lines(part.analysis),
     })
 }
 

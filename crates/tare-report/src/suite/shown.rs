@@ -1,7 +1,7 @@
 //! What is shown of each part: which metrics, and of every form its ratio, or why there is none.
 
 use super::AnalysedPart;
-use crate::verdict::Said;
+use crate::verdict::VerdictWords;
 use crate::words;
 use tare_core::record::{Record, SuiteHeader};
 use tare_core::study::Published;
@@ -155,7 +155,7 @@ impl<'a> ShownPart<'a> {
         let verdict = match ratio {
             // The figures stand beside it.
             Some(ratio) => {
-                let said = Said::of(self.analysis, metric, ratio);
+                let said = VerdictWords::of(self.analysis, metric, ratio);
                 control_words(metric).filter(|_| arm.control).unwrap_or_else(|| said.beside_figures())
             }
             None => self.why_none(metric, arm),

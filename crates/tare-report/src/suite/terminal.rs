@@ -5,8 +5,8 @@ use super::reference::references;
 use super::shown::{Row, ShownPart, panels, published_sources, shown, warnings};
 use super::words::headline;
 use crate::costs;
-use crate::figures::plain_quantity;
 use crate::page::{Ink, Page, WIDTH_MIN, verdict_ink};
+use crate::quantity::plain_quantity;
 use crate::response;
 use crate::{Style, words};
 use std::collections::BTreeSet;
@@ -144,7 +144,7 @@ fn footing(page: &mut Page, header: &SuiteHeader, parts: &[ShownPart<'_>]) {
     let mut warn = |text: &str| page.labelled(&format!("{:LABEL$}", "WARNING"), Ink::Warning, text, Ink::Warning);
     warnings(header, parts).iter().for_each(|warning| warn(warning));
     for part in parts {
-        crate::warned::lines(part.analysis).iter().for_each(|warning| warn(&format!("{}: {warning}", part.name)));
+        crate::warnings::lines(part.analysis).iter().for_each(|warning| warn(&format!("{}: {warning}", part.name)));
     }
 }
 

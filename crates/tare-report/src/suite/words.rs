@@ -7,7 +7,7 @@ use tare_stats::{MetricAnalysis, Verdict, percent_at_most, percent_text};
 const FIGURES_MAX: usize = 3;
 
 /// The answer.
-pub(super) struct Headline {
+pub(super) struct SuiteHeadline {
     /// What was found, in a sentence on all forms.
     pub(super) sentence: String,
     /// What was not found, in others; may be empty.
@@ -16,7 +16,7 @@ pub(super) struct Headline {
     pub(super) forms: Vec<(String, String)>,
 }
 
-impl Headline {
+impl SuiteHeadline {
     /// The sentences on all forms.
     pub(super) fn whole(&self) -> String {
         format!("{} {}", self.sentence, self.rest).trim_end().to_owned()
@@ -30,7 +30,7 @@ impl Headline {
 }
 
 /// What may be said of one form in one panel.
-enum Finding {
+enum PanelVerdict {
     /// It is worse, better, or both, in these metrics, the largest first; of the `others` nothing can be said.
     Differs { worse: Vec<String>, better: Vec<String>, others: Vec<String> },
     /// No difference was found in any metric: in words how small a one would have been, and as a share.
@@ -44,12 +44,12 @@ enum Finding {
 }
 
 /// The answer of all parts.
-pub(super) fn headline(parts: &[ShownPart<'_>]) -> Headline {
+pub(super) fn headline(parts: &[ShownPart<'_>]) -> SuiteHeadline {
     let panels = panels(parts);
     let forms = forms(parts);
-    let found: Vec<(&str, Vec<(&str, Finding)>)> = panels
+    let found: Vec<(&str, Vec<(&str, PanelVerdict)>)> = panels
         .iter()
-        .map(|(panel, parts)| (*panel, forms.iter().map(|form| (*form, finding(parts, form))).collect()))
+        .map(|(panel, parts)| (*panel, forms.iter().map(|form| (*form, panel_verdict(parts, form))).collect()))
         .collect();
     let of_form = |form: &&str| {
         let of = found.iter().filter_map(|(panel, of)| Some((*panel, &of.iter().find(|(name, _)| name == form)?.1)));
@@ -58,10 +58,10 @@ pub(super) fn headline(parts: &[ShownPart<'_>]) -> Headline {
     let mut sentences = sentences(&found).into_iter();
     let sentence = sentences.next().unwrap_or_default();
     let rest = sentences.collect::<Vec<_>>().join(" ");
-    Headline { sentence, rest, forms: forms.iter().map(of_form).collect() }
+    SuiteHeadline { sentence, rest, forms: forms.iter().map(of_form).collect() }
 }
 
-fn finding(parts: &[&ShownPart<'_>], form: &str) -> Finding {
+fn panel_verdict(parts: &[&ShownPart<'_>], form: &str) -> PanelVerdict {
     let mut differing: Vec<(f64, bool, String)> = Vec::new();
     let (mut quiet, mut unsaid, mut emulated) = (Vec::new(), Vec::new(), false);
     for (part, metric) in parts.iter().flat_map(|part| part.metrics.iter().map(move |metric| (*part, *metric))) {
@@ -85,12 +85,12 @@ fn finding(parts: &[&ShownPart<'_>], form: &str) -> Finding {
         differing.sort_by(|a, b| b.0.total_cmp(&a.0));
         let of = |wanted| differing.iter().filter(move |(_, worse, _)| *worse == wanted).map(|(.., said)| said.clone());
         let others = unsaid.into_iter().map(|(label, _)| label).collect();
-        return Finding::Differs { worse: of(true).collect(), better: of(false).collect(), others };
+        return PanelVerdict::Differs { worse: of(true).collect(), better: of(false).collect(), others };
     }
     match (unsaid.into_iter().next(), emulated) {
-        (Some((_, why)), _) => Finding::Unsaid(why),
-        (None, true) => Finding::Emulated,
-        (None, false) if quiet.is_empty() => Finding::Unsaid("not part of it".to_owned()),
+        (Some((_, why)), _) => PanelVerdict::Unsaid(why),
+        (None, true) => PanelVerdict::Emulated,
+        (None, false) if quiet.is_empty() => PanelVerdict::Unsaid("not part of it".to_owned()),
         (None, false) => how_quiet(&quiet),
     }
 }
@@ -102,38 +102,38 @@ fn figure(label: &str, row: &Row<'_>) -> String {
 }
 
 /// How small a difference would have been found: the largest of several metrics, so that it holds for all.
-fn how_quiet(rows: &[(&MetricAnalysis, Row<'_>)]) -> Finding {
+fn how_quiet(rows: &[(&MetricAnalysis, Row<'_>)]) -> PanelVerdict {
     let ratios = || rows.iter().filter_map(|(_, row)| row.ratio);
     if let [(_, row)] = rows
         && row.ratio.is_some_and(|ratio| ratio.verdict == Verdict::Equivalent)
     {
-        return Finding::Quiet(row.verdict.clone(), None);
+        return PanelVerdict::Quiet(row.verdict.clone(), None);
     }
     if ratios().any(|ratio| ratio.verdict == Verdict::WithinNoise) {
         let floor = rows.iter().filter_map(|(metric, _)| metric.noise_floor).fold(0.0, f64::max);
-        return Finding::Noise(percent_at_most(floor));
+        return PanelVerdict::Noise(percent_at_most(floor));
     }
     let smallest = ratios().filter_map(|ratio| ratio.smallest_detectable).reduce(f64::max);
     let words = smallest.map_or_else(|| "unknown".to_owned(), percent_text);
-    Finding::Quiet(format!("smallest detectable {words}"), smallest)
+    PanelVerdict::Quiet(format!("smallest detectable {words}"), smallest)
 }
 
 /// What a form costs, panel by panel.
-fn form_sentence(found: &[(&str, &Finding)]) -> String {
+fn form_sentence(found: &[(&str, &PanelVerdict)]) -> String {
     let (mut parts, mut emulated) = (Vec::new(), Vec::new());
     let (mut quiet, mut noise, mut unsaid) = (Vec::new(), Vec::new(), Reasons::default());
-    for (panel, finding) in found {
-        match finding {
-            Finding::Differs { worse, better, others } => {
+    for (panel, verdict) in found {
+        match verdict {
+            PanelVerdict::Differs { worse, better, others } => {
                 let said: Vec<&str> = worse.iter().chain(better).map(String::as_str).collect();
                 let others =
                     if others.is_empty() { String::new() } else { format!(", no verdict on {}", listed(others)) };
                 parts.push(format!("{panel}: {}{others}", said.join(", ")));
             }
-            Finding::Quiet(how, _) => quiet.push(format!("{panel} ({how})")),
-            Finding::Noise(floor) => noise.push(format!("{panel} ({floor})")),
-            Finding::Emulated => emulated.push((*panel).to_owned()),
-            Finding::Unsaid(why) => unsaid.add(why, panel),
+            PanelVerdict::Quiet(how, _) => quiet.push(format!("{panel} ({how})")),
+            PanelVerdict::Noise(floor) => noise.push(format!("{panel} ({floor})")),
+            PanelVerdict::Emulated => emulated.push((*panel).to_owned()),
+            PanelVerdict::Unsaid(why) => unsaid.add(why, panel),
         }
     }
     if emulated.len() == found.len() {
@@ -170,23 +170,23 @@ impl Reasons {
 }
 
 /// What holds of all forms.
-fn sentences(found: &[(&str, Vec<(&str, Finding)>)]) -> Vec<String> {
-    let count = found.iter().flat_map(|(_, of)| of).filter(|(_, finding)| costs(finding).is_some()).count();
+fn sentences(found: &[(&str, Vec<(&str, PanelVerdict)>)]) -> Vec<String> {
+    let count = found.iter().flat_map(|(_, of)| of).filter(|(_, verdict)| costs(verdict).is_some()).count();
     let mut differing = Vec::new();
     let (mut quiet, mut noise, mut unsaid) = (Vec::new(), Vec::new(), Vec::new());
     for (panel, of) in found {
-        let named = |wanted: fn(&Finding) -> bool| -> Vec<String> {
-            of.iter().filter(|(_, finding)| wanted(finding)).map(|(form, _)| (*form).to_owned()).collect()
+        let named = |wanted: fn(&PanelVerdict) -> bool| -> Vec<String> {
+            of.iter().filter(|(_, verdict)| wanted(verdict)).map(|(form, _)| (*form).to_owned()).collect()
         };
-        let paying = of.iter().filter_map(|(form, finding)| Some((*form, costs(finding)?)));
+        let paying = of.iter().filter_map(|(form, verdict)| Some((*form, costs(verdict)?)));
         let with_figure = |(form, figure): (&str, &str)| match count <= FIGURES_MAX {
             true => format!("{form} ({figure})"),
             false => form.to_owned(),
         };
         let paying: Vec<String> = paying.map(with_figure).collect();
-        let gaining = named(|finding| matches!(finding, Finding::Differs { .. }));
-        let without = named(|finding| matches!(finding, Finding::Quiet(..)));
-        let noisy = named(|finding| matches!(finding, Finding::Noise(_)));
+        let gaining = named(|verdict| matches!(verdict, PanelVerdict::Differs { .. }));
+        let without = named(|verdict| matches!(verdict, PanelVerdict::Quiet(..)));
+        let noisy = named(|verdict| matches!(verdict, PanelVerdict::Noise(_)));
         // Forms that were not measured for real have no part in it; with them left out, those that are left are named.
         let all = of.len();
         let whom = |some: &[String]| if some.len() == all { String::new() } else { format!(" of {}", listed(some)) };
@@ -221,9 +221,9 @@ fn sentences(found: &[(&str, Vec<(&str, Finding)>)]) -> Vec<String> {
 }
 
 /// ` (smallest detectable 2.1 %)`: the largest of all forms in which nothing was found, so that it holds for all.
-fn detectable(of: &[(&str, Finding)]) -> String {
-    let quiet = of.iter().filter_map(|(_, finding)| match finding {
-        Finding::Quiet(how, share) => Some((how, share.unwrap_or(f64::NAN))),
+fn detectable(of: &[(&str, PanelVerdict)]) -> String {
+    let quiet = of.iter().filter_map(|(_, verdict)| match verdict {
+        PanelVerdict::Quiet(how, share) => Some((how, share.unwrap_or(f64::NAN))),
         _ => None,
     });
     let quiet: Vec<(&String, f64)> = quiet.collect();
@@ -236,9 +236,9 @@ fn detectable(of: &[(&str, Finding)]) -> String {
 }
 
 /// The largest cost among the findings of a form, if it has one.
-fn costs(finding: &Finding) -> Option<&str> {
-    match finding {
-        Finding::Differs { worse, .. } => worse.first().map(String::as_str),
+fn costs(verdict: &PanelVerdict) -> Option<&str> {
+    match verdict {
+        PanelVerdict::Differs { worse, .. } => worse.first().map(String::as_str),
         _ => None,
     }
 }
@@ -261,19 +261,19 @@ fn capital(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn worse(text: &str) -> Finding {
-        Finding::Differs { worse: vec![text.to_owned()], better: Vec::new(), others: vec!["connect".to_owned()] }
+    fn worse(text: &str) -> PanelVerdict {
+        PanelVerdict::Differs { worse: vec![text.to_owned()], better: Vec::new(), others: vec!["connect".to_owned()] }
     }
 
     #[test]
     fn the_sentence_says_what_the_verdicts_say() {
-        let quiet = || Finding::Quiet("smallest detectable 2.1 %".into(), Some(0.021));
-        let failed = || Finding::Unsaid("FAILED in deploy: no space".into());
+        let quiet = || PanelVerdict::Quiet("smallest detectable 2.1 %".into(), Some(0.021));
+        let failed = || PanelVerdict::Unsaid("FAILED in deploy: no space".into());
         let found = vec![
-            ("arithmetic", vec![("box", quiet()), ("crate", Finding::Emulated)]),
-            ("memory", vec![("box", quiet()), ("crate", Finding::Noise("1.8 %".into()))]),
+            ("arithmetic", vec![("box", quiet()), ("crate", PanelVerdict::Emulated)]),
+            ("memory", vec![("box", quiet()), ("crate", PanelVerdict::Noise("1.8 %".into()))]),
             ("network", vec![("box", worse("p50 longer: +9 us")), ("crate", quiet())]),
-            ("storage", vec![("box", failed()), ("crate", Finding::Emulated)]),
+            ("storage", vec![("box", failed()), ("crate", PanelVerdict::Emulated)]),
         ];
         assert_eq!(
             sentences(&found).join(" "),
@@ -298,10 +298,11 @@ mod tests {
 
     #[test]
     fn what_is_said_of_all_forms_holds_for_all() {
-        let quiet = |share: f64| Finding::Quiet(format!("smallest detectable {}", percent_text(share)), Some(share));
+        let quiet =
+            |share: f64| PanelVerdict::Quiet(format!("smallest detectable {}", percent_text(share)), Some(share));
         assert_eq!(detectable(&[("a", quiet(0.02)), ("b", quiet(0.031))]), " (smallest detectable 3.1 %)");
         assert_eq!(detectable(&[("a", quiet(0.02)), ("b", quiet(0.02))]), " (smallest detectable 2.0 %)");
-        assert_eq!(detectable(&[("a", quiet(0.02)), ("b", Finding::Quiet("equivalent".into(), None))]), "");
+        assert_eq!(detectable(&[("a", quiet(0.02)), ("b", PanelVerdict::Quiet("equivalent".into(), None))]), "");
     }
 
     #[test]

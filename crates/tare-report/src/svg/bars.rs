@@ -2,7 +2,7 @@
 
 use super::scale::Scale;
 use super::{Anchor, Canvas, Look, PANEL_WIDTH};
-use crate::figures::quantity;
+use crate::quantity::quantity;
 use tare_stats::{Estimate, MetricAnalysis};
 
 const MARGIN: f64 = 12.0;

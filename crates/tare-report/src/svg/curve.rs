@@ -2,7 +2,7 @@
 
 use super::scale::Scale;
 use super::{Anchor, Canvas, Look};
-use crate::figures::quantity;
+use crate::quantity::quantity;
 use tare_stats::CurvePoint;
 
 const WIDTH: f64 = 680.0;

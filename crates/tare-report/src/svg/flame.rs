@@ -1,7 +1,7 @@
 //! Call stacks: each function lies on who called it, as wide as the CPU time that it and what it calls takes.
 
 use super::{Anchor, Canvas, escape};
-use crate::figures::quantity;
+use crate::quantity::quantity;
 use tare_core::profile::IN_KERNEL;
 use tare_stats::Flame;
 

@@ -3,7 +3,7 @@
 
 use super::scale::{Scale, tick_text};
 use super::{Anchor, Canvas, Look, PANEL_WIDTH};
-use crate::figures::quantity;
+use crate::quantity::quantity;
 use tare_core::peak::level_text;
 use tare_stats::Interval;
 

@@ -3,7 +3,7 @@
 use super::scale::Scale;
 use super::{Anchor, Canvas, PANEL_WIDTH};
 use crate::verdict::ratio_figure;
-use tare_stats::MetricClimb;
+use tare_stats::MetricRungCosts;
 
 const MARGIN: f64 = 12.0;
 const ROW: f64 = 40.0;
@@ -25,12 +25,12 @@ fn shortened(label: &str) -> String {
 }
 
 /// The rungs of a metric over a scale of the baseline; `more_is_better` says which bars are losses.
-pub(crate) fn waterfall(climb: &MetricClimb, baseline: &str, more_is_better: bool) -> String {
+pub(crate) fn waterfall(ladder: &MetricRungCosts, baseline: &str, more_is_better: bool) -> String {
     let mut reached = vec![1.0];
-    for rung in &climb.rungs {
+    for rung in &ladder.rungs {
         reached.push(reached[reached.len() - 1] * rung.cost.ratio);
     }
-    let height = TOP + (climb.rungs.len() + 1) as f64 * ROW + AXIS;
+    let height = TOP + (ladder.rungs.len() + 1) as f64 * ROW + AXIS;
     let bottom = height - AXIS;
     let low = reached.iter().copied().fold(1.0, f64::min);
     let high = reached.iter().copied().fold(1.0, f64::max);
@@ -41,7 +41,7 @@ pub(crate) fn waterfall(climb: &MetricClimb, baseline: &str, more_is_better: boo
     canvas.line((scale.place(1.0), TOP), (scale.place(1.0), bottom), "one");
     let axis = format!("times {baseline}, rung upon rung");
     canvas.text(PANEL_WIDTH / 2.0, bottom + 29.0, Anchor::Middle, "axis", &axis);
-    for (at, rung) in climb.rungs.iter().enumerate() {
+    for (at, rung) in ladder.rungs.iter().enumerate() {
         let top = TOP + at as f64 * ROW;
         let (from, to) = (scale.place(reached[at]), scale.place(reached[at + 1]));
         canvas.text(MARGIN, top + 14.0, Anchor::Start, "label", &shortened(&rung.adds.join("; ")));
@@ -58,11 +58,11 @@ pub(crate) fn waterfall(climb: &MetricClimb, baseline: &str, more_is_better: boo
         // What holds the bars together.
         canvas.line((to, top + 20.0 + BAR), (to, top + ROW + 20.0), "one");
     }
-    let top = TOP + climb.rungs.len() as f64 * ROW;
-    let (one, end) = (scale.place(1.0), scale.place(climb.together));
+    let top = TOP + ladder.rungs.len() as f64 * ROW;
+    let (one, end) = (scale.place(1.0), scale.place(ladder.together));
     canvas.text(MARGIN, top + 14.0, Anchor::Start, "label", "together");
-    let figure = ratio_figure(climb.bound, climb.together, None);
+    let figure = ratio_figure(ladder.bound, ladder.together, None);
     canvas.text(PANEL_WIDTH - MARGIN, top + 14.0, Anchor::End, "value strong", &figure);
     canvas.rect((one.min(end), top + 20.0), ((one - end).abs().max(BAR_MIN), BAR), "step whole", "");
-    canvas.finish(&format!("What each rung adds to or takes from {}", climb.title))
+    canvas.finish(&format!("What each rung adds to or takes from {}", ladder.title))
 }

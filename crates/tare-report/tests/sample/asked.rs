@@ -7,7 +7,7 @@ use tare_core::ladder::{Ladder, Place, Rung, Turned};
 use tare_core::record::Record;
 
 /// As advice: a variant that wins back, and one that cannot be had.
-pub(crate) fn advised() -> Record {
+pub(crate) fn advice() -> Record {
     let mut record = record();
     let variant = |form: &str, name: &str, changes: &str, trades: &str| Variant {
         form: form.into(),
@@ -38,7 +38,7 @@ const FREE: [&str; 2] = ["container-hostnet", "overlay root, mount namespace, cg
 const DEAR: [&str; 2] = ["container", "network namespace, veth and bridge"];
 
 /// As a ladder: both of them, and between them one that cannot be had.
-pub(crate) fn climbed() -> Record {
+pub(crate) fn ladder() -> Record {
     let mut record = record();
     let missing = ["container.missing", "a thing that this machine does not have"];
     let rungs = [FREE, missing, DEAR].map(rung).to_vec();
@@ -47,7 +47,7 @@ pub(crate) fn climbed() -> Record {
 }
 
 /// As a ladder of two rungs, of which the first was measured last too, and the last one first.
-pub(crate) fn turned() -> Record {
+pub(crate) fn orders() -> Record {
     let mut study = study();
     let rungs = [FREE, DEAR].map(rung).to_vec();
     let turn = |form: &str, rung: &str, place| Turned { form: form.into(), rung: rung.into(), place, against: None };
@@ -65,7 +65,7 @@ pub(crate) fn turned() -> Record {
 }
 
 /// With a ruler of one per cent.
-pub(crate) fn ruled() -> Record {
+pub(crate) fn ruler() -> Record {
     let mut study = study();
     study.ruler = Some(0.01);
     study.lay_ruler();

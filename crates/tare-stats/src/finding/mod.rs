@@ -11,13 +11,13 @@ mod rule;
 
 pub use rule::Confidence;
 
-use crate::advice::WinBack;
+use crate::advice::AdviceGains;
 use crate::arm::Arm;
 use crate::bound::Bound;
 use crate::contrast::{Cell, Figure, apart, differences, equals, floor, gap};
-use crate::figures::is_by_operation;
+use crate::evidence::is_by_operation;
 use crate::interval::Interval;
-use crate::ladder::{Climb, Cost};
+use crate::ladder::{Cost, LadderCosts};
 use crate::ratios::MetricAnalysis;
 use crate::verdict::{Verdict, is_given};
 use rule::{Condition, RULES, Rule};
@@ -161,7 +161,7 @@ pub(crate) fn explanations(
     baseline: &str,
     arms: &[Arm],
     metrics: &[MetricAnalysis],
-    by_experiment: (Option<&Climb>, Option<&WinBack>),
+    by_experiment: (Option<&LadderCosts>, Option<&AdviceGains>),
 ) -> Vec<Explanation> {
     let control = arms.iter().find(|arm| arm.control).map(|arm| arm.name.as_str());
     let counted = Counted { cells, baseline, control, equal: equals(cells, baseline, arms, level) };
@@ -169,7 +169,7 @@ pub(crate) fn explanations(
     let explanation = |(form, against): &(String, String)| {
         let varies = advice.filter(|advice| *against == advice.of);
         let differences = match (ladder, varies) {
-            (Some(climb), _) => Vec::from_iter(differs_on_rung(climb, metrics, form, against)),
+            (Some(ladder), _) => Vec::from_iter(differs_on_rung(ladder, metrics, form, against)),
             (None, Some(advice)) => Vec::from_iter(differs_by_variant(advice, metrics, form)),
             (None, None) => differs_from_baseline(metrics, form, &counted),
         };
@@ -278,8 +278,8 @@ fn in_every_trial(metric: &MetricAnalysis, form: &str, counted: &Counted) -> Opt
 }
 
 /// The first metric in which a rung matters.
-fn differs_on_rung(climb: &Climb, metrics: &[MetricAnalysis], form: &str, against: &str) -> Option<Difference> {
-    climb.metrics.iter().find_map(|of| {
+fn differs_on_rung(ladder: &LadderCosts, metrics: &[MetricAnalysis], form: &str, against: &str) -> Option<Difference> {
+    ladder.metrics.iter().find_map(|of| {
         let rung = of.rungs.iter().find(|rung| rung.form == form && rung.against == against && rung.matters)?;
         let metric = metrics.iter().find(|metric| metric.name == of.name)?;
         let slower = metric.more_is_better == (rung.cost.ratio < 1.0);
@@ -289,7 +289,7 @@ fn differs_on_rung(climb: &Climb, metrics: &[MetricAnalysis], form: &str, agains
 }
 
 /// The first metric in which a variant does otherwise than the form that is varied.
-fn differs_by_variant(advice: &WinBack, metrics: &[MetricAnalysis], form: &str) -> Option<Difference> {
+fn differs_by_variant(advice: &AdviceGains, metrics: &[MetricAnalysis], form: &str) -> Option<Difference> {
     advice.metrics.iter().find_map(|of| {
         let gain = of.variants.iter().find(|gain| gain.form == form && gain.matters)?;
         let metric = metrics.iter().find(|metric| metric.name == of.name)?;
@@ -300,7 +300,7 @@ fn differs_by_variant(advice: &WinBack, metrics: &[MetricAnalysis], form: &str) 
 }
 
 /// What the first of a finding's variants that was measured wins back.
-fn tested(finding: &Finding, advice: &WinBack) -> Option<Tested> {
+fn tested(finding: &Finding, advice: &AdviceGains) -> Option<Tested> {
     let of = advice.metrics.first()?;
     let gain = |name: &String| of.variants.iter().find(|gain| gain.variant == *name);
     let gain = finding.variants.iter().find_map(gain).filter(|gain| gain.withheld.is_none())?;

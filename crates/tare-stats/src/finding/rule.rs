@@ -182,7 +182,7 @@ fn condition(name: &str, node: &Node, problems: &mut Problems) -> Option<Conditi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::is_figure;
+    use crate::evidence::is_figure;
 
     #[test]
     fn every_rule_can_be_read_and_asks_for_figures_that_there_are() {

@@ -4,7 +4,7 @@ use super::rule::RULES;
 use super::*;
 use crate::analyse;
 use crate::contrast::pairs;
-use crate::figures::Evidence;
+use crate::evidence::Evidence;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tare_core::plan::{control_arm, plan};

@@ -15,20 +15,20 @@ use orders::orders;
 use serde::Serialize;
 use tare_core::ladder::Ladder;
 
-/// From the baseline to a form in rungs.
+/// What each rung costs on the way from the baseline to a form.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Climb {
+pub struct LadderCosts {
     /// The form that was climbed to.
     pub to: String,
     /// By metric that is compared.
-    pub metrics: Vec<MetricClimb>,
+    pub metrics: Vec<MetricRungCosts>,
     /// Rungs of which nothing was measured, so that what they add is in the cost of the next.
     pub left_out: Vec<String>,
 }
 
-/// A [`Climb`] by one metric.
+/// What the rungs cost by one metric.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct MetricClimb {
+pub struct MetricRungCosts {
     /// The metric's name.
     pub name: String,
     /// For readers.
@@ -86,15 +86,20 @@ pub struct RungCost {
 }
 
 /// The cost of each rung, by every metric that is compared.
-pub(crate) fn climb(ladder: &Ladder, baseline: &str, arms: &[Arm], metrics: &[MetricAnalysis]) -> Climb {
+pub(crate) fn ladder_costs(ladder: &Ladder, baseline: &str, arms: &[Arm], metrics: &[MetricAnalysis]) -> LadderCosts {
     let measured = |form: &str| arms.iter().any(|arm| arm.name == form && arm.measured > 0);
     let left_out = ladder.rungs.iter().filter(|rung| !measured(&rung.form)).map(|rung| rung.form.clone()).collect();
     let compared = metrics.iter().filter(|metric| metric.compared);
-    let metrics = compared.filter_map(|metric| metric_climb(ladder, baseline, arms, metric)).collect();
-    Climb { to: ladder.to.clone(), metrics, left_out }
+    let metrics = compared.filter_map(|metric| metric_rung_costs(ladder, baseline, arms, metric)).collect();
+    LadderCosts { to: ladder.to.clone(), metrics, left_out }
 }
 
-fn metric_climb(ladder: &Ladder, baseline: &str, arms: &[Arm], metric: &MetricAnalysis) -> Option<MetricClimb> {
+fn metric_rung_costs(
+    ladder: &Ladder,
+    baseline: &str,
+    arms: &[Arm],
+    metric: &MetricAnalysis,
+) -> Option<MetricRungCosts> {
     let has = |form: &str| metric.estimates.iter().any(|estimate| estimate.arm == form);
     let count = ladder.rungs.iter().filter(|rung| has(&rung.form)).count();
     let (mut before, mut adds, mut rungs) = (baseline.to_owned(), Vec::new(), Vec::new());
@@ -123,7 +128,7 @@ fn metric_climb(ladder: &Ladder, baseline: &str, arms: &[Arm], metric: &MetricAn
     let known = whole.filter(|whole| bound.is_none() && whole.bound.is_none());
     let adds_up = known.and_then(|whole| whole.interval).map(|interval| interval.contains(together));
     let (name, title) = (metric.name.clone(), metric.title.clone());
-    (!rungs.is_empty()).then_some(MetricClimb { name, title, rungs, together, bound, whole, adds_up })
+    (!rungs.is_empty()).then_some(MetricRungCosts { name, title, rungs, together, bound, whole, adds_up })
 }
 
 impl Cost {

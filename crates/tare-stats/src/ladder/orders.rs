@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use crate::bound::Lean;
     use crate::estimate::{BlockValue, Estimate};
-    use crate::ladder::climb;
+    use crate::ladder::ladder_costs;
     use tare_core::fault::Fault;
     use tare_core::ladder::{Rung, Turned};
 
@@ -171,7 +171,7 @@ mod tests {
         let mut measured = Measured::new();
         change(&mut measured);
         let Measured { ladder, arms, metric } = measured;
-        let mut metrics = climb(&ladder, "plain", &arms, &[metric]).metrics;
+        let mut metrics = ladder_costs(&ladder, "plain", &arms, &[metric]).metrics;
         metrics[0].rungs.pop().unwrap().orders.expect("it was measured in another place").share
     }
 

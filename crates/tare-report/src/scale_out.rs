@@ -1,6 +1,6 @@
 //! Several instances: what more of them do, and what each of them did.
 
-use crate::figures::plain_quantity;
+use crate::quantity::plain_quantity;
 use crate::verdict::{self, ratio_figure};
 use serde::Serialize;
 use std::collections::BTreeMap;

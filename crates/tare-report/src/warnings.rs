@@ -1,11 +1,13 @@
 //! What a reader must be told before the figures, in words.
 
 use crate::ceiling;
-use crate::figures::{digits, plain_quantity};
+use crate::quantity::{digits, plain_quantity};
 use crate::resting;
 use crate::warming;
 use tare_core::record::Record;
-use tare_stats::{Analysis, Counted, Machine, Missing, Stall, Stalls, Unfinished, Unsteady, Warning, percent_text};
+use tare_stats::{
+    Analysis, Counted, MachineFacts, Missing, Stall, Stalls, Unfinished, Unsteady, Warning, percent_text,
+};
 
 /// Every warning of an analysis, gravest first.
 pub(crate) fn lines(analysis: &Analysis) -> Vec<String> {
@@ -145,7 +147,7 @@ fn numbers(trials: &[u32]) -> String {
 }
 
 /// `this host (a processor, Linux 6.12)`.
-fn host(machine: &Machine) -> String {
+fn host(machine: &MachineFacts) -> String {
     let kernel = machine.kernel.as_ref().map(|kernel| format!("Linux {kernel}"));
     let known: Vec<String> = [machine.cpu.clone(), kernel].into_iter().flatten().collect();
     if known.is_empty() { "this host".to_owned() } else { format!("this host ({})", known.join(", ")) }
@@ -218,7 +220,7 @@ mod tests {
     #[test]
     fn the_machine_that_treats_equals_differently_is_named() {
         let of = |cpu: Option<&str>, kernel: Option<&str>| {
-            let machine = Machine { cpu: cpu.map(str::to_owned), kernel: kernel.map(str::to_owned) };
+            let machine = MachineFacts { cpu: cpu.map(str::to_owned), kernel: kernel.map(str::to_owned) };
             words(&Warning::EqualsDiffer { metric: "throughput".into(), floor: 0.0213, machine })
         };
         let named = of(Some("a slow one"), Some("6"));

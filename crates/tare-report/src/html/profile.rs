@@ -1,8 +1,8 @@
 //! What profiled trials say on the page: flame graphs and tables of each form.
 
 use super::{plain, safe};
-use crate::figures::{digits, quantity};
-use crate::profiled::{advice, emulated};
+use crate::profile::{emulated, missing_text};
+use crate::quantity::{digits, quantity};
 use crate::svg::{Paint, flame as draw};
 use minijinja::{Value, context};
 use serde_json::json;
@@ -34,14 +34,14 @@ fn panel(analysis: &Analysis, profile: &FormProfile, trial: &TrialData, base: Op
     let other = whole.as_ref().filter(|whole| base.is_some() && whole.baseline_us_per_op > 0.0);
     let other = other.map(|whole| safe(draw(whole, &profile.form, against, Paint::Difference)));
     let missing: Vec<String> =
-        profile.missing.iter().map(|(what, why)| format!("No {what}: {}.", advice(why))).collect();
+        profile.missing.iter().map(|(what, why)| format!("No {what}: {}.", missing_text(why))).collect();
     let several = |_: &&TimeRow| profile.scopes.len() > 1;
     Some(context! {
         form => profile.form.clone(),
         emulated => emulated(analysis, &profile.form),
         against => against,
         facts => facts(profile),
-        why => profile.why.as_ref().map(advice),
+        why => profile.why.as_ref().map(missing_text),
         missing => missing,
         flame => own,
         difference => other,

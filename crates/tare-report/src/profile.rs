@@ -1,6 +1,6 @@
 //! What profiled trials say, in a few lines.
 
-use crate::figures::{digits, plain_quantity};
+use crate::quantity::{digits, plain_quantity};
 use tare_core::fault::Fault;
 use tare_stats::{Analysis, CallRow, FormProfile, TimeRow};
 
@@ -20,7 +20,7 @@ pub(crate) fn lines(analysis: &Analysis) -> Vec<String> {
 
 fn line(analysis: &Analysis, profile: &FormProfile) -> Option<String> {
     let mut said: Vec<String> = profile.why.iter().map(ToString::to_string).collect();
-    said.extend(profile.missing.iter().map(|(what, why)| format!("no {what}: {}", advice(why))));
+    said.extend(profile.missing.iter().map(|(what, why)| format!("no {what}: {}", missing_text(why))));
     if profile.form != analysis.baseline {
         said.extend(difference(profile, &analysis.baseline));
     }
@@ -62,6 +62,6 @@ fn difference(profile: &FormProfile, baseline: &str) -> Vec<String> {
 }
 
 /// What is missing of a profile and what to do about it.
-pub(crate) fn advice(why: &Fault) -> String {
+pub(crate) fn missing_text(why: &Fault) -> String {
     if why.remedy.is_empty() { why.message.clone() } else { format!("{} (to do: {})", why.message, why.remedy) }
 }

@@ -1,6 +1,6 @@
 //! Where the CPU time of the whole machine went, in words and bars.
 
-use crate::figures::plain_quantity;
+use crate::quantity::plain_quantity;
 use crate::svg::{self, Stack};
 use tare_core::record::Record;
 use tare_stats::{Analysis, CpuAccount, CpuPart, CpuUser, interrupts_apart};
@@ -93,7 +93,7 @@ pub(crate) fn bars(analysis: &Analysis) -> Option<String> {
     let emulated = |arm: &str| analysis.arms.iter().any(|known| known.name == arm && analysis.emulated(known));
     let stack = |(account, parts): (&CpuAccount, Vec<(String, f64)>)| Stack {
         name: account.arm.clone(),
-        total: crate::figures::quantity(account.busy_us, "us"),
+        total: crate::quantity::quantity(account.busy_us, "us"),
         hatched: emulated(&account.arm),
         parts: parts.into_iter().map(|(name, us)| (colour(&name), name, us.max(0.0))).collect(),
     };

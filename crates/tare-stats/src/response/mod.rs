@@ -4,17 +4,17 @@
 //! estimated as those of whole trials are: the geometric mean over blocks, with Student's interval from three blocks
 //! on.
 
-mod cost;
+mod costs;
 
-pub(crate) use cost::service_costs;
-pub use cost::{ArmCosts, CostRatio, PartCost, Seen, ServiceCosts};
+pub(crate) use costs::service_costs;
+pub use costs::{ArmCosts, CostRatio, PartCost, Seen, ServiceCosts};
 
 use crate::arm::Arm;
 use crate::cpu::serving_cpu_s;
 use crate::estimate::{Estimate, estimate};
 use crate::histogram::BEYOND_MIN;
-use crate::kept::{Broken, QosKept};
 use crate::peak::Asked;
+use crate::qos::{Broken, QosKept};
 use crate::ratios::MetricAnalysis;
 use serde::Serialize;
 use tare_core::load::{LoadProfile, LoadSummary, WindowRow};

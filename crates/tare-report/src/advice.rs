@@ -4,7 +4,7 @@ use crate::page::{Ink, Page, verdict_ink};
 use crate::verdict::{self, ratio_figure};
 use crate::words::Headline;
 use serde::Serialize;
-use tare_stats::{Analysis, Gain, Verdict, WinBack, percent_text};
+use tare_stats::{AdviceGains, Analysis, VariantGain, Verdict, percent_text};
 
 /// A variant with what it wins back by metric.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -33,14 +33,14 @@ pub(crate) struct Cell {
 
 /// The variants in the order of what they win back by the first metric, those that matter by any metric first; and how
 /// many of them do.
-pub(crate) fn rows(won: &WinBack) -> (Vec<Row>, usize) {
-    let Some(first) = won.metrics.first() else { return (Vec::new(), 0) };
-    let all = || won.metrics.iter().flat_map(|metric| &metric.variants);
-    let wins = |gain: &&Gain| all().any(|other| other.form == gain.form && other.matters && other.better);
-    let (some, none): (Vec<&Gain>, Vec<&Gain>) = first.variants.iter().partition(wins);
+pub(crate) fn rows(advice: &AdviceGains) -> (Vec<Row>, usize) {
+    let Some(first) = advice.metrics.first() else { return (Vec::new(), 0) };
+    let all = || advice.metrics.iter().flat_map(|metric| &metric.variants);
+    let wins = |gain: &&VariantGain| all().any(|other| other.form == gain.form && other.matters && other.better);
+    let (some, none): (Vec<&VariantGain>, Vec<&VariantGain>) = first.variants.iter().partition(wins);
     let count = some.len();
-    let row = |gain: &Gain| {
-        let cells = won.metrics.iter().map(|metric| metric.variants.iter().find(|other| other.form == gain.form));
+    let row = |gain: &VariantGain| {
+        let cells = advice.metrics.iter().map(|metric| metric.variants.iter().find(|other| other.form == gain.form));
         Row {
             variant: gain.variant.clone(),
             changes: gain.changes.clone(),
@@ -51,7 +51,7 @@ pub(crate) fn rows(won: &WinBack) -> (Vec<Row>, usize) {
     (some.into_iter().chain(none).map(row).collect(), count)
 }
 
-fn cell(gain: &Gain) -> Cell {
+fn cell(gain: &VariantGain) -> Cell {
     let (verdict, class) = match (gain.matters, gain.better) {
         (false, _) => (Verdict::NoDifference, ""),
         (true, true) => (Verdict::Better, "better"),
@@ -64,16 +64,16 @@ fn cell(gain: &Gain) -> Cell {
 }
 
 /// How much of the way to the baseline a variant goes that certainly wins something back.
-fn share(gain: &Gain) -> Option<String> {
+fn share(gain: &VariantGain) -> Option<String> {
     gain.share.filter(|_| gain.matters && gain.better).map(|share| percent_text(share.min(1.0)))
 }
 
 /// What each variant wins back that certainly wins something, the most first: `container with the
 /// host's network instead of a bridge: throughput 1.30 [1.21, 1.39] times. 82 % of the way to native in throughput.`
-pub(crate) fn headlines(won: &WinBack, analysis: &Analysis) -> Vec<Headline> {
-    let (rows, count) = rows(won);
+pub(crate) fn headlines(advice: &AdviceGains, analysis: &Analysis) -> Vec<Headline> {
+    let (rows, count) = rows(advice);
     let line = |row: &Row| {
-        let gains = won.metrics.iter().filter_map(|metric| {
+        let gains = advice.metrics.iter().filter_map(|metric| {
             let gain = metric.variants.iter().find(|gain| gain.variant == row.variant)?;
             (gain.matters && gain.better).then_some((metric, gain))
         });
@@ -89,13 +89,13 @@ pub(crate) fn headlines(won: &WinBack, analysis: &Analysis) -> Vec<Headline> {
             back.map(|(metric, share)| format!("{share} of the way to {} in {}.", analysis.baseline, metric.title));
         let trade = (!row.trades.is_empty()).then(|| format!("Given up: {}.", row.trades));
         let rest = way.into_iter().chain(trade).collect::<Vec<_>>().join(" ");
-        Headline { sentence: format!("{} with {}: {}.", won.of, row.changes, figures.join(", ")), rest }
+        Headline { sentence: format!("{} with {}: {}.", advice.of, row.changes, figures.join(", ")), rest }
     };
     let mut lines: Vec<Headline> = rows.iter().take(count).map(line).collect();
     if lines.is_empty() {
-        let sentence = match withheld(won) {
-            Some(why) => format!("What variants of {} win back is withheld: {why}.", won.of),
-            None => format!("No variant of {} wins anything back that shows.", won.of),
+        let sentence = match withheld(advice) {
+            Some(why) => format!("What variants of {} win back is withheld: {why}.", advice.of),
+            None => format!("No variant of {} wins anything back that shows.", advice.of),
         };
         lines.push(Headline { sentence, rest: String::new() });
     }
@@ -103,30 +103,30 @@ pub(crate) fn headlines(won: &WinBack, analysis: &Analysis) -> Vec<Headline> {
 }
 
 /// Why nothing is said of any variant by the first metric; none where something is said of one.
-fn withheld(won: &WinBack) -> Option<&'static str> {
-    let unsaid = |gain: &Gain| verdict::unsaid(gain.withheld, gain.matters, gain.cost.bound);
-    let mut reasons = won.metrics.first()?.variants.iter().map(unsaid);
+fn withheld(advice: &AdviceGains) -> Option<&'static str> {
+    let unsaid = |gain: &VariantGain| verdict::unsaid(gain.withheld, gain.matters, gain.cost.bound);
+    let mut reasons = advice.metrics.first()?.variants.iter().map(unsaid);
     let first = reasons.next()??;
     reasons.all(|reason| reason.is_some()).then_some(first)
 }
 
 /// What was left out, in words; nothing where nothing was.
-pub(crate) fn left_out(won: &WinBack) -> Option<String> {
-    (!won.left_out.is_empty()).then(|| format!("not measured: {}", won.left_out.join(", ")))
+pub(crate) fn left_out(advice: &AdviceGains) -> Option<String> {
+    (!advice.left_out.is_empty()).then(|| format!("not measured: {}", advice.left_out.join(", ")))
 }
 
 /// The part of a page for the terminal.
 pub(crate) fn show(page: &mut Page, analysis: &Analysis, columns: usize) {
-    let Some(won) = &analysis.advice else { return };
-    let (rows, wins) = rows(won);
+    let Some(advice) = &analysis.advice else { return };
+    let (rows, wins) = rows(advice);
     page.blank();
-    page.paragraph(0, 2, &format!("what would win it back: each variant by {}", won.of), Ink::Bold);
+    page.paragraph(0, 2, &format!("what would win it back: each variant by {}", advice.of), Ink::Bold);
     let titles: Vec<(String, Ink)> =
-        won.metrics.iter().take(columns).map(|metric| (metric.title.clone(), Ink::Dim)).collect();
+        advice.metrics.iter().take(columns).map(|metric| (metric.title.clone(), Ink::Dim)).collect();
     page.row("variant", Ink::Dim, &titles);
     for (at, row) in rows.iter().enumerate() {
         if at == wins {
-            let why = withheld(won).map(|why| format!("withheld, {why}:"));
+            let why = withheld(advice).map(|why| format!("withheld, {why}:"));
             page.paragraph(0, 2, why.as_deref().unwrap_or("nothing won back that shows:"), Ink::Dim);
         }
         let shown = || row.cells.iter().take(columns);
@@ -146,7 +146,7 @@ pub(crate) fn show(page: &mut Page, analysis: &Analysis, columns: usize) {
             page.paragraph(2, 4, &format!("given up: {}", row.trades), Ink::Dim);
         }
     }
-    if let Some(text) = left_out(won) {
+    if let Some(text) = left_out(advice) {
         page.paragraph(0, 2, &text, Ink::Plain);
     }
 }

@@ -1,6 +1,6 @@
 //! The peak loads of a record, in absolute terms, for every format.
 
-use crate::noted;
+use crate::peak_notes;
 use tare_core::peak::PeakOutcome;
 use tare_core::record::Record;
 use tare_stats::{Analysis, Arm, Interval};
@@ -74,6 +74,6 @@ impl Peaks<'_> {
             1 => words,
             _ => format!("{count} of {all} searches: {words}"),
         };
-        noted::lines(&self.searches).into_iter().map(of_all).collect()
+        peak_notes::lines(&self.searches).into_iter().map(of_all).collect()
     }
 }

@@ -1,6 +1,6 @@
 //! What is to be known of searches for the peak, in words.
 
-use crate::kept::{percent, share};
+use crate::qos::{percent, share};
 use std::collections::BTreeMap;
 use tare_core::peak::{PeakNote, PeakOutcome};
 

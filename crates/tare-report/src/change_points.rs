@@ -1,7 +1,7 @@
 //! A form's ratio from record to record, and where it changed.
 
+use crate::condition::{DifferenceWords, differences_json};
 use crate::lines::paragraph;
-use crate::side_by_side::{DifferenceWords, differences_json};
 use serde_json::Value;
 use tare_core::fault::Fault;
 use tare_stats::{

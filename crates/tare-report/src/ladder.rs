@@ -1,12 +1,12 @@
 //! The ladder in words: what each rung costs, those that matter first.
 
-use crate::contrasted;
-use crate::explained;
+use crate::contrast;
+use crate::finding;
 use crate::page::{Ink, Page, verdict_ink};
 use crate::verdict::{self, ratio_figure};
 use crate::words::Headline;
 use serde::Serialize;
-use tare_stats::{Analysis, Climb, Cost, MetricClimb, Orders, RungCost, Verdict};
+use tare_stats::{Analysis, Cost, LadderCosts, MetricRungCosts, Orders, RungCost, Verdict};
 
 /// A rung with its costs by metric.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -32,10 +32,10 @@ pub(crate) struct Cell {
 
 /// The rungs by what they cost by the first metric, the largest difference first, and those without one behind them;
 /// and how many of them matter by any metric.
-pub(crate) fn rows(climb: &Climb, analysis: &Analysis) -> (Vec<Row>, usize) {
-    let Some(first) = climb.metrics.first() else { return (Vec::new(), 0) };
-    let of = |metric: &MetricClimb, form: &str| metric.rungs.iter().find(|rung| rung.form == form).cloned();
-    let matters = |rung: &&RungCost| climb.metrics.iter().any(|m| of(m, &rung.form).is_some_and(|rung| rung.matters));
+pub(crate) fn rows(ladder: &LadderCosts, analysis: &Analysis) -> (Vec<Row>, usize) {
+    let Some(first) = ladder.metrics.first() else { return (Vec::new(), 0) };
+    let of = |metric: &MetricRungCosts, form: &str| metric.rungs.iter().find(|rung| rung.form == form).cloned();
+    let matters = |rung: &&RungCost| ladder.metrics.iter().any(|m| of(m, &rung.form).is_some_and(|rung| rung.matters));
     let size = |rung: &RungCost| rung.cost.ratio.ln().abs();
     let (mut some, none): (Vec<&RungCost>, Vec<&RungCost>) = first.rungs.iter().partition(matters);
     // A bound may be any larger one: it has no rank among the others.
@@ -46,24 +46,24 @@ pub(crate) fn rows(climb: &Climb, analysis: &Analysis) -> (Vec<Row>, usize) {
     some.sort_by(by_rank);
     let count = some.len();
     let row = |rung: &RungCost| {
-        let cell = |metric: &MetricClimb| of(metric, &rung.form).map(|rung| cell(&rung, metric, analysis));
-        Row { form: rung.form.clone(), adds: rung.adds.join("; "), cells: climb.metrics.iter().map(cell).collect() }
+        let cell = |metric: &MetricRungCosts| of(metric, &rung.form).map(|rung| cell(&rung, metric, analysis));
+        Row { form: rung.form.clone(), adds: rung.adds.join("; "), cells: ladder.metrics.iter().map(cell).collect() }
     };
     (some.into_iter().chain(none).map(row).collect(), count)
 }
 
 /// What each rung costs that matters, the largest first: `Adding seccomp filter: throughput 0.90 [0.83, 0.97] times.
 /// 8 % of the difference in throughput.`
-pub(crate) fn headlines(climb: &Climb, analysis: &Analysis) -> Vec<Headline> {
-    let (rows, count) = rows(climb, analysis);
-    let Some(first) = climb.metrics.first() else { return Vec::new() };
+pub(crate) fn headlines(ladder: &LadderCosts, analysis: &Analysis) -> Vec<Headline> {
+    let (rows, count) = rows(ladder, analysis);
+    let Some(first) = ladder.metrics.first() else { return Vec::new() };
     let line = |row: &Row| {
-        let rung = |metric: &MetricClimb| metric.rungs.iter().find(|rung| rung.form == row.form).cloned();
+        let rung = |metric: &MetricRungCosts| metric.rungs.iter().find(|rung| rung.form == row.form).cloned();
         // A part of what is only a bound is none, nor is a bound a part.
         let own = rung(first).filter(|rung| rung.matters && rung.cost.bound.or(first.bound).is_none());
         let share = own.map(|rung| rung.cost.ratio.ln() / first.together.ln() * 100.0);
         let share = share.filter(|share| share.is_finite() && (1.0..=100.0).contains(share));
-        let figures = climb.metrics.iter().filter_map(|metric| {
+        let figures = ladder.metrics.iter().filter_map(|metric| {
             let rung = rung(metric).filter(|rung| rung.matters)?;
             Some(format!("{} {} times", metric.title, cost_text(rung.cost)))
         });
@@ -75,7 +75,7 @@ pub(crate) fn headlines(climb: &Climb, analysis: &Analysis) -> Vec<Headline> {
     };
     let mut lines: Vec<Headline> = rows.iter().take(count).map(line).collect();
     if lines.is_empty() {
-        let withheld = withheld(climb).map(|why| format!("What rungs cost is withheld: {why}."));
+        let withheld = withheld(ladder).map(|why| format!("What rungs cost is withheld: {why}."));
         let none = || "No rung shows a difference of its own.".to_owned();
         lines.push(Headline { sentence: withheld.unwrap_or_else(none), rest: String::new() });
     }
@@ -83,8 +83,8 @@ pub(crate) fn headlines(climb: &Climb, analysis: &Analysis) -> Vec<Headline> {
 }
 
 /// Why nothing is said of any rung by the first metric; none where something is said of one.
-fn withheld(climb: &Climb) -> Option<&'static str> {
-    let mut reasons = climb.metrics.first()?.rungs.iter().map(unsaid);
+fn withheld(ladder: &LadderCosts) -> Option<&'static str> {
+    let mut reasons = ladder.metrics.first()?.rungs.iter().map(unsaid);
     let first = reasons.next()??;
     reasons.all(|reason| reason.is_some()).then_some(first)
 }
@@ -98,7 +98,7 @@ fn cost_text(cost: Cost) -> String {
     ratio_figure(cost.bound, cost.ratio, cost.interval)
 }
 
-fn cell(rung: &RungCost, metric: &MetricClimb, analysis: &Analysis) -> Cell {
+fn cell(rung: &RungCost, metric: &MetricRungCosts, analysis: &Analysis) -> Cell {
     let more_is_better = analysis.metrics.iter().any(|known| known.name == metric.name && known.more_is_better);
     let (verdict, class) = match (rung.matters, (rung.cost.ratio > 1.0) == more_is_better) {
         (false, _) => (Verdict::NoDifference, ""),
@@ -118,8 +118,8 @@ fn parts(cost: Cost) -> (String, String) {
 
 /// What the rungs come to by the first metric, and the whole measured once more: `together 0.69; container by native
 /// again 0.70 [0.66, 0.74], the same again`.
-pub(crate) fn sum(climb: &Climb, analysis: &Analysis) -> Option<String> {
-    let first = climb.metrics.first()?;
+pub(crate) fn sum(ladder: &LadderCosts, analysis: &Analysis) -> Option<String> {
+    let first = ladder.metrics.first()?;
     let together =
         format!("together the rungs make {} of the {}", ratio_figure(first.bound, first.together, None), first.title);
     let Some(whole) = first.whole else { return Some(together) };
@@ -129,14 +129,14 @@ pub(crate) fn sum(climb: &Climb, analysis: &Analysis) -> Option<String> {
         None => &first.bound.or(whole.bound).map(|why| format!("; {}", verdict::bound(why))).unwrap_or_default(),
     };
     let whole = cost_text(whole);
-    Some(format!("{together}; measured apart from them, {} by {}, it is {whole}{verdict}", climb.to, analysis.control))
+    Some(format!("{together}; measured apart from them, {} by {}, it is {whole}{verdict}", ladder.to, analysis.control))
 }
 
 /// What rungs cost in other places, by the first metric: a line for each that was measured in any, or that nothing is
 /// known of it. `seccomp filter: 6 to 11 % of the whole by where it stands; last 0.94 [0.92, 0.96] times as much as
 /// first, so it depends on the others`.
-pub(crate) fn orders(climb: &Climb) -> Vec<String> {
-    let Some(first) = climb.metrics.first() else { return Vec::new() };
+pub(crate) fn orders(ladder: &LadderCosts) -> Vec<String> {
+    let Some(first) = ladder.metrics.first() else { return Vec::new() };
     let known: Vec<(&RungCost, &Orders)> =
         first.rungs.iter().filter_map(|rung| Some((rung, rung.orders.as_ref()?))).collect();
     if known.is_empty() {
@@ -172,30 +172,30 @@ fn elsewhere(orders: &Orders) -> String {
 }
 
 /// What was left out, in words; nothing where nothing was.
-pub(crate) fn left_out(climb: &Climb) -> Option<String> {
-    let some = (!climb.left_out.is_empty()).then(|| climb.left_out.join(", "))?;
+pub(crate) fn left_out(ladder: &LadderCosts) -> Option<String> {
+    let some = (!ladder.left_out.is_empty()).then(|| ladder.left_out.join(", "))?;
     Some(format!("not measured: {some}; what they add is in the rung that follows"))
 }
 
 /// Why nothing can be said of a rung whose cost by a metric is only a bound.
-fn of_bound(metric: &MetricClimb, form: &str) -> Option<&'static str> {
+fn of_bound(metric: &MetricRungCosts, form: &str) -> Option<&'static str> {
     let rung = metric.rungs.iter().find(|rung| rung.form == form && rung.withheld.is_none())?;
     unsaid(rung)
 }
 
 /// The ladder's part of a page for the terminal.
 pub(crate) fn show(page: &mut Page, analysis: &Analysis, columns: usize) {
-    let Some(climb) = &analysis.ladder else { return };
-    let (rows, matter) = rows(climb, analysis);
+    let Some(ladder) = &analysis.ladder else { return };
+    let (rows, matter) = rows(ladder, analysis);
     page.blank();
-    let text = format!("the ladder from {} to {}: each rung by the one before it", analysis.baseline, climb.to);
+    let text = format!("the ladder from {} to {}: each rung by the one before it", analysis.baseline, ladder.to);
     page.paragraph(0, 2, &text, Ink::Bold);
     let titles: Vec<(String, Ink)> =
-        climb.metrics.iter().take(columns).map(|metric| (metric.title.clone(), Ink::Dim)).collect();
+        ladder.metrics.iter().take(columns).map(|metric| (metric.title.clone(), Ink::Dim)).collect();
     page.row("rung", Ink::Dim, &titles);
     for (at, row) in rows.iter().enumerate() {
         if at == matter {
-            let why = withheld(climb).map(|why| format!("withheld, {why}:"));
+            let why = withheld(ladder).map(|why| format!("withheld, {why}:"));
             page.paragraph(0, 2, why.as_deref().unwrap_or("no difference that shows:"), Ink::Dim);
         }
         let shown = || row.cells.iter().take(columns);
@@ -209,16 +209,16 @@ pub(crate) fn show(page: &mut Page, analysis: &Analysis, columns: usize) {
             page.row("", Ink::Plain, &lower);
         }
         page.paragraph(2, 2, &format!("adds {}", row.adds), Ink::Plain);
-        if let Some(why) = climb.metrics.iter().find_map(|metric| of_bound(metric, &row.form)) {
+        if let Some(why) = ladder.metrics.iter().find_map(|metric| of_bound(metric, &row.form)) {
             page.paragraph(2, 4, &format!("nothing is said of it: {why}"), Ink::Dim);
         }
-        let finding = explained::of_rung(analysis, &row.form).map(|finding| format!("finding: {finding}"));
-        let besides = || contrasted::of(analysis, &row.form).map(|with| format!("with it: {with}"));
+        let finding = finding::of_rung(analysis, &row.form).map(|finding| format!("finding: {finding}"));
+        let besides = || contrast::of(analysis, &row.form).map(|with| format!("with it: {with}"));
         if let Some(text) = finding.or_else(besides) {
             page.paragraph(2, 4, &text, Ink::Dim);
         }
     }
-    for text in sum(climb, analysis).into_iter().chain(orders(climb)).chain(left_out(climb)) {
+    for text in sum(ladder, analysis).into_iter().chain(orders(ladder)).chain(left_out(ladder)) {
         page.paragraph(0, 2, &text, Ink::Plain);
     }
 }

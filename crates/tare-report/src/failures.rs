@@ -1,6 +1,6 @@
 //! What failed of each form's operations, in words.
 
-use crate::figures::{difference_text, plain_quantity};
+use crate::quantity::{difference_text, plain_quantity};
 use crate::words;
 use tare_core::units::grouped;
 use tare_stats::{AbsoluteDifference, Analysis, FailedShare, Interval};

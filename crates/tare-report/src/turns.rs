@@ -1,6 +1,6 @@
 //! Loads that took turns: how many, how long, and what moving from one to the other cost, in words.
 
-use crate::figures::plain_quantity;
+use crate::quantity::plain_quantity;
 use tare_core::load::TurnsSummary;
 use tare_core::record::{Record, TrialRecord};
 use tare_core::trial::Outcome;

@@ -1,6 +1,6 @@
 //! What differences come from: findings in words.
 
-use crate::contrasted::{difference, figure};
+use crate::contrast::{difference, figure};
 use crate::lines::whole;
 use crate::verdict::ratio_figure;
 use serde::Serialize;

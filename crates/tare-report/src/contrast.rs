@@ -1,6 +1,6 @@
 //! What else differs between two forms, in words and as a table.
 
-use crate::figures::{difference_text, digits, plain_quantity, quantity};
+use crate::quantity::{difference_text, digits, plain_quantity, quantity};
 use serde::Serialize;
 use tare_stats::{AbsoluteDifference, Analysis, Contrast, Figure};
 
