@@ -5,10 +5,10 @@ use crate::svg::{self, Stack};
 use tare_core::record::Record;
 use tare_stats::{Analysis, CpuAccount, CpuPart, CpuUser, interrupts_apart};
 
-/// Parts smaller than this share of the whole are told together with the rest.
+/// Parts smaller than this share of the whole are added to the rest.
 const TOLD_SHARE: f64 = 0.02;
 
-/// A line for each arm but the control, then what the kernel's own accounting makes of them.
+/// A line for each arm but the control, then how the kernel accounts for interrupts.
 pub(crate) fn lines(record: &Record, analysis: &Analysis) -> Vec<String> {
     let told = analysis.cpu.iter().filter(|account| account.arm != analysis.control);
     let mut lines: Vec<String> = told.map(line).collect();
@@ -18,18 +18,18 @@ pub(crate) fn lines(record: &Record, analysis: &Analysis) -> Vec<String> {
     lines
 }
 
-/// `native: 27.6 us of all CPUs by op: generator 12.1 us, redis 11.9 us, rest 3.6 us; of it 6.1 us in soft interrupts,
+/// `native: 27.6 us per op on all CPUs: generator 12.1 us, redis 11.9 us, rest 3.6 us; 6.1 us of it in soft interrupts,
 /// 4.9 us of them on the generator's CPUs`.
 fn line(account: &CpuAccount) -> String {
     let us = |us: f64| plain_quantity(us, "us");
     let parts: Vec<String> = parts(account).iter().map(|(name, size)| format!("{name} {}", us(*size))).collect();
-    let mut text = format!("{}: {} of all CPUs by op: {}", account.arm, us(account.busy_us), parts.join(", "));
+    let mut text = format!("{}: {} per op on all CPUs: {}", account.arm, us(account.busy_us), parts.join(", "));
     if let Some(soft) = &account.soft {
         let all = us(soft.generator_us + soft.others_us);
-        text += &format!("; of it {all} in soft interrupts, {} of them on the generator's CPUs", us(soft.generator_us));
+        text += &format!("; {all} of it in soft interrupts, {} of them on the generator's CPUs", us(soft.generator_us));
     }
     if account.steal_us > TOLD_SHARE * account.busy_us {
-        text += &format!("; a hypervisor took {} besides", us(account.steal_us));
+        text += &format!("; a hypervisor took another {}", us(account.steal_us));
     }
     text
 }
@@ -61,21 +61,23 @@ fn kernel(record: &Record) -> String {
     let apart = interrupts_apart(record);
     let turns = record.trials.iter().any(|trial| trial.record.load.as_ref().is_some_and(|load| load.turns.is_some()));
     if apart == Some(true) && turns {
-        return "this kernel accounts for interrupts apart (IRQ_TIME_ACCOUNTING): they are in no task's time, so forms \
-                that take turns are not compared by CPU time"
+        return "this kernel accounts for interrupts separately (IRQ_TIME_ACCOUNTING): they are in no task's time, so \
+                forms that take turns are not compared by CPU time"
             .to_owned();
     }
     let what = match apart {
-        Some(true) => "this kernel accounts for interrupts apart (IRQ_TIME_ACCOUNTING)".to_owned(),
-        None => "whether this kernel accounts for interrupts apart (IRQ_TIME_ACCOUNTING) is not known".to_owned(),
+        Some(true) => "this kernel accounts for interrupts separately (IRQ_TIME_ACCOUNTING)".to_owned(),
+        None => {
+            "it is not known whether this kernel accounts for interrupts separately (IRQ_TIME_ACCOUNTING)".to_owned()
+        }
         Some(false) => format!(
-            "this kernel charges interrupts to the task that they interrupt (no IRQ_TIME_ACCOUNTING), and samples them \
-             by {ticks}"
+            "this kernel charges interrupts to the task that they interrupt (no IRQ_TIME_ACCOUNTING), sampled by \
+             {ticks}"
         ),
     };
     let by = match turns {
-        true => "by what was charged to the form and to the generator, for the rest is of all that take turns",
-        false => "by the sum, not by a part",
+        true => "by what was charged to the form and to the generator; the rest belongs to all that take turns",
+        false => "by the total, not by its parts",
     };
     format!("{what}: forms are compared {by}")
 }
@@ -98,5 +100,5 @@ pub(crate) fn bars(analysis: &Analysis) -> Option<String> {
         parts: parts.into_iter().map(|(name, us)| (colour(&name), name, us.max(0.0))).collect(),
     };
     let stacks: Vec<Stack> = told().map(stack).collect();
-    (!stacks.is_empty()).then(|| svg::stacks("CPU time of the whole machine by operation", &stacks))
+    (!stacks.is_empty()).then(|| svg::stacks("CPU time of the whole machine per operation", &stacks))
 }

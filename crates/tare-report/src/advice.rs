@@ -94,8 +94,8 @@ pub(crate) fn headlines(advice: &AdviceGains, analysis: &Analysis) -> Vec<Headli
     let mut lines: Vec<Headline> = rows.iter().take(count).map(line).collect();
     if lines.is_empty() {
         let sentence = match withheld(advice) {
-            Some(why) => format!("What variants of {} win back is withheld: {why}.", advice.of),
-            None => format!("No variant of {} wins anything back that shows.", advice.of),
+            Some(why) => format!("The gains of the variants of {} are withheld: {why}.", advice.of),
+            None => format!("No variant of {} wins back a detectable amount.", advice.of),
         };
         lines.push(Headline { sentence, rest: String::new() });
     }
@@ -120,14 +120,14 @@ pub(crate) fn show(page: &mut Page, analysis: &Analysis, columns: usize) {
     let Some(advice) = &analysis.advice else { return };
     let (rows, wins) = rows(advice);
     page.blank();
-    page.paragraph(0, 2, &format!("what would win it back: each variant by {}", advice.of), Ink::Bold);
+    page.paragraph(0, 2, &format!("what would win it back: each variant relative to {}", advice.of), Ink::Bold);
     let titles: Vec<(String, Ink)> =
         advice.metrics.iter().take(columns).map(|metric| (metric.title.clone(), Ink::Dim)).collect();
     page.row("variant", Ink::Dim, &titles);
     for (at, row) in rows.iter().enumerate() {
         if at == wins {
             let why = withheld(advice).map(|why| format!("withheld, {why}:"));
-            page.paragraph(0, 2, why.as_deref().unwrap_or("nothing won back that shows:"), Ink::Dim);
+            page.paragraph(0, 2, why.as_deref().unwrap_or("nothing detectable won back:"), Ink::Dim);
         }
         let shown = || row.cells.iter().take(columns);
         let missing = || ("-".to_owned(), Ink::Dim);

@@ -1,5 +1,5 @@
 //! The terminal in brief: what a reader wants in the first ten seconds. A line for each form, a sentence for each that
-//! a colleague would say aloud, and what forbids to believe them. Everything else is in the whole report.
+//! a colleague would say aloud, and what speaks against believing them. Everything else is in the whole report.
 
 use crate::finding;
 use crate::lines::clean;
@@ -207,7 +207,7 @@ fn sentence(analysis: &Analysis, arm: &Arm) -> String {
         }
     }
     if parts.is_empty() {
-        return "not measured beside the baseline".to_owned();
+        return "not measured together with the baseline".to_owned();
     }
     let explanation = analysis.explanations.iter().find(|explanation| explanation.form == arm.name);
     format!("{}{}", parts.join(", "), explanation.and_then(cause).unwrap_or_default())
@@ -270,7 +270,11 @@ fn undecided(said: VerdictWords, metric: &MetricAnalysis, ratio: &Ratio) -> Stri
         }
         Verdict::WithinNoise => {
             let floor = percent_at_most(metric.noise_floor.unwrap_or(f64::NAN));
-            format!("{} looks {} off, but equals differ by up to {floor} here", metric.title, percent(ratio.ratio))
+            format!(
+                "{} looks {} off, but identical forms differ by up to {floor} here",
+                metric.title,
+                percent(ratio.ratio)
+            )
         }
         _ => said.verdict(),
     }
@@ -300,7 +304,7 @@ fn scale(analysis: &Analysis) -> String {
         .collect();
     let ruler = crate::ruler::line(analysis).map(|(line, _)| format!("{line}; ")).unwrap_or_default();
     if floors.is_empty() {
-        return format!("the scale: {ruler}no A/A control was measured often enough, so there are no verdicts");
+        return format!("noise floor: {ruler}no A/A control was measured often enough, so there are no verdicts");
     }
-    format!("the scale: {ruler}{} against itself differs by at most {}", analysis.baseline, floors.join(", "))
+    format!("noise floor: {ruler}{} and its identical copy differ by at most {}", analysis.baseline, floors.join(", "))
 }

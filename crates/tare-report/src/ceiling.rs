@@ -21,11 +21,11 @@ pub(crate) fn warning(analysis: &Analysis) -> Option<String> {
     }
     let of_which = limited.join(", ");
     let what = match all.straddle() {
-        true => "a service that is faster than the generator looks as fast as it, so ratios to the others are bounds",
+        true => "a service faster than the generator looks only as fast as it, so ratios to the others are bounds",
         false if those().any(|arm| arm.limited_trials < arm.trials) => {
-            "what was measured is in part the generator's speed, and no form can be told from another"
+            "part of what was measured is the generator's speed, so forms cannot be told apart"
         }
-        false => "what was measured is the generator's speed, and no form can be told from another",
+        false => "what was measured is the generator's speed, so forms cannot be told apart",
     };
     let remedies: Vec<&str> = all.remedies.iter().map(|remedy| words(*remedy)).collect();
     Some(format!("the generator was hardly ever idle in {of_which}: {what}. To do: {}", remedies.join(", or ")))
@@ -41,7 +41,7 @@ fn words(remedy: Remedy) -> &'static str {
     match remedy {
         Remedy::AnotherCpu => "give the load another CPU (placement: {aside: {generator: 2}})",
         Remedy::FixedRate => {
-            "ask at a fixed rate that every form carries (load: {open: {rate: ...}}) and compare times and CPU"
+            "use a fixed rate that every form sustains (load: {open: {rate: ...}}) and compare times and CPU"
         }
     }
 }

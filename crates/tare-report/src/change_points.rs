@@ -25,7 +25,7 @@ pub fn series_text(all: &[Series], width: usize) -> String {
         }
         if points.len() < CHANGE_VALUES_MIN {
             let (there, needed) = (points.len(), CHANGE_VALUES_MIN);
-            say("  ", 4, &format!("{there} record(s): a change is looked for from {needed} on"));
+            say("  ", 4, &format!("{there} record(s): finding a change takes {needed}"));
         } else if series.changes.is_empty() {
             say("  ", 4, &format!("no change of {} or more", percent_text(CHANGE_SHARE)));
         }
@@ -33,8 +33,8 @@ pub fn series_text(all: &[Series], width: usize) -> String {
     }
     let note = format!(
         "A change is a shift of at least {} with p < {CHANGE_P:e} at some split of the last {CHANGE_WINDOW} records; noise \
-         alone raises about one alarm in 1000 records. It says where to look, not what it costs: to know that, run both \
-         sides beside each other in one study.",
+         alone raises about one alarm in 1000 records. It says where to look, not what the change costs: to measure \
+         that, run both sides in one study.",
         percent_text(CHANGE_SHARE)
     );
     say("", 0, &note);
@@ -78,12 +78,13 @@ fn change_lines(change: &SeriesChange, before: &SeriesPoint) -> Vec<(usize, Stri
         1 => "noticed 1 record later".to_owned(),
         later => format!("noticed {later} records later"),
     };
-    let mut lines = vec![(2, format!("CHANGED by {} from here on ({later}); what else did:", signed(change.ratio)))];
+    let mut lines =
+        vec![(2, format!("CHANGED by {} from here on ({later}); what else changed:", signed(change.ratio)))];
     lines.extend(change.here.iter().map(|difference| (4, DifferenceWords::of(difference).line())));
     if change.here.is_empty() {
-        lines.push((4, format!("nothing that is recorded, between {} and {}", before.run, change.run)));
+        lines.push((4, format!("nothing recorded, between {} and {}", before.run, change.run)));
     }
-    let near = |difference| format!("(up to two records off) {}", DifferenceWords::of(difference).line());
+    let near = |difference| format!("(within two records) {}", DifferenceWords::of(difference).line());
     lines.extend(change.near.iter().map(|difference| (4, near(difference))));
     lines
 }

@@ -101,7 +101,7 @@ pub fn compare(a: &Record, b: &Record, occasions: &Occasions, width: usize) -> S
         say(&figures, 4, &why);
     }
     if changes.is_empty() {
-        say("  ", 2, "no form was measured beside its baseline in both runs");
+        say("  ", 2, "no form was measured together with its baseline in both runs");
     }
     for (number, explanation) in changes_explained(a, b).iter().enumerate() {
         if number == 0 {
@@ -123,12 +123,13 @@ pub fn compare(a: &Record, b: &Record, occasions: &Occasions, width: usize) -> S
     let note = match judged.count() {
         0 => String::new(),
         judged if !is_known => format!(
-            " Intervals of the change hold together, all {judged} of them in 95 % of comparisons, as far as blocks tell:              what occasions add makes for more YES where nothing changed."
+            " All {judged} intervals of a change hold together in 95 % of comparisons, but cover only the variation \
+             between blocks: variation from run to run adds YES where nothing changed."
         ),
         1 => " The interval of the change is one of 95 %.".to_owned(),
         judged => format!(
-            " Intervals of the change hold together, all {judged} of them in 95 % of comparisons: of twenty in which \
-             nothing changed, expect one with a YES."
+            " All {judged} intervals of a change hold together in 95 % of comparisons: of twenty in which nothing \
+             changed, expect one with a YES."
         ),
     };
     say("", 0, &format!("Ratios are to each run's own baseline.{note}"));
@@ -136,7 +137,7 @@ pub fn compare(a: &Record, b: &Record, occasions: &Occasions, width: usize) -> S
     text
 }
 
-/// What intervals of a change hold of what two occasions differ by.
+/// Whether intervals of a change cover the variation from run to run.
 fn between_occasions(analysis: &Analysis, occasions: &Occasions) -> String {
     let of_metric = |metric: &MetricAnalysis| {
         let occasion = occasions.get(&metric.name)?;
@@ -149,18 +150,18 @@ fn between_occasions(analysis: &Analysis, occasions: &Occasions) -> String {
     let unknown = compared.filter(|metric| !occasions.contains_key(&metric.name));
     let unknown: Vec<&str> = unknown.map(|metric| metric.title.as_str()).collect();
     if known.is_empty() {
-        return "What two occasions of the same thing differ by is in no interval: it is learned from the A/A controls of \
-                three runs arranged like these two in this machine's history, and there are fewer."
+        return "The intervals do not cover variation from run to run: it is learned from the A/A controls of at least \
+                three runs with this design in this machine's history, and there are fewer."
             .to_owned();
     }
     format!(
-        "Intervals hold what two occasions of the same thing differ by, as the A/A controls of this machine's history show it \
-         (standard deviation): {}.{}",
+        "Intervals cover variation from run to run, as learned from the A/A controls in this machine's history (standard \
+         deviation): {}.{}",
         known.join(", "),
         if unknown.is_empty() {
             String::new()
         } else {
-            format!(" Not those of {}, of which it has too few.", unknown.join(", "))
+            format!(" Not those of {}: the history has too few runs of it.", unknown.join(", "))
         }
     )
 }
@@ -205,15 +206,15 @@ fn why_withheld(change: &Change) -> Option<String> {
     Some(format!("withheld: {why}"))
 }
 
-/// In which of the two records equals were treated differently: what changed there may be the machine's doing.
+/// In which of the two records identical forms differed: what changed there may be the machine's doing.
 fn unsound(before: &Analysis, after: &Analysis) -> Vec<String> {
     let mut warnings = Vec::new();
     for (label, analysis) in [("before", before), ("after", after)] {
         for metric in analysis.metrics.iter().filter(|metric| metric.control_differs) {
             let (title, floor) = (&metric.title, percent_at_most(metric.noise_floor.unwrap_or_default()));
             warnings.push(format!(
-                "{label}: the A/A control differs from its equal in {title}: that machine was not sound, equals lie up to \
-                 {floor} apart on it, and changes of {title} are withheld"
+                "{label}: the A/A control differs from the baseline in {title}: identical forms lay up to {floor} apart on \
+                 that machine, so changes of {title} are withheld"
             ));
         }
     }
@@ -237,8 +238,8 @@ fn other_slices(before: &Record, after: &Record) -> Option<String> {
     let shown = |ns: u64| show_duration(Duration::from_nanos(ns));
     let (form, before, after) = (most.0, shown(most.1), shown(most.2));
     Some(format!(
-        "slices of {form} were of {before} before and of {after} after: what a form loses right after the load has moved to \
-         it is a larger part of the shorter ones"
+        "slices of {form} lasted {before} before and {after} after: what a form loses right after the load moves to it \
+         weighs more in shorter slices"
     ))
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn by_speed(analysis: &Analysis) -> Vec<String> {
 /// deployment.
 fn line(arm: &str, metric: &str, parts: &Components) -> String {
     // A variance that is estimated to be nothing is often there, and small beside the other.
-    let between = if parts.between > 0.0 { percent_text(parts.between) } else { "none that shows".to_owned() };
+    let between = if parts.between > 0.0 { percent_text(parts.between) } else { "none detectable".to_owned() };
     format!("{arm}, {metric}: between deployments {between}, rounds {}", percent_text(parts.within))
 }
 
@@ -38,6 +38,6 @@ mod tests {
         let parts = Components { between: 0.003, within: 0.0021, standard_error: 0.001, degrees: 5.0 };
         assert_eq!(line("box", "throughput", &parts), "box, throughput: between deployments 0.3 %, rounds 0.2 %");
         let parts = Components { between: 0.0, ..parts };
-        assert!(line("box", "p50", &parts).ends_with("between deployments none that shows, rounds 0.2 %"));
+        assert!(line("box", "p50", &parts).ends_with("between deployments none detectable, rounds 0.2 %"));
     }
 }

@@ -7,7 +7,7 @@ use tare_stats::{AbsoluteDifference, Analysis, Contrast, Figure};
 /// Figures that are said where there is little room.
 const SAID: usize = 3;
 
-/// The clearest differences of a form: `CPU of port proxy by op 16.2 us instead of 0 us; packets by op 4 instead of 2`.
+/// The clearest differences of a form: `CPU of port proxy per op 16.2 us instead of 0 us; packets per op 4 instead of 2`.
 fn sentence(contrast: &Contrast) -> String {
     let said: Vec<String> = contrast.figures.iter().take(SAID).map(figure).collect();
     let more = contrast.figures.len().saturating_sub(SAID);
@@ -15,7 +15,7 @@ fn sentence(contrast: &Contrast) -> String {
     format!("{}{rest}", said.join("; "))
 }
 
-/// A figure in words: `packets by op 4 instead of 2`.
+/// A figure in words: `packets per op 4 instead of 2`.
 pub(crate) fn figure(figure: &Figure) -> String {
     let unit = figure.unit.as_str();
     let value = |value: f64| if unit.is_empty() { digits(value) } else { plain_quantity(value, unit) };
@@ -100,12 +100,13 @@ mod tests {
         let mut contrast = Contrast {
             form: "a".into(),
             against: "b".into(),
-            figures: vec![figure("CPU of proxy by op", "us", 16.2, 0.0)],
+            figures: vec![figure("CPU of proxy per op", "us", 16.2, 0.0)],
         };
-        assert_eq!(sentence(&contrast), "CPU of proxy by op 16.2 us instead of 0 us");
-        contrast.figures.extend([figure("packets by op", "", 4.0, 2.0), figure("time held back", "share", 0.5, 0.0)]);
+        assert_eq!(sentence(&contrast), "CPU of proxy per op 16.2 us instead of 0 us");
+        contrast.figures.extend([figure("packets per op", "", 4.0, 2.0), figure("time held back", "share", 0.5, 0.0)]);
         contrast.figures.push(figure("x", "", 1.0, 0.0));
-        let said = "CPU of proxy by op 16.2 us instead of 0 us; packets by op 4.00 instead of 2.00; time held back 50.0 % instead of 0 %; and 1 more";
+        let said = "CPU of proxy per op 16.2 us instead of 0 us; packets per op 4.00 instead of 2.00; time held back \
+                    50.0 % instead of 0 %; and 1 more";
         assert_eq!(sentence(&contrast), said);
     }
 }

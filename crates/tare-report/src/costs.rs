@@ -1,4 +1,4 @@
-//! What each service costs in CPU time by operation: in words and tables, for every format.
+//! What each service costs in CPU time per operation: in words and tables, for every format.
 
 use crate::page::{Ink, Page};
 use crate::quantity::plain_quantity;
@@ -9,7 +9,7 @@ use tare_stats::{Analysis, ArmCosts, CostRatio, PartCost, Seen, ServiceCosts, ra
 /// Columns of a part's name, and of a form at least.
 const NAME: usize = 26;
 const FORM: usize = 15;
-/// So many parts are told in a sentence.
+/// So many parts are named in a sentence.
 const TOLD: usize = 3;
 
 /// The load at which costs are told first: the highest level at which no real form broke the QoS, else the lowest; of a
@@ -31,7 +31,7 @@ pub(crate) fn at(analysis: &Analysis, costs: &ServiceCosts) -> String {
 }
 
 /// Of every form beside the baseline that has ratios, which services differ most: `container at 750 users: web takes
-/// 1.62 [1.55, 1.69] times the CPU time it takes in native (+38.0 us by operation), app 1.06 [1.05, 1.07] times ...`.
+/// 1.62 [1.55, 1.69] times the CPU time it takes in native (+38.0 us per operation), app 1.06 [1.05, 1.07] times ...`.
 pub(crate) fn sentences(analysis: &Analysis, costs: &ServiceCosts) -> Vec<String> {
     let is_told = |arm: &&ArmCosts| arm.arm != analysis.control && arm.arm != analysis.baseline;
     costs.arms.iter().filter(is_told).filter_map(|arm| sentence(analysis, costs, arm)).collect()
@@ -54,7 +54,7 @@ fn sentence(analysis: &Analysis, costs: &ServiceCosts, arm: &ArmCosts) -> Option
         let verb = if number == 0 { "takes " } else { "" };
         let guest = if part.seen == Seen::Guest { ", as the guest counts" } else { "" };
         let ratio_words = ratio_text(ratio.ratio, ratio.interval);
-        format!("{} {verb}{ratio_words} times{of} ({} by operation{guest})", part.name, difference(ratio))
+        format!("{} {verb}{ratio_words} times{of} ({} per operation{guest})", part.name, difference(ratio))
     });
     Some(format!("{who}: {}", told.collect::<Vec<_>>().join(", ")))
 }
@@ -79,8 +79,8 @@ pub(crate) fn notes(analysis: &Analysis, costs: &ServiceCosts) -> Vec<String> {
     let mut notes = Vec::new();
     let parts = || costs.arms.iter().flat_map(|arm| arm.parts.iter().map(move |part| (arm, part)));
     if parts().any(|(_, part)| part.seen == Seen::Guest) {
-        let text = "in guests services are told as the guest counts them (in brackets); the rest is what their hypervisors used \
-                    beyond that: the guests' kernels, devices and leaving to the host";
+        let text = "services in guests are shown as the guest counts them (in brackets); the rest is what their hypervisors \
+                    used beyond that: the guest's kernel, devices and exits to the host";
         notes.push(text.to_owned());
     }
     let told = |name: &str| costs.arms.iter().any(|arm| arm.arm == name);
@@ -124,7 +124,7 @@ pub(crate) fn show(page: &mut Page, analysis: &Analysis) {
     page.blank();
     let at = at(analysis, costs);
     let more = if analysis.costs.len() > 1 { ", the highest level that kept the QoS" } else { "" };
-    page.paragraph(0, 2, format!("CPU time by operation and service {at}{more}").trim_end(), Ink::Bold);
+    page.paragraph(0, 2, format!("CPU time per operation by service {at}{more}").trim_end(), Ink::Bold);
     for sentence in sentences(analysis, costs) {
         page.paragraph(0, 2, &sentence, Ink::Plain);
     }
@@ -150,7 +150,7 @@ pub(crate) fn show(page: &mut Page, analysis: &Analysis) {
 
 fn table(page: &mut Page, costs: &ServiceCosts, columns: &[(&ArmCosts, String, usize)]) {
     let heads: String = columns.iter().map(|(_, head, width)| format!("{head:>width$}")).collect();
-    page.line(&format!("{:NAME$}{heads}", "by operation"), Ink::Dim);
+    page.line(&format!("{:NAME$}{heads}", "per operation"), Ink::Dim);
     let us = |value: f64| plain_quantity(value, "us");
     for name in parts(costs) {
         let found: Vec<Option<&PartCost>> =

@@ -34,7 +34,7 @@ fn share(analysis: &Analysis, row: &FailedShare) -> String {
     }
     if !ended.is_empty() {
         let of = ended.len() + analysis.arms.iter().find(|a| a.name == *arm).map_or(0, |a| a.measured as usize);
-        text += &format!("; a service ended by itself in {} of {of} trials, which no figure holds", ended.len());
+        text += &format!("; a service exited in {} of {of} trials, which are in no figure", ended.len());
     }
     text
 }
@@ -45,14 +45,15 @@ fn percent(share: f64, interval: Option<Interval>, unit: &str) -> String {
     difference_text(&AbsoluteDifference { value: percent(share), interval }, unit)
 }
 
-/// `box: the p99 of 3 of 5 trials is one that failed: at least 812 us`.
+/// `box: in 3 of 5 trials the p99 falls on a failed operation: at least 812 us`.
 fn bounds(analysis: &Analysis, arm: &str) -> Vec<String> {
     let line = |metric: &tare_stats::MetricAnalysis| {
         let estimate = metric.estimates.iter().find(|estimate| estimate.arm == arm)?;
         let (few, all) = (estimate.at_least.len(), estimate.values.len());
         let value = plain_quantity(estimate.geometric_mean.unwrap_or(estimate.mean), &metric.unit);
         let title = &metric.title;
-        (few > 0).then(|| format!("{arm}: the {title} of {few} of {all} trials is one that failed: at least {value}"))
+        let text = format!("{arm}: in {few} of {all} trials the {title} falls on a failed operation: at least {value}");
+        (few > 0).then_some(text)
     };
     words::compared(analysis).filter_map(line).collect()
 }

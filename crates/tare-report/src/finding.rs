@@ -7,10 +7,10 @@ use serde::Serialize;
 use tare_core::record::{NOT_COUNTED, Record};
 use tare_stats::{Analysis, Confidence, Differs, Explanation, Figure, Finding};
 
-/// Findings that are said where there is little room.
+/// Findings shown where there is little room.
 const SAID: usize = 2;
 
-/// Figures of a finding that are said where there is little room.
+/// Figures of a finding shown where there is little room.
 const FIGURES: usize = 2;
 
 /// An explanation for the page.
@@ -62,7 +62,7 @@ fn with_interval(of: &Figure) -> String {
     format!("{}: {}{between}", figure(of), difference(of))
 }
 
-/// `each request crosses the port proxy (counted by the kernel): CPU of port proxy by op 31.0 us instead of 0 us`.
+/// `each request crosses the port proxy (counted by the kernel): CPU of port proxy per op 31.0 us instead of 0 us`.
 fn sentence(finding: &Finding) -> String {
     let figures: Vec<String> = finding.evidence.iter().take(FIGURES).map(figure).collect();
     format!("{} ({}): {}", finding.says, confidence(finding), figures.join("; "))
@@ -92,7 +92,7 @@ pub(crate) fn rows(analysis: &Analysis) -> Vec<Row> {
     analysis.explanations.iter().map(row).collect()
 }
 
-/// What was not counted on this machine, and so speaks for no finding: what, why and how to get it.
+/// What this machine did not count, so that no finding rests on it: what, why and how to get it.
 pub(crate) fn not_counted(record: &Record) -> Vec<String> {
     let environment = record.header.environment.iter();
     environment.filter_map(|(key, why)| Some(format!("{}: {why}", key.strip_prefix(NOT_COUNTED)?))).collect()
@@ -104,7 +104,7 @@ pub(crate) fn of_rung(analysis: &Analysis, form: &str) -> Option<String> {
     explanation.findings.first().map(sentence)
 }
 
-/// Whom a line for the terminal tells of.
+/// The form that a line for the terminal is about.
 fn subject(explanation: &Explanation) -> String {
     let Explanation { form, slower, differs, .. } = explanation;
     match differs {
@@ -120,7 +120,7 @@ pub(crate) fn lines(analysis: &Analysis) -> Vec<String> {
     let of = |explanation: &Explanation| {
         let of = subject(explanation);
         if explanation.findings.is_empty() {
-            return vec![format!("{of}: no rule fits what was counted; see what differs besides")];
+            return vec![format!("{of}: no rule matches the counters; see the other differences")];
         }
         said(explanation).into_iter().map(|line| format!("{of}: {line}")).collect()
     };
@@ -159,16 +159,16 @@ pub(crate) fn next(record: &Record, analysis: &Analysis) -> Option<String> {
     let form = &analysis.explanations.iter().find(suggests)?.slower;
     // `tare run STUDY ...`: the study as it was typed.
     let study = record.header.command.split(' ').nth(2).filter(|word| !word.starts_with('-'))?;
-    Some(format!("What that wins back: {}", whole(&format!("tare advise {study} --form {form}"))))
+    Some(format!("To see what wins it back: {}", whole(&format!("tare advise {study} --form {form}"))))
 }
 
 /// What changed from one run to another: a line for the change, then one for each finding.
 pub(crate) fn changed(explanation: &Explanation) -> Vec<String> {
     let Explanation { form, slower, metric, ratio, bound, interval, .. } = explanation;
     let ratio = ratio_figure(*bound, *ratio, Some(*interval));
-    let mut lines = vec![format!("{form} was slower {slower}: {metric} after by before {ratio}")];
+    let mut lines = vec![format!("{form} was slower {slower}: {metric}, after / before, {ratio}")];
     if explanation.findings.is_empty() {
-        lines.push("no rule fits what was counted".to_owned());
+        lines.push("no rule matches the counters".to_owned());
     }
     lines.extend(said(explanation));
     lines

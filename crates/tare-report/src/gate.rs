@@ -58,7 +58,7 @@ impl Gate<'_> {
         missing(self.record).into_iter().chain(of_baseline).chain(self.nothing_learned()).collect()
     }
 
-    /// Where nothing is known of what occasions add: two runs of the same thing may then look like a regression.
+    /// Where variation from run to run is not known: two runs of the same thing may then look like a regression.
     fn nothing_learned(&self) -> Option<String> {
         let mut metrics: Vec<&str> = Vec::new();
         let mut needed = 0;
@@ -71,9 +71,9 @@ impl Gate<'_> {
         }
         let metrics = metrics.join(", ");
         let what = format!(
-            "nothing is known of what two occasions of the same thing differ by in {metrics}: it is in no interval of a \
-             regression, which is too narrow by that. Keep a history of at least {needed} runs with an A/A control, \
-             arranged like these two, on this machine (`tare history --add RECORD`)"
+            "variation from run to run is not known for {metrics}, so intervals of a regression do not cover it and are too \
+             narrow. Keep a history of at least {needed} runs with this design and an A/A control on this machine \
+             (`tare history --add RECORD`)"
         );
         (!metrics.is_empty()).then_some(what)
     }
@@ -102,8 +102,8 @@ impl Gate<'_> {
             if let Some(Learned::Occasions { runs, deviation, deviation_at_most }) = check.learned {
                 let (deviation, most) = (percent_text(deviation.exp_m1()), percent_at_most(deviation_at_most.exp_m1()));
                 let text = format!(
-                    "with what occasions add by this machine's history, {deviation} (standard deviation), at most {most} \
-                     ({runs} runs)"
+                    "includes variation from run to run by this machine's history: {deviation} (standard deviation), at most \
+                     {most} ({runs} runs)"
                 );
                 say(&" ".repeat(WHY), WHY, &text);
             }
@@ -231,27 +231,30 @@ fn why(check: &GateCheck) -> String {
             format!("beyond the bound of {bound}, but within this machine's noise floor of {floor}")
         }
         GateReason::WithinByFewWindows => format!(
-            "within the bound of {bound} over all of the time, but not without the best and the worst fifth of it: a few \
-             stalls or bursts decide"
+            "within the bound of {bound} over the whole time, but not without its best and worst fifth: a few stalls or \
+             bursts decide"
         ),
         GateReason::HoldsBound { of_both } => {
             let advice = match check.blocks_needed {
-                Some(blocks) => format!("about {blocks} blocks would tell, there are {}", check.blocks),
-                None if *of_both => "more blocks of both records would tell, or another bound".to_owned(),
-                None => "it lies so near the bound that no reasonable number of blocks would tell".to_owned(),
+                Some(blocks) => format!("about {blocks} blocks would decide, there are {}", check.blocks),
+                None if *of_both => "more blocks in both records would decide, or another bound".to_owned(),
+                None => "it lies too near the bound for any reasonable number of blocks to decide".to_owned(),
             };
-            format!("the interval holds the bound of {bound}; {advice}")
+            format!("the interval contains the bound of {bound}; {advice}")
         }
         GateReason::NotMeasured { which, why } => {
             let at = if *which == WhichRecord::Other { "in the other record " } else { "" };
-            let why = why.as_deref().unwrap_or("no trial was measured beside the baseline");
+            let why = why.as_deref().unwrap_or("no trial was measured together with the baseline");
             format!("{at}not measured: {why}")
         }
         GateReason::Emulated { which } => {
             format!("EMULATED in {}: not a claim about the real thing", named(*which))
         }
         GateReason::ControlDiffers { which } => {
-            format!("the A/A control of {} differs from its equal: the machine is not sound", named(*which))
+            let record = named(*which);
+            format!(
+                "the A/A control of {record} differs from the baseline: the machine treats identical forms differently"
+            )
         }
         GateReason::Withheld { which, why } => {
             let why = why.map_or("the run is not sound", withheld);
@@ -262,12 +265,11 @@ fn why(check: &GateCheck) -> String {
             format!("only a bound is known: {figure} (in {})", named(*which))
         }
         GateReason::NoNoiseFloor { which } => format!(
-            "the A/A control of {} was not measured in 3 blocks: without a noise floor nobody knows what this machine \
-             makes of equals",
+            "the A/A control of {} was not measured in 3 blocks, so there is no noise floor to judge by",
             named(*which)
         ),
         GateReason::TooFewBlocks { blocks } => format!("no interval: {blocks} block(s) measured, 3 needed"),
-        GateReason::NoInterval => "there is no interval".to_owned(),
+        GateReason::NoInterval => "no interval".to_owned(),
     }
 }
 

@@ -34,7 +34,8 @@ fn headline(analysis: &Analysis, arm: &Arm) -> Headline {
     let of_metric = analysis.metrics.iter().find(|known| known.name == metric);
     let Some((of_metric, throughput)) = of_metric.zip(ratio(analysis, metric, name)) else {
         let why = arm.reasons.first();
-        let why = why.map_or_else(|| "no trial was measured beside the baseline".into(), |r| r.why.message.clone());
+        let why =
+            why.map_or_else(|| "no trial was measured together with the baseline".into(), |r| r.why.message.clone());
         return alone(format!("{name} was not measured: {why}."));
     };
     let figure = throughput.text();

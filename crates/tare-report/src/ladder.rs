@@ -75,8 +75,8 @@ pub(crate) fn headlines(ladder: &LadderCosts, analysis: &Analysis) -> Vec<Headli
     };
     let mut lines: Vec<Headline> = rows.iter().take(count).map(line).collect();
     if lines.is_empty() {
-        let withheld = withheld(ladder).map(|why| format!("What rungs cost is withheld: {why}."));
-        let none = || "No rung shows a difference of its own.".to_owned();
+        let withheld = withheld(ladder).map(|why| format!("The costs of rungs are withheld: {why}."));
+        let none = || "No rung makes a detectable difference.".to_owned();
         lines.push(Headline { sentence: withheld.unwrap_or_else(none), rest: String::new() });
     }
     lines
@@ -116,32 +116,33 @@ fn parts(cost: Cost) -> (String, String) {
     (ratio.to_owned(), interval.to_owned())
 }
 
-/// What the rungs come to by the first metric, and the whole measured once more: `together 0.69; container by native
-/// again 0.70 [0.66, 0.74], the same again`.
+/// What the rungs come to by the first metric, and the whole measured once more: `together the
+/// rungs make 0.69 of the throughput; measured independently, container against native (A/A) is 0.70 [0.66, 0.74], which
+/// agrees`.
 pub(crate) fn sum(ladder: &LadderCosts, analysis: &Analysis) -> Option<String> {
     let first = ladder.metrics.first()?;
     let together =
         format!("together the rungs make {} of the {}", ratio_figure(first.bound, first.together, None), first.title);
     let Some(whole) = first.whole else { return Some(together) };
     let verdict = match first.adds_up {
-        Some(true) => ", the same again",
-        Some(false) => ": NOT the same, something besides the rungs changed",
+        Some(true) => ", which agrees",
+        Some(false) => ", which does NOT agree: something other than the rungs changed",
         None => &first.bound.or(whole.bound).map(|why| format!("; {}", verdict::bound(why))).unwrap_or_default(),
     };
     let whole = cost_text(whole);
-    Some(format!("{together}; measured apart from them, {} by {}, it is {whole}{verdict}", ladder.to, analysis.control))
+    Some(format!("{together}; measured independently, {} against {} is {whole}{verdict}", ladder.to, analysis.control))
 }
 
 /// What rungs cost in other places, by the first metric: a line for each that was measured in any, or that nothing is
-/// known of it. `seccomp filter: 6 to 11 % of the whole by where it stands; last 0.94 [0.92, 0.96] times as much as
-/// first, so it depends on the others`.
+/// known of it. `seccomp filter: 6 to 11 % of the whole, depending on its place; last 0.94 [0.92, 0.96] times as
+/// much as first, so it depends on the others`.
 pub(crate) fn orders(ladder: &LadderCosts) -> Vec<String> {
     let Some(first) = ladder.metrics.first() else { return Vec::new() };
     let known: Vec<(&RungCost, &Orders)> =
         first.rungs.iter().filter_map(|rung| Some((rung, rung.orders.as_ref()?))).collect();
     if known.is_empty() {
         return vec![
-            "what a rung costs is what it adds where it stands; no other order was measured (`tare explain --orders` does)"
+            "a rung's cost holds for its place in this ladder; other orders were not measured (`tare explain --orders` does)"
                 .to_owned(),
         ];
     }
@@ -153,13 +154,13 @@ fn elsewhere(orders: &Orders) -> String {
     let share = orders.share.map(|share| {
         let [low, high] = [share.low, share.high].map(|share| format!("{:.0}", 100.0 * share));
         let range = if low == high { low } else { format!("{low} to {high}") };
-        format!("{range} % of the whole by where it stands")
+        format!("{range} % of the whole, depending on its place")
     });
     let interaction = orders.interaction.map(|cost| {
         let so = match cost.bound.filter(|_| !orders.depends) {
             _ if orders.depends => "so it depends on the others",
             Some(why) => verdict::bound(why),
-            None => "no difference that shows",
+            None => "no detectable difference",
         };
         let (later, earlier) = match (orders.last.is_some(), orders.first.is_some()) {
             (true, true) => ("last", "first"),
@@ -174,7 +175,7 @@ fn elsewhere(orders: &Orders) -> String {
 /// What was left out, in words; nothing where nothing was.
 pub(crate) fn left_out(ladder: &LadderCosts) -> Option<String> {
     let some = (!ladder.left_out.is_empty()).then(|| ladder.left_out.join(", "))?;
-    Some(format!("not measured: {some}; what they add is in the rung that follows"))
+    Some(format!("not measured: {some}; what they add is in the cost of the next rung"))
 }
 
 /// Why nothing can be said of a rung whose cost by a metric is only a bound.
@@ -188,7 +189,7 @@ pub(crate) fn show(page: &mut Page, analysis: &Analysis, columns: usize) {
     let Some(ladder) = &analysis.ladder else { return };
     let (rows, matter) = rows(ladder, analysis);
     page.blank();
-    let text = format!("the ladder from {} to {}: each rung by the one before it", analysis.baseline, ladder.to);
+    let text = format!("ladder from {} to {}: each rung relative to the one before it", analysis.baseline, ladder.to);
     page.paragraph(0, 2, &text, Ink::Bold);
     let titles: Vec<(String, Ink)> =
         ladder.metrics.iter().take(columns).map(|metric| (metric.title.clone(), Ink::Dim)).collect();
@@ -196,7 +197,7 @@ pub(crate) fn show(page: &mut Page, analysis: &Analysis, columns: usize) {
     for (at, row) in rows.iter().enumerate() {
         if at == matter {
             let why = withheld(ladder).map(|why| format!("withheld, {why}:"));
-            page.paragraph(0, 2, why.as_deref().unwrap_or("no difference that shows:"), Ink::Dim);
+            page.paragraph(0, 2, why.as_deref().unwrap_or("no detectable difference:"), Ink::Dim);
         }
         let shown = || row.cells.iter().take(columns);
         let missing = || ("-".to_owned(), Ink::Dim);
@@ -210,11 +211,11 @@ pub(crate) fn show(page: &mut Page, analysis: &Analysis, columns: usize) {
         }
         page.paragraph(2, 2, &format!("adds {}", row.adds), Ink::Plain);
         if let Some(why) = ladder.metrics.iter().find_map(|metric| of_bound(metric, &row.form)) {
-            page.paragraph(2, 4, &format!("nothing is said of it: {why}"), Ink::Dim);
+            page.paragraph(2, 4, &format!("no verdict: {why}"), Ink::Dim);
         }
         let finding = finding::of_rung(analysis, &row.form).map(|finding| format!("finding: {finding}"));
-        let besides = || contrast::of(analysis, &row.form).map(|with| format!("with it: {with}"));
-        if let Some(text) = finding.or_else(besides) {
+        let others = || contrast::of(analysis, &row.form).map(|with| format!("also differs: {with}"));
+        if let Some(text) = finding.or_else(others) {
             page.paragraph(2, 4, &text, Ink::Dim);
         }
     }
@@ -242,11 +243,11 @@ mod tests {
             depends: true,
             share: Some(Interval { low: 0.104, high: 0.22 }),
         };
-        let share = "10 to 22 % of the whole by where it stands";
+        let share = "10 to 22 % of the whole, depending on its place";
         let told = format!("{share}; last 0.88 [0.86, 0.90] times as much as first, so it depends on the others");
         assert_eq!(elsewhere(&orders), told);
         orders.depends = false;
-        assert!(elsewhere(&orders).ends_with("as much as first, no difference that shows"));
+        assert!(elsewhere(&orders).ends_with("as much as first, no detectable difference"));
         let bound = Some(Bound { side: Side::AtMost, cause: BoundCause::Generator });
         orders = Orders { interaction: Some(cost(0.88, bound)), share: None, ..orders };
         let told = elsewhere(&orders);

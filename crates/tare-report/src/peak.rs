@@ -66,8 +66,8 @@ impl Peaks<'_> {
         }
     }
 
-    /// What is to be known of the searches, a kind each once: of how many of them, and figures from the least to the
-    /// greatest.
+    /// What to know about the searches, each kind once: how many of them it applies to, and figures from the least to
+    /// the greatest.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let all = self.searches.len();
         let of_all = |(count, words): (usize, String)| match all {

@@ -1,4 +1,4 @@
-//! What is to be known of searches for the peak, in words.
+//! What to know about searches for the peak, in words.
 
 use crate::qos::{percent, share};
 use std::collections::BTreeMap;
@@ -35,8 +35,8 @@ fn words(kind: &[&PeakNote]) -> String {
     let figures = |of: fn(&PeakNote) -> f64, show: fn(f64) -> String| between(kind.iter().map(|note| of(note)), show);
     match kind[0] {
         PeakNote::Memory => {
-            "it has a memory: coming from below it keeps the QoS up to a load at which, once broken, it \
-                             does not recover; the peak given is the one from which it recovers"
+            "hysteresis: as load rises it keeps the QoS up to a level at which, once broken, it does not recover; the peak \
+             given is the level at which it does recover"
                 .to_owned()
         }
         PeakNote::Cliff => {
@@ -46,8 +46,8 @@ fn words(kind: &[&PeakNote]) -> String {
             let more =
                 figures(|note| if let PeakNote::GentleSlope { doubles_at } = note { *doubles_at } else { 0.0 }, whole);
             format!(
-                "a gentle slope: {more} % more load only doubles the share over the limit; the peak hangs on the limit that \
-                 was chosen"
+                "a gentle slope: {more} % more load only doubles the share over the limit; the peak depends on the limit \
+                 chosen"
             )
         }
         PeakNote::Disturbed { times, .. } => {
@@ -63,7 +63,7 @@ fn words(kind: &[&PeakNote]) -> String {
             )
         }
         PeakNote::Astray => {
-            "the staircase never came to stand around one load; believe the windows, not the peak".to_owned()
+            "the staircase never settled around one load; trust the windows, not the peak".to_owned()
         }
         PeakNote::Wide { .. } => {
             let half = figures(|note| if let PeakNote::Wide { half_width } = note { *half_width } else { 0.0 }, whole);

@@ -1,4 +1,4 @@
-//! What sampling takes from the load, in words.
+//! What sampling costs the load, in words.
 
 use crate::verdict::ratio_figure;
 use tare_core::design::Arrangement;
@@ -7,29 +7,29 @@ use tare_core::record::Record;
 use tare_core::telemetry::{PROBE, RESTS_FROM};
 use tare_stats::{Analysis, ProbeCost};
 
-/// What it was found to take, or that this was not measured and where it is; none where nothing was sampled.
+/// The cost that was found, or that it was not measured and where it is; none where nothing was sampled.
 pub(crate) fn cost(record: &Record, analysis: &Analysis) -> Option<String> {
     if let Some(cost) = analysis.apparatus.probe_cost {
         return Some(found(cost));
     }
     let is_sampled = record.trials.iter().any(|trial| trial.telemetry.iter().any(|row| row.scope == PROBE));
-    is_sampled.then(|| format!("what the probe takes from the load was not measured{}", why_not(record)))
+    is_sampled.then(|| format!("the probe's cost to the load was not measured{}", why_not(record)))
 }
 
-/// `throughput 0.998 [0.995, 1.001] times with the probe at work as while it rests (24 rests)`.
+/// `throughput with the probe at work is 0.998 [0.995, 1.001] times that while it rests (24 rests)`.
 fn found(cost: ProbeCost) -> String {
     let ratio = ratio_figure(None, cost.ratio, cost.interval);
     let rests = if cost.rests == 1 { "1 rest".to_owned() } else { format!("{} rests", cost.rests) };
-    format!("throughput {ratio} times with the probe at work as while it rests ({rests})")
+    format!("throughput with the probe at work is {ratio} times that while it rests ({rests})")
 }
 
-/// Why no sampler rested, where the study says so.
+/// Why the sampler never rested, where the study is the reason.
 fn why_not(record: &Record) -> &'static str {
     let study = &record.header.study;
     let closed = matches!(study.load, LoadProfile::Closed { .. }) && study.from != LoadOrigin::Inside;
     match () {
-        () if study.design.arrangement != Arrangement::Blocks => " in this design: it rests in design blocks alone",
+        () if study.design.arrangement != Arrangement::Blocks => " in this design (it rests only in design blocks)",
         () if closed && study.peak.is_none() && study.measure >= RESTS_FROM => "",
-        () => ": it rests in closed loops from outside that are measured at one level, for 10 s or longer",
+        () => " (it rests only in closed loops from outside, measured at one level for 10 s or longer)",
     }
 }

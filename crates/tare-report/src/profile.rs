@@ -4,7 +4,7 @@ use crate::quantity::{digits, plain_quantity};
 use tare_core::fault::Fault;
 use tare_stats::{Analysis, CallRow, FormProfile, TimeRow};
 
-/// Rows that are said where there is little room.
+/// Rows shown where there is little room.
 const SAID: usize = 3;
 /// Calls that differ by less, by operation, are not said on a terminal.
 const CALLS_SAID: f64 = 0.01;
@@ -13,7 +13,7 @@ const CALLS_SAID: f64 = 0.01;
 pub(crate) fn lines(analysis: &Analysis) -> Vec<String> {
     let mut lines: Vec<String> = analysis.profiles.iter().filter_map(|profile| line(analysis, profile)).collect();
     if !lines.is_empty() {
-        lines.push("of one watched trial of each form: leads, which count for nothing above".to_owned());
+        lines.push("from one profiled trial of each form: leads only; they count for nothing above".to_owned());
     }
     lines
 }

@@ -61,8 +61,8 @@ fn level(response: &LoadResponse, number: usize) -> String {
     format!("{} {}", level_text(response.levels[number]), response.of)
 }
 
-/// What must be known of the levels, in sentences: what broke the QoS and where, what was left out, how far apart
-/// equals lie.
+/// What to know about the levels, in sentences: what broke the QoS and where, what was left out, how far apart
+/// identical forms lie.
 pub(crate) fn notes(response: &LoadResponse, analysis: &Analysis, metrics: &[&LevelMetric]) -> Vec<String> {
     let mut notes: Vec<String> = arms(analysis).iter().flat_map(|arm| notes_of(response, &arm.name)).collect();
     for arm in analysis.arms.iter().filter(|arm| !arm.control && arm.measured == 0) {
@@ -84,7 +84,7 @@ pub(crate) fn notes(response: &LoadResponse, analysis: &Analysis, metrics: &[&Le
     let apart: Vec<String> = apart.collect();
     if !apart.is_empty() {
         let (baseline, apart) = (&analysis.baseline, apart.join(", "));
-        notes.push(format!("{baseline} and its own second copy lie apart by at most {apart}, at whatever level"));
+        notes.push(format!("at any level {baseline} and its identical copy differ by at most {apart}"));
     }
     notes
 }

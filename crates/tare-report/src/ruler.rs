@@ -1,4 +1,4 @@
-//! What a run saw of a weight that is known, in words.
+//! What a run measured of a known weight, in words.
 
 use crate::words;
 use tare_stats::{Analysis, BoundCause, Interval, MetricAnalysis, Ratio, percent_text};
@@ -11,13 +11,13 @@ struct Weighed<'a> {
     title: &'a str,
     value: f64,
     interval: Option<Interval>,
-    /// How much more than what was planted the value is, where the interval does not hold that.
+    /// How much more than what was planted the value is, where the interval does not contain that.
     off: Option<f64>,
 }
 
-/// `a planted 1.0 % was weighed as 1.1 % [0.7, 1.5] in throughput and 0.9 % [0.6, 1.2] in CPU per op`, and what is to
-/// be thought of the scale where an interval does not hold the weight, with whether one does not; none without a ruler
-/// that was measured.
+/// `a planted 1.0 % was measured as 1.1 % [0.7, 1.5] in throughput and 0.9 % [0.6, 1.2] in CPU per op`, and what
+/// follows where an interval does not contain the weight, with whether one does not; none without a ruler that was
+/// measured.
 pub(crate) fn line(analysis: &Analysis) -> Option<(String, bool)> {
     let arm = analysis.arms.iter().find(|arm| arm.weight.is_some())?;
     let planted = arm.weight?;
@@ -32,14 +32,14 @@ pub(crate) fn line(analysis: &Analysis) -> Option<(String, bool)> {
     // A narrow miss would read like a hit.
     let decimals = if planted < LIGHT || !off.is_empty() { 2 } else { 1 };
     let texts: Vec<String> = all.iter().map(|of| of.text(decimals)).collect();
-    let mut text = format!("a planted {} was weighed as {}", percent_text(planted), texts.join(" and "));
+    let mut text = format!("a planted {} was measured as {}", percent_text(planted), texts.join(" and "));
     if first.interval.is_some_and(|interval| interval.low <= 0.0) {
-        text += ": this run could not tell it from nothing";
+        text += ": this run could not tell it from zero";
     }
     if !off.is_empty() {
         text += &format!(
-            ". That is NOT what was planted: {}. The scale is off here by about as much, and other ratios may be too, unless \
-             it is one of the intervals, one in 20, that miss by chance",
+            ". That is NOT what was planted: {}. Other ratios may be off by about as much, unless this is one of the \
+             intervals, one in 20, that miss by chance",
             off.join(", ")
         );
     }
@@ -54,7 +54,7 @@ fn weighed<'a>(metric: &'a MetricAnalysis, ratio: &Ratio, planted: f64) -> Weigh
         let (one, other) = (percent(low), percent(high));
         Interval { low: one.min(other), high: one.max(other) }
     });
-    // What failed has no part in the weight; whoever is the limit carries it.
+    // Failed operations do not carry the weight; a generator at its limit does.
     let known = ratio.bound.is_none_or(|bound| bound.cause == BoundCause::Generator);
     let misses = interval.is_some_and(|interval| !interval.contains(planted));
     Weighed { title: &metric.title, value, interval, off: (known && misses).then_some(value - planted) }

@@ -1,4 +1,4 @@
-//! Several instances: what more of them do, and what each of them did.
+//! Several instances: how throughput scales with their number, and what each of them did.
 
 use crate::quantity::plain_quantity;
 use crate::verdict::{self, ratio_figure};

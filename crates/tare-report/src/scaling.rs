@@ -28,9 +28,9 @@ pub fn scaling_text(all: &[FormScaling], width: usize) -> String {
         cautions.iter().for_each(|caution| say("  CAUTION ", 4, &words(caution)));
         say("", 0, "");
     }
-    let note = "Speed-up is throughput over that of the lowest level, efficiency is speed-up over what the level grew \
-                by; with 95 % probability the intervals of all levels hold. The law explains and plans; it states no \
-                maximum: that is what a peak search is for.";
+    let note = "Speed-up is the throughput divided by that of the lowest level; efficiency is the speed-up divided by \
+                how many times that level it is. The intervals of all levels hold together with 95 % probability. The \
+                law explains and extrapolates; to find the maximum, search for the peak.";
     say("", 0, note);
     text
 }
@@ -68,7 +68,7 @@ fn words(caution: &Caution) -> String {
             format!("the law does not describe these levels: one is {off} off; its coefficients mean nothing here")
         }
         Caution::FasterAtFirst => {
-            "throughput grows faster than the level at first, which the law cannot say".to_owned()
+            "throughput grows faster than the level at first, which the law cannot describe".to_owned()
         }
         Caution::RecordsTogether { records, level, of } => format!(
             "{records} records with {level} {of}: their blocks count together, and what changed between the records is in \

@@ -24,7 +24,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, style: &Style) -> Res
     }
     brief::heading(&mut page, record);
     if let Some((text, misses)) = ruler::line(analysis) {
-        page.paragraph(0, 2, &format!("the scale: {text}"), if misses { Ink::Warning } else { Ink::Plain });
+        page.paragraph(0, 2, &format!("ruler: {text}"), if misses { Ink::Warning } else { Ink::Plain });
     }
     table(&mut page, analysis);
     let columns = shown(analysis, page.style.width).len();
@@ -174,9 +174,9 @@ fn footing(page: &mut Page, record: &Record, analysis: &Analysis) {
     if let Some(text) = crate::finding::next(record, analysis) {
         line("", &text, Ink::Plain);
     }
-    let besides = if analysis.ladder.is_some() { Vec::new() } else { crate::contrast::lines(analysis) };
-    for (number, text) in besides.iter().enumerate() {
-        line(if number == 0 { "besides" } else { "" }, text, Ink::Plain);
+    let others = if analysis.ladder.is_some() { Vec::new() } else { crate::contrast::lines(analysis) };
+    for (number, text) in others.iter().enumerate() {
+        line(if number == 0 { "counters" } else { "" }, text, Ink::Plain);
     }
     for (number, text) in crate::profile::lines(analysis).iter().enumerate() {
         line(if number == 0 { "profile" } else { "" }, text, Ink::Plain);

@@ -27,7 +27,7 @@ fn used(record: &Record, arm: &Arm) -> String {
     format!("; uses {} of a CPU in its own turns and {:.2} % in others'", percent_text(own), others * 100.0)
 }
 
-/// `plain: 2,340 turns of 16.2 ms; a move costs 0.21 ms, 1.3 % of a turn, which is taken off; second halves of turns
+/// `plain: 2,340 turns of 16.2 ms; a move costs 0.21 ms, 1.3 % of a turn, which is subtracted; second halves of turns
 /// are 0.1 % faster`.
 pub(crate) fn lines(record: &Record, analysis: &Analysis) -> Vec<String> {
     let line = |arm: &Arm| {
@@ -43,11 +43,11 @@ pub(crate) fn lines(record: &Record, analysis: &Analysis) -> Vec<String> {
         let told = all.iter().all(|of| of.move_ns.is_some());
         let move_us = mean_us(&|of| of.move_ns.unwrap_or(0) as f64);
         let moves = match (told, move_us > 0.0) {
-            (false, _) => "; too short to tell what a move costs".to_owned(),
+            (false, _) => "; too short to measure the cost of a move".to_owned(),
             (true, false) => "; moves cost nothing".to_owned(),
             (true, true) => {
                 let (cost, share) = (plain_quantity(move_us, "us"), percent_text(move_us / turn_us));
-                format!("; a move costs {cost}, {share} of a turn, which is taken off")
+                format!("; a move costs {cost}, {share} of a turn, which is subtracted")
             }
         };
         let told = all.iter().all(|of| of.warming.is_some());
@@ -62,9 +62,9 @@ pub(crate) fn lines(record: &Record, analysis: &Analysis) -> Vec<String> {
         let freezing = match (record.header.study.design.freezes(), frozen) {
             (false, _) => String::new(),
             (true, true) => {
-                format!("; to freeze the one before and let this one run takes {frozen_us}, which is in no turn")
+                format!("; freezing the form before and thawing this one takes {frozen_us}, outside of turns")
             }
-            (true, false) => "; not all that waited could be frozen".to_owned(),
+            (true, false) => "; not all waiting forms could be frozen".to_owned(),
         };
         Some(format!(
             "{}: {} turns of {}{moves}{freezing}{halves}{}",
@@ -77,17 +77,17 @@ pub(crate) fn lines(record: &Record, analysis: &Analysis) -> Vec<String> {
     analysis.warmth.iter().map(compared).chain(analysis.arms.iter().filter_map(line)).collect()
 }
 
-/// `slices are 40 ms at least, found before the first block: of the rate in turns of 200 ms, those of 10 ms lose 12 %
-/// (+- 1.1 %), of 20 ms lose 5.1 % (+- 0.9 %), of 40 ms lose 0.4 % (+- 0.8 %); +- is a standard error`.
+/// `slices last at least 40 ms, found before the first block: compared with turns of 200 ms, those of 10 ms are 12 %
+/// slower (+- 1.1 %), of 20 ms are 5.1 % slower (+- 0.9 %), of 40 ms are 0.4 % slower (+- 0.8 %); +- is a standard error`.
 fn compared(found: &Warmth) -> String {
     let time = |ns: u64| plain_quantity(ns as f64 / 1e3, "us");
     let loss = |loss: &Loss| {
         let share = percent_text(loss.share.max(0.0));
-        format!("of {} lose {share} (+- {})", time(loss.slice_ns), percent_text(loss.error))
+        format!("of {} are {share} slower (+- {})", time(loss.slice_ns), percent_text(loss.error))
     };
     let losses: Vec<String> = found.losses.iter().map(loss).collect();
     format!(
-        "slices are {} at least, found before the first block: of the rate in turns of {}, those {}; +- is a standard \
+        "slices last at least {}, found before the first block: compared with turns of {}, those {}; +- is a standard \
          error",
         time(found.slice_ns),
         time(found.longest_ns),

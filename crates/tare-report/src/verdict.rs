@@ -1,11 +1,11 @@
-//! Verdicts in words. Here and nowhere else data become sentences about ratios; nobody reads them back.
+//! Verdicts in words. Only here do data become sentences about ratios; nothing reads them back.
 
 use tare_core::record::PEAK_LOAD;
 use tare_stats::{
     Bound, BoundCause, Interval, MetricAnalysis, Ratio, Verdict, Withheld, percent_at_most, percent_text, ratio_text,
 };
 
-/// What words of a ratio need to know.
+/// A ratio's verdict, to be put into words.
 #[derive(Clone, Copy)]
 pub(crate) struct VerdictWords<'a> {
     metric: &'a MetricAnalysis,
@@ -45,21 +45,23 @@ impl<'a> VerdictWords<'a> {
             Verdict::NoDifference => {
                 let smallest = ratio.smallest_detectable.map(percent_text);
                 let smallest = smallest.map(|share| format!("; smallest detectable {share}")).unwrap_or_default();
-                let equals = format!("; equals may differ by more than the margin of {margin}");
+                let equals = format!("; identical forms may differ by more than the margin of {margin}");
                 let equals = if ratio.equals_beyond_margin { &equals } else { "" };
                 let cold = ratio.cold.filter(|cold| cold.decides).map(|cold| match cold.share {
-                    Some(_) => format!("; with what short slices may hide it may be beyond the margin of {margin}"),
-                    None => "; what short slices hide is not known".to_owned(),
+                    Some(_) => format!("; short slices may hide a difference beyond the margin of {margin}"),
+                    None => "; how much short slices hide is not known".to_owned(),
                 });
                 let still = ratio
                     .still
                     .filter(|still| still.decides)
-                    .map(|_| format!("; had nobody stood still, it might be beyond the margin of {margin}"));
+                    .map(|_| format!("; without stalls it might be beyond the margin of {margin}"));
                 let left = cold.or(still).unwrap_or_default();
                 format!("no difference detectable{smallest}{equals}{left}")
             }
             // It cannot be within the floor that it sets.
-            Verdict::WithinNoise if self.control => "differs from its equal, and so raises the noise floor".to_owned(),
+            Verdict::WithinNoise if self.control => {
+                "differs from the baseline, which raises the noise floor".to_owned()
+            }
             Verdict::WithinNoise => {
                 format!("within the noise floor of {}", percent_at_most(metric.noise_floor.unwrap_or(f64::NAN)))
             }
@@ -100,12 +102,12 @@ impl<'a> VerdictWords<'a> {
     }
 }
 
-/// Why nothing is said of a ratio, whatever the figures.
+/// Why a verdict is withheld, whatever the figures.
 pub(crate) fn withheld(why: Withheld) -> &'static str {
     match why {
         Withheld::ControlDiffers => "the A/A control differs",
-        Withheld::VoidTooOften => "its trials are void more often than the others",
-        Withheld::OtherVoidTooOften => "the trials that it is held against are void more often than the others",
+        Withheld::VoidTooOften => "its trials are void more often than the others'",
+        Withheld::OtherVoidTooOften => "the trials it is compared with are void more often than the others'",
     }
 }
 
@@ -115,8 +117,8 @@ pub fn ratio_figure(bound: Option<Bound>, ratio: f64, interval: Option<Interval>
     format!("{sign}{}", ratio_text(ratio, interval))
 }
 
-/// Why nothing can be said of a cost, where that is so: it is withheld, or it is a bound and the truth may be no
-/// difference, or another one.
+/// Why there is no verdict on a cost, where there is none: it is withheld, or it is a bound and the truth may be no
+/// difference, or the opposite one.
 pub(crate) fn unsaid(why: Option<Withheld>, matters: bool, only: Option<Bound>) -> Option<&'static str> {
     why.map(withheld).or(only.filter(|_| !matters).map(bound))
 }

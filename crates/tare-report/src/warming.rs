@@ -1,4 +1,4 @@
-//! Forms that get warm amid the slices of a chopped load, or amid their deployments, in words.
+//! Forms that warm up within the slices of a chopped load, or within their deployments, in words.
 
 use tare_stats::{Analysis, Interval, Ratio, Verdict, Warming, percent_at_most, percent_text};
 
@@ -13,7 +13,7 @@ pub(crate) fn grave_lines(analysis: &Analysis) -> Vec<String> {
     lines_of(analysis, |found| decides(analysis, found))
 }
 
-/// One line for all those others: `slices: without rests, throughput of container may be up to 0.9 % lower`.
+/// One line for all those others: `slices: under uninterrupted load throughput of container may be up to 0.9 % lower`.
 pub(crate) fn slight(analysis: &Analysis) -> Option<String> {
     let slight = analysis.warming.iter().filter(|found| found.matters && !decides(analysis, found));
     let of_form = |found: &Warming| {
@@ -21,7 +21,8 @@ pub(crate) fn slight(analysis: &Analysis) -> Option<String> {
         format!("throughput of {} may be up to {most} {higher}", found.arm)
     };
     let forms: Vec<String> = slight.map(of_form).collect();
-    (!forms.is_empty()).then(|| format!("slices: without rests, {}; --verbose says more", forms.join(", and ")))
+    (!forms.is_empty())
+        .then(|| format!("slices: under uninterrupted load {}; --verbose says more", forms.join(", and ")))
 }
 
 fn lines_of(analysis: &Analysis, of_slices: impl Fn(&Warming) -> bool) -> Vec<String> {
@@ -52,19 +53,19 @@ fn decides(analysis: &Analysis, found: &Warming) -> bool {
 fn amid_slices(found: &Warming, baseline: &str) -> String {
     let (arm, Told { own, of_baseline, low, high, higher }) = (&found.arm, told(found));
     format!(
-        "amid its slices {arm} gets {own}, and {baseline} {of_baseline}: from the first to the second halves of turns, {low} \
-         to {high} apart. Throughput is taken from second halves. If {arm} still changes in them, its ratio is {higher} \
-         without rests: by up to half of that difference, if most of the change is over by the middle of a turn. To do: longer slices, \
-         or --design blocks"
+        "within its slices {arm} gets {own}, {baseline} {of_baseline}, from the first to the second halves of turns: they \
+         differ by {low} to {high}. Throughput is taken from second halves. If {arm} still changes in them, its ratio under \
+         uninterrupted load is {higher}, by up to half of that difference if most of the change is over by mid-turn. \
+         To do: longer slices, or --design blocks"
     )
 }
 
 fn amid_deployments(found: &Warming, baseline: &str) -> String {
     let (arm, Told { own, of_baseline, low, high, higher }) = (&found.arm, told(found));
     format!(
-        "while it was measured {arm} got {own}, and {baseline} {of_baseline}: from the first to the second half of each \
-         deployment's time, {low} to {high} apart. The ratio of {arm}'s throughput is the mean over that time, and {higher} \
-         at its end. To do: a longer time to settle (settle: in the study's time:)"
+        "while it was measured {arm} got {own}, {baseline} {of_baseline}, from the first to the second half of each \
+         deployment's time: they differ by {low} to {high}. The ratio of {arm}'s throughput is the mean over that time, and \
+         {higher} at its end. To do: a longer time to settle (settle: in the study's time:)"
     )
 }
 

@@ -1,4 +1,4 @@
-//! What a reader must be told before the figures, in words.
+//! What a reader must know before believing a figure, in words.
 
 use crate::ceiling;
 use crate::quantity::{digits, plain_quantity};
@@ -41,31 +41,31 @@ fn words(warning: &Warning) -> String {
             format!("the baseline {baseline} ran EMULATED: no ratio to it is a claim about the real thing")
         }
         Warning::EqualsDiffer { metric, floor, machine } => format!(
-            "the A/A arm differs from the baseline in {metric} (by chance alone in at most 1 of 20 runs): {} treats \
-             equals differently. Verdicts on {metric} are withheld; treat effects below {:.1} % as noise",
+            "the A/A control differs from the baseline in {metric} (by chance alone in at most 1 of 20 runs): {} treats \
+             identical forms differently. Verdicts on {metric} are withheld; treat effects below {:.1} % as noise",
             host(machine),
             floor * 100.0
         ),
         Warning::VoidTooOften { arm, void, ran, p } => format!(
-            "{arm}: {void} of {ran} trials are void or failed, more than in the other forms (Fisher p = {p:.4}): it makes \
-             its own trouble, so its verdicts are withheld"
+            "{arm}: {void} of {ran} trials are void or failed, more than in the other forms (Fisher p = {p:.4}): the \
+             cause is in the form, so its verdicts are withheld"
         ),
         Warning::BlocksNotWhole { blocks } => {
             let blocks = if *blocks == 1 { "1 block".to_owned() } else { format!("{blocks} blocks") };
-            format!("{blocks} with void trials, run again, did not come out whole either")
+            format!("{blocks} with void trials had void trials again when repeated")
         }
         Warning::OtherBits { service, path, more } => {
             let others = if *more == 0 { String::new() } else { format!(" and {more} more") };
-            format!("not the same bits: service {service} has another {path}{others}")
+            format!("not the same bits: service {service} has a different {path}{others}")
         }
         Warning::UnequalResources { service, properties } => {
             format!("unequal resources of service {service} may bias the comparison: {}", properties.join(", "))
         }
         Warning::TrimmedApart { arm, metric, ratio, trimmed } => {
-            let most = trimmed.map(|most| format!("{most:.3} without the best and the worst fifth of it"));
-            let still = || "and one of the two stood still for more than a fifth of it in a trial".to_owned();
+            let most = trimmed.map(|most| format!("{most:.3} without its best and worst fifth"));
+            let still = || "and one of the two stalled for more than a fifth of it in a trial".to_owned();
             format!(
-                "{arm}, {metric}: {ratio:.3} times the baseline over all of the time, {}: a few stalls or bursts make the \
+                "{arm}, {metric}: {ratio:.3} times the baseline over the whole time, {}: a few stalls or bursts make the \
                  difference, so the two are not called equivalent",
                 most.unwrap_or_else(still)
             )
@@ -78,8 +78,8 @@ fn words(warning: &Warning) -> String {
         Warning::Cold { share, slice_ns, longest_ns } => {
             let [slice, longest] = [*slice_ns, *longest_ns].map(|ns| plain_quantity(ns as f64 / 1e3, "us"));
             format!(
-                "the service is cold in slices: in turns of {slice} it loses {} of its rate in turns of {longest}, which \
-                 slices last, so it may be slower even in these than without rests, and not alike in all forms. To do: \
+                "the service is cold in slices: turns of {slice} are {} slower than turns of {longest}, the length of \
+                 slices, so these may still be slower than uninterrupted load, and not equally in all forms. To do: \
                  measure it with --design blocks",
                 percent_text(*share)
             )
@@ -88,19 +88,18 @@ fn words(warning: &Warning) -> String {
             let whose = if arms.is_empty() { "a form".to_owned() } else { arms.join(", ") };
             format!(
                 "in {blocks} of {of} blocks the turns of {whose} hold too few operations, or lost too many, to tell what a move \
-                 costs, so it is taken off no form's time there: forms for which it differs have another ratio. To do: longer \
-                 slices"
+                 costs, so no form's time is corrected for it there: ratios are off where moves cost forms differently. \
+                 To do: longer slices"
             )
         }
         Warning::WarmthUnknown { slice_ns } => format!(
-            "whether the service is cold in slices of {} is not known: too few turns of several lengths could be compared. To \
-             do: a longer time to measure, or hold the ratios against those of --design blocks",
+            "whether the service is cold in slices of {} is not known: too few turns of different lengths could be compared. \
+             To do: measure for longer, or check the ratios with --design blocks",
             plain_quantity(*slice_ns as f64 / 1e3, "us")
         ),
         Warning::EndedByFinding => {
-            "the run ended because of what it had found: its ratios lean away from 1, and their \
-                                    intervals do not allow for the looks that were taken; the search's own comparison \
-                                    does"
+            "the run ended because of what it had found: its ratios are biased away from 1, and their intervals are not \
+             corrected for the interim looks; the search's own comparison is"
                 .to_owned()
         }
     }
@@ -110,18 +109,18 @@ fn missing_words(missing: &Missing) -> String {
     match missing {
         Missing::Unfinished { why, there, planned } => {
             let why = match why {
-                Unfinished::NoEnd => "it has no end: it still runs, or was killed",
+                Unfinished::NoEnd => "it still runs, or was killed",
                 Unfinished::Interrupted => "it was interrupted",
                 Unfinished::BudgetSpent => "its time budget was spent",
             };
-            format!("the run is not complete, {why}: {there} of {planned} trials")
+            format!("the run is not complete: {why} ({there} of {planned} trials)")
         }
         Missing::TrialsLost { trials, planned } => {
             let (count, one) = (trials.len(), trials.len() == 1);
             let (word, are) = if one { ("trial", "is") } else { ("trials", "are") };
             format!(
                 "the record is not whole: {count} {word} that the run carried out {are} gone from it ({} of the {planned} \
-                 planned). Put their folders below 'trials' back, or let `tare resume` run them again",
+                 planned). Put the missing folders back below 'trials', or let `tare resume` run them again",
                 numbers(trials)
             )
         }
@@ -157,12 +156,12 @@ fn stalled(stalls: &Stalls) -> String {
     let Stalls { arm, seconds, measured_s, in_turns, spells, longest } = stalls;
     let told: Vec<String> = longest.iter().map(spell).collect();
     let (most, told) = (if *spells as usize > told.len() { "; the longest: " } else { ": " }, told.join(", "));
-    let did = if *in_turns { "stood still" } else { "did less than half of its usual rate" };
+    let did = if *in_turns { "stalled" } else { "did less than half of its usual rate" };
     let seconds = length(*seconds);
-    format!("{arm} {did} for {seconds} of {measured_s:.0} s, which are in the figures{most}{told}")
+    format!("{arm} {did} for {seconds} of {measured_s:.0} s, which its figures include{most}{told}")
 }
 
-/// `trial 3 for 12 s from 84 s on (time held back by a CPU quota 0.90 a second, on average 0.08)`.
+/// `trial 3 for 12 s from 84 s on (time throttled by a CPU quota 0.90 a second, on average 0.08)`.
 fn spell(stall: &Stall) -> String {
     let counted = stall.counted.iter().map(|counted| {
         let Counted { title, then, on_average } = counted;
@@ -224,7 +223,7 @@ mod tests {
             words(&Warning::EqualsDiffer { metric: "throughput".into(), floor: 0.0213, machine })
         };
         let named = of(Some("a slow one"), Some("6"));
-        assert!(named.contains("this host (a slow one, Linux 6) treats equals differently"), "{named}");
+        assert!(named.contains("this host (a slow one, Linux 6) treats identical forms differently"), "{named}");
         assert!(named.ends_with("Verdicts on throughput are withheld; treat effects below 2.1 % as noise"), "{named}");
         assert!(of(None, None).contains("runs): this host treats"));
     }

@@ -133,17 +133,18 @@ fn method(metric: &MetricAnalysis) -> String {
     };
     match metric.nested {
         Nested::Whole => method.to_owned(),
-        Nested::Windows => format!("{method}; checked by the 20 % trimmed mean of each trial's windows of 15 s"),
+        Nested::Windows => format!("{method}; checked by the 20 % trimmed mean of each trial's 15 s windows"),
         Nested::Slices => format!(
-            "{method}; checked by the 20 % trimmed mean of each trial's slices of load, each to its round's mean"
+            "{method}; checked by the 20 % trimmed mean of each trial's slices, each relative to its round's mean"
         ),
         Nested::Turns => format!(
-            "{method}; checked by the 20 % trimmed mean of up to eight parts of each trial's turns, each to its round's mean"
+            "{method}; checked by the 20 % trimmed mean of up to eight parts of each trial's turns, each relative to its \
+             round's mean"
         ),
     }
 }
 
-/// What a form costs, or why that is not known.
+/// What a form costs, or why that is not known, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Headline {
     /// The throughput, or what the load is about instead, in a sentence.
@@ -216,7 +217,7 @@ pub(crate) fn same_bits(bits: &ServiceBits) -> String {
     if let Some(digest) = &bits.digest {
         let forms = if bits.read.len() == 1 { "1 form".to_owned() } else { format!("{} forms", bits.read.len()) };
         let bundle = match bits.bundle_files {
-            Some(files) => format!(", and {files} of its bundle's seen as they are"),
+            Some(files) => format!(", {files} files of its bundle seen unchanged"),
             None => String::new(),
         };
         return format!("yes ({}), {} files mapped in {forms}{bundle}{unread}", short_digest(digest), bits.files);
@@ -263,23 +264,23 @@ pub(crate) fn resources(service: &tare_stats::ServiceResources) -> String {
         }
     }
     let total = service.rows.iter().filter(|row| row.matters).count();
-    let differ = if unequal.is_empty() { String::new() } else { format!("; not: {}", unequal.join(", ")) };
-    let asked = if asked.is_empty() { String::new() } else { format!("; as the study asks: {}", asked.join(", ")) };
-    format!("{equal} of {total} that matter match in {} forms{differ}{asked}", service.forms.len())
+    let differ = if unequal.is_empty() { String::new() } else { format!("; different: {}", unequal.join(", ")) };
+    let asked = if asked.is_empty() { String::new() } else { format!("; set by the study: {}", asked.join(", ")) };
+    format!("{equal} of {total} relevant properties match in {} forms{differ}{asked}", service.forms.len())
 }
 
-/// The apparatus in a line.
+/// What the apparatus itself used, in a line.
 pub(crate) fn apparatus(record: &Record, analysis: &Analysis) -> String {
     let apparatus = &analysis.apparatus;
     let mut parts = Vec::new();
     let own = apparatus.null_cpu_us_per_op.map(|us| plain_quantity(us, "us"));
     if let Some(us) = apparatus.generator_cpu_us_per_op {
-        let own = own.map(|own| format!(", {own} of it its own bookkeeping"));
+        let own = own.map(|own| format!(", {own} of it for bookkeeping"));
         let us = plain_quantity(us, "us");
         parts.push(format!("generator {us} CPU per op{}", own.unwrap_or_default()));
     } else if let Some(own) = own {
         // A search for the peak has no figure of its own to hold it against.
-        parts.push(format!("generator {own} CPU per op of its own bookkeeping"));
+        parts.push(format!("generator {own} CPU per op for bookkeeping"));
     }
     if let Some(share) = apparatus.generator_busy_max {
         parts.push(format!("at most {} busy", percent_text(share)));
@@ -295,12 +296,12 @@ pub(crate) fn apparatus(record: &Record, analysis: &Analysis) -> String {
     parts.join(", ")
 }
 
-/// `1.0 % was asked for; 1.6 % was reached, in throughput of container`, and why it may be no less.
+/// `asked for 1.0 %, reached 1.6 % in throughput of container`, and what keeps it from being less.
 pub(crate) fn missed_aim(analysis: &Analysis) -> Option<String> {
     let aim = analysis.missed_aim.as_ref()?;
     let (asked, of) = (percent_text(aim.asked), format!("{} of {}", aim.metric, aim.arm));
-    let Some(reached) = aim.reached else { return Some(format!("{asked} was asked for; {of} has no interval yet")) };
-    let said = format!("{asked} was asked for; {} was reached, in {of}", percent_at_most(reached));
+    let Some(reached) = aim.reached else { return Some(format!("asked for {asked}, but {of} has no interval yet")) };
+    let said = format!("asked for {asked}, reached {} in {of}", percent_at_most(reached));
     let metric = analysis.metrics.iter().find(|metric| metric.title == aim.metric);
     let ratio = metric.and_then(|metric| metric.ratios.iter().find(|ratio| ratio.arm == aim.arm));
     let follows = ratio.and_then(|ratio| follows(analysis, ratio));
@@ -309,16 +310,16 @@ pub(crate) fn missed_aim(analysis: &Analysis) -> Option<String> {
     )
 }
 
-/// From so many fresh deployments of a form on, its interval is taken for what others like them will do.
+/// From so many fresh deployments of a form on, its interval is taken to hold for further ones.
 const DEPLOYMENTS: usize = 6;
 
-/// `deployments: 4 of each form; what others will do is known from 6 on`, where there are intervals by fewer.
+/// `deployments: 4 of each form, so results hold for these only; ...`, where intervals rest on fewer than enough.
 pub(crate) fn these_deployments(analysis: &Analysis) -> Option<String> {
     let ratios = analysis.metrics.iter().filter(|metric| metric.compared).flat_map(|metric| &metric.ratios);
     let fewest = ratios.filter(|ratio| ratio.interval.is_some()).map(|ratio| ratio.blocks.len()).min()?;
     let text = format!(
-        "deployments: {fewest} of each form, so what is said holds for these; from {DEPLOYMENTS} on it is taken to hold for \
-         others like them"
+        "deployments: {fewest} of each form, so results hold for these only; from {DEPLOYMENTS} on they are taken to \
+         hold for further ones"
     );
     (fewest < DEPLOYMENTS).then_some(text)
 }
@@ -332,7 +333,7 @@ pub(crate) fn follows(analysis: &Analysis, ratio: &Ratio) -> Option<String> {
     Some(format!("{of_slow} where {} had {}, {of_fast} where it had {}", analysis.control, at(slow), at(fast)))
 }
 
-/// The A/A control in a line: how far equals lie apart, and the noise floor.
+/// The A/A control in a line: its ratio to the baseline, and the noise floor.
 pub(crate) fn control(metric: &MetricAnalysis, control: &str) -> Option<String> {
     let ratio = metric.ratios.iter().find(|ratio| ratio.arm == control)?;
     let floor = metric.noise_floor.map(|floor| format!(", floor {}", percent_at_most(floor))).unwrap_or_default();

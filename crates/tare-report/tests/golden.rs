@@ -53,7 +53,7 @@ fn in_brief() {
 fn a_ladder_says_which_part_costs_what() {
     let text = render("terminal", &sample::asked::ladder(), &Style { color: false, width: 80, verbose: true });
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    let from = text.find("the ladder from").expect("it has a part of its own");
+    let from = text.find("ladder from native").expect("it has a part of its own");
     let to = from + text[from..].find("\nA/A").expect("the footing follows");
     insta::assert_snapshot!("ladder", &text[from..to]);
 }
@@ -66,8 +66,8 @@ fn a_ladder_says_what_its_rungs_cost_in_other_places() {
     let to = from + text[from..].find("\nA/A").expect("the footing follows");
     let told = &text[from..to];
     let flat = told.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert_eq!(flat.matches("% of the whole by where it stands").count(), 2, "{told}");
-    assert!(flat.contains("times as much as in its own place") && !text.contains("no other order"), "{told}");
+    assert_eq!(flat.matches("% of the whole, depending on its place").count(), 2, "{told}");
+    assert!(flat.contains("times as much as in its own place") && !text.contains("other orders"), "{told}");
     insta::assert_snapshot!("orders", told);
     let report: serde_json::Value = serde_json::from_str(&render("json", &record, &Style::default())).unwrap();
     let rungs = &report["analysis"]["ladder"]["metrics"][0]["rungs"];

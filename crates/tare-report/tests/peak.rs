@@ -82,7 +82,7 @@ fn only_searches_that_count_are_counted() {
 #[test]
 fn the_null_cost_is_shown_where_nothing_stands_beside_it() {
     let text = terminal(&searched());
-    assert!(text.contains("apparatus  generator 0.0345 us CPU per op of its own bookkeeping"), "{text}");
+    assert!(text.contains("apparatus  generator 0.0345 us CPU per op for bookkeeping"), "{text}");
     let mut unknown = searched();
     unknown.header.environment.remove(NULL_COST);
     assert!(!terminal(&unknown).contains("bookkeeping"));

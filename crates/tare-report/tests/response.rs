@@ -90,7 +90,7 @@ fn programs_get_every_level() {
 #[test]
 fn the_service_that_pays_most_is_told_first() {
     let text = render("terminal", &stepped(), 80);
-    let from = text.find("CPU time by operation and service at 750 users").expect("it has a part of its own");
+    let from = text.find("CPU time per operation by service at 750 users").expect("it has a part of its own");
     let to = from + text[from..].find("\nA/A").expect("the footing follows");
     insta::assert_snapshot!("costs", &text[from..to]);
     let page = render("html", &stepped(), 80);
@@ -101,7 +101,7 @@ fn the_service_that_pays_most_is_told_first() {
     assert_eq!(page.matches("class=\"f1 part\"").count(), LEVELS.len() * 4, "a part in every bar, and no control");
     assert!(render("csv", &stepped(), 80).contains(",cpu_us_per_op:web@100,us,"));
     let one = render("html", &sample::record(), 80);
-    assert!(!one.contains("Which service pays"), "one service is the whole");
+    assert!(!one.contains("Which service costs what"), "one service is the whole");
 }
 
 #[test]
@@ -110,6 +110,6 @@ fn a_load_that_stays_as_it_is_has_costs_by_service_too() {
     let LoadProfile::Steps { of, .. } = record.header.study.load.clone() else { panic!("the sample has steps") };
     record.header.study.load = *of;
     let text = render("terminal", &record, 80);
-    assert!(text.contains("CPU time by operation and service\n") && !text.contains("by level"), "{text}");
+    assert!(text.contains("CPU time per operation by service\n") && !text.contains("by level"), "{text}");
     assert!(text.contains("container: web takes "), "{text}");
 }

@@ -148,7 +148,7 @@ fn a_file_that_a_form_shows_otherwise_than_its_bundle_is_in_the_report() {
         (text.split_whitespace().collect::<Vec<_>>().join(" "), report["analysis"]["bits"][0].clone())
     };
     let (text, bits) = said(&[], 0);
-    assert!(text.contains("and 3393 of its bundle's seen as they are"), "{text}");
+    assert!(text.contains("3393 files of its bundle seen unchanged"), "{text}");
     assert_eq!((&bits["same"], &bits["bundle_files"]), (&json!(true), &json!(3393)));
     let (text, bits) = said(&["/app.py".to_owned()], 0);
     assert!(text.contains("same bits redis: NO: /app.py not as in the bundle in container"), "{text}");
@@ -182,14 +182,16 @@ fn a_form_that_gets_warm_amid_its_slices_is_in_the_report() {
     let text = (row.render)(&record, &analyse(&record), &Style { verbose: true, ..Style::default() }).unwrap();
     let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let warning =
-        "amid its slices container gets 4.0 % faster, and native 1.0 % faster: from the first to the second halves";
+        "within its slices container gets 4.0 % faster, native 1.0 % faster, from the first to the second halves";
     assert!(said.contains(warning), "{said}");
     assert!(
-        said.contains("If container still changes in them, its ratio is higher without rests: by up to half of that"),
+        said.contains(
+            "If container still changes in them, its ratio under uninterrupted load is higher, by up to half of that"
+        ),
         "{said}"
     );
     assert!(said.contains("second halves of turns are 4.0 % faster"), "{said}");
-    assert!(!said.contains("amid its slices container-hostnet"), "{said}");
+    assert!(!said.contains("within its slices container-hostnet"), "{said}");
     // In brief it is a warning only where another verdict might be true.
     record.header.study.design.arrangement =
         Arrangement::Chop(Chop { slice: Some(Duration::from_millis(10)), ..Chop::default() });
@@ -200,16 +202,16 @@ fn a_form_that_gets_warm_amid_its_slices_is_in_the_report() {
     let mut analysis = analyse(&record);
     let said = brief(&analysis);
     assert!(
-        said.contains("slices: without rests, throughput of container may be up to 1.5 % higher; --verbose"),
+        said.contains("slices: under uninterrupted load throughput of container may be up to 1.5 % higher; --verbose"),
         "{said}"
     );
-    assert!(!said.contains("amid its slices"), "{said}");
+    assert!(!said.contains("within its slices"), "{said}");
     let of_container = analysis.metrics.iter_mut().flat_map(|metric| &mut metric.ratios);
     for ratio in of_container.filter(|ratio| ratio.arm == "container") {
         ratio.interval = Some(Interval { low: 0.98, high: 0.99 });
     }
     let said = brief(&analysis);
-    assert!(said.contains("WARNING: amid its slices container gets") && !said.contains("slices: without"), "{said}");
+    assert!(said.contains("WARNING: within its slices container gets") && !said.contains("slices: under"), "{said}");
 }
 
 #[test]
@@ -232,7 +234,7 @@ fn a_form_that_was_not_settled_when_it_was_measured_is_in_the_report() {
     let text = (row.render)(&record, &analyse(&record), &Style::default()).unwrap();
     let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let warning =
-        "while it was measured container got 4.0 % faster, and native 1.0 % faster: from the first to the second half";
+        "while it was measured container got 4.0 % faster, native 1.0 % faster, from the first to the second half";
     assert!(said.contains(warning), "{said}");
     assert!(said.contains("is the mean over that time, and higher at its end"), "{said}");
 }

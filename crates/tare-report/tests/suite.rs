@@ -166,7 +166,7 @@ fn the_page_says_what_it_must() {
     std::fs::write(scratch().join("suite.html"), &page).expect("the scratch folder can be written to");
     for wanted in [
         "Which part of the machine pays for which form?",
-        "Network pays in container",
+        "Network costs more in container",
         "No difference detectable in floating point",
         "href=\"round-trip/report.html\"",
         "class=\"published\"",
@@ -228,7 +228,7 @@ fn the_headline_claims_nothing_without_a_verdict() {
         assert!(!verdicts.any(|verdict| matches!(verdict, Verdict::Better | Verdict::Worse)));
     }
     let text = rendered("terminal", &records[1..], &Style { color: false, width: 200, verbose: true });
-    assert!(text.contains("No verdict on network.") && !text.contains("pays in"), "{text}");
+    assert!(text.contains("No verdict on network.") && !text.contains("costs more in"), "{text}");
 }
 
 #[test]

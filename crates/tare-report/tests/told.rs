@@ -1,4 +1,4 @@
-//! What a report tells beside its figures: what a known weight was weighed as, what sampling costs, who ended.
+//! What a report tells beside its figures: what a known weight was measured as, what sampling costs, who ended.
 
 use crate::sample;
 
@@ -37,14 +37,17 @@ fn weighed(ratio: f64, interval: (f64, f64)) -> (Record, Analysis) {
 #[test]
 fn a_report_opens_with_what_the_scale_saw() {
     let (record, analysis) = weighed(1.0 / 1.011, (1.0 / 1.015, 1.0 / 1.007));
-    let said = "a planted 1.0 % was weighed as 1.1 % [0.7, 1.5] in throughput and 1.0 % [0.8, 1.2] in CPU per op";
+    let said = "a planted 1.0 % was measured as 1.1 % [0.7, 1.5] in throughput and 1.0 % [0.8, 1.2] in CPU per op";
     let brief = told("terminal", &record, &analysis, false);
-    assert!(brief.contains(&format!("the scale: {said}; native against itself differs by at most ")), "{brief}");
+    assert!(
+        brief.contains(&format!("noise floor: {said}; native and its identical copy differ by at most ")),
+        "{brief}"
+    );
     let whole = told("terminal", &record, &analysis, true);
-    let at = whole.find(&format!("the scale: {said} ratio to baseline")).expect(&whole);
+    let at = whole.find(&format!("ruler: {said} ratio to baseline")).expect(&whole);
     assert!(whole[..at].ends_with("seed 7 ") && whole.matches("a planted").count() == 1, "{whole}");
     let page = told("html", &record, &analysis, false);
-    assert!(page.contains(&format!("The scale: {said}.")), "{page}");
+    assert!(page.contains(&format!("Ruler: {said}.")), "{page}");
     // It is no form that anybody asked about.
     assert!(!brief.contains("ruler"), "{brief}");
 }
@@ -52,20 +55,20 @@ fn a_report_opens_with_what_the_scale_saw() {
 #[test]
 fn a_scale_that_misses_what_was_planted_says_so() {
     let (record, analysis) = weighed(1.0 / 1.002, (1.0 / 1.003, 1.0 / 1.001));
-    let said = "a planted 1.0 % was weighed as 0.20 % [0.10, 0.30] in throughput and 1.00 % [0.80, 1.20] in CPU per \
-                op. That is NOT what was planted: 0.8 % too little in throughput. The scale is off here";
+    let said = "a planted 1.0 % was measured as 0.20 % [0.10, 0.30] in throughput and 1.00 % [0.80, 1.20] in CPU per \
+                op. That is NOT what was planted: 0.8 % too little in throughput. Other ratios may be off";
     for (format, verbose) in [("terminal", false), ("terminal", true), ("html", false)] {
         let text = told(format, &record, &analysis, verbose);
         assert!(text.contains(said), "{format}: {text}");
-        assert!(!text.contains("could not tell it from nothing"), "{format}: {text}");
+        assert!(!text.contains("could not tell it from zero"), "{format}: {text}");
     }
     let more = told("terminal", &record, &weighed(1.0 / 1.02, (1.0 / 1.021, 1.0 / 1.019)).1, false);
     assert!(more.contains("1.0 % too much in throughput"), "{more}");
     // What may be nothing may be what was planted as well, and one that may be neither is off.
     let unseen = told("terminal", &record, &weighed(1.0 / 1.004, (1.0 / 1.012, 1.004)).1, false);
-    assert!(unseen.contains("in CPU per op: this run could not tell it from nothing; "), "{unseen}");
+    assert!(unseen.contains("in CPU per op: this run could not tell it from zero; "), "{unseen}");
     let neither = told("terminal", &record, &weighed(1.0, (0.998, 1.002)).1, false);
-    let both = "from nothing. That is NOT what was planted: 1.0 % too little in throughput.";
+    let both = "from zero. That is NOT what was planted: 1.0 % too little in throughput.";
     assert!(neither.contains(both), "{neither}");
 }
 
@@ -76,7 +79,7 @@ fn the_ruler_is_told_where_no_control_was_measured() {
     let text = told("terminal", &record, &analysis, false);
     assert!(text.contains("[0.8, 1.2] in CPU per op; no A/A control was measured often enough"), "{text}");
     let without = told("terminal", &sample::record(), &analyse(&sample::record()), true);
-    assert!(!without.contains("the scale: ") && !without.contains("planted"), "{without}");
+    assert!(!without.contains("ruler: ") && !without.contains("planted"), "{without}");
 }
 
 /// The sample with readings of the sampler's own.
@@ -95,7 +98,7 @@ fn sampled() -> Record {
 
 #[test]
 fn where_nobody_measured_what_the_probe_costs_the_report_says_so() {
-    const UNKNOWN: &str = "what the probe takes from the load was not measured";
+    const UNKNOWN: &str = "the probe's cost to the load was not measured";
     let mut record = sampled();
     let said = |record: &Record, words: &str| {
         let analysis = analyse(record);
@@ -106,14 +109,14 @@ fn where_nobody_measured_what_the_probe_costs_the_report_says_so() {
     };
     said(&record, &format!("{UNKNOWN}, dropped 0"));
     record.header.study.measure = Duration::from_secs(5);
-    let elsewhere = ": it rests in closed loops from outside that are measured at one level, for 10 s or longer";
+    let elsewhere = " (it rests only in closed loops from outside, measured at one level for 10 s or longer)";
     said(&record, &format!("{UNKNOWN}{elsewhere}, dropped 0"));
     record.header.study.design.arrangement = Arrangement::Chop(Chop::default());
-    said(&record, &format!("{UNKNOWN} in this design: it rests in design blocks alone, dropped 0"));
+    said(&record, &format!("{UNKNOWN} in this design (it rests only in design blocks), dropped 0"));
     let mut analysis = analyse(&record);
     analysis.apparatus.probe_cost = Some(ProbeCost { ratio: 0.998, interval: None, trials: 2, rests: 4 });
     let text = told("terminal", &record, &analysis, true);
-    assert!(text.contains(" times with the probe at work as while it rests (4 rests), dropped 0"), "{text}");
+    assert!(text.contains(" times that while it rests (4 rests), dropped 0"), "{text}");
     assert!(!text.contains(UNKNOWN), "{text}");
     let unsampled = told("terminal", &sample::record(), &analyse(&sample::record()), true);
     assert!(!unsampled.contains("the probe"), "{unsampled}");
@@ -131,7 +134,7 @@ fn a_service_that_ended_stands_in_the_row_of_what_failed() {
     let analysis = analyse(&record);
     for verbose in [false, true] {
         let text = told("terminal", &record, &analysis, verbose);
-        assert!(text.contains("a service ended by itself in 1 of 5 trials, which no figure holds"), "{text}");
+        assert!(text.contains("a service exited in 1 of 5 trials, which are in no figure"), "{text}");
     }
 }
 

@@ -54,20 +54,20 @@ fn every_verdict_has_its_words() {
     let more = with(Verdict::NoDifference, |analysis| ratio(analysis).blocks_needed = Some(20));
     assert!(more.ends_with("1.8 %; about 20 blocks for an interval of +-1.0 %"), "{more}");
     let equals = with(Verdict::NoDifference, |analysis| ratio(analysis).equals_beyond_margin = true);
-    assert!(equals.ends_with("; equals may differ by more than the margin of 1.0 %"), "{equals}");
+    assert!(equals.ends_with("; identical forms may differ by more than the margin of 1.0 %"), "{equals}");
     let cold = |share| {
         let cold = LeftCold { share, decides: true };
         with(Verdict::NoDifference, |analysis| ratio(analysis).cold = Some(cold))
     };
     let (some, unknown) = (cold(Some(0.02)), cold(None));
-    assert!(some.ends_with("; with what short slices may hide it may be beyond the margin of 1.0 %"), "{some}");
-    assert!(unknown.ends_with("; what short slices hide is not known"), "{unknown}");
+    assert!(some.ends_with("; short slices may hide a difference beyond the margin of 1.0 %"), "{some}");
+    assert!(unknown.ends_with("; how much short slices hide is not known"), "{unknown}");
     let still = |decides| {
         let still = LeftStill { share: 0.034, decides };
         with(Verdict::NoDifference, |analysis| ratio(analysis).still = Some(still))
     };
     let (decides, decides_not) = (still(true), still(false));
-    assert!(decides.ends_with("; had nobody stood still, it might be beyond the margin of 1.0 %"), "{decides}");
+    assert!(decides.ends_with("; without stalls it might be beyond the margin of 1.0 %"), "{decides}");
     assert!(decides_not.ends_with("; smallest detectable 1.8 %"), "{decides_not}");
     let unlike = said(1, |_| ());
     assert!(unlike.starts_with("longer: ") || unlike.starts_with("no difference"), "{unlike}");

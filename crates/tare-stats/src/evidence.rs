@@ -1,4 +1,4 @@
-//! What the kernel counted in a trial, as figures by operation or by second: what goes with a form's cost.
+//! What the kernel counted in a trial, as figures per operation or per second: what goes with a form's cost.
 
 use crate::cpu::{all_cpus, spent};
 use std::collections::BTreeMap;
@@ -40,56 +40,56 @@ const GROUPS: &[Group] = &[
         Of::Serving,
         Per::Operation,
         &[
-            ("user_us_per_op", "us", "CPU in user mode by op", &["cpu_user_s"], 1e6),
-            ("system_us_per_op", "us", "CPU in the kernel by op", &["cpu_system_s"], 1e6),
-            ("waits_per_op", "", "times that services waited by op", &["context_switches_voluntary"], 1.0),
+            ("user_us_per_op", "us", "CPU in user mode per op", &["cpu_user_s"], 1e6),
+            ("system_us_per_op", "us", "CPU in the kernel per op", &["cpu_system_s"], 1e6),
             (
-                "preempted_per_op",
+                "waits_per_op",
                 "",
-                "times that services were preempted by op",
-                &["context_switches_involuntary"],
+                "voluntary context switches of the services per op",
+                &["context_switches_voluntary"],
                 1.0,
             ),
-            ("migrations_per_op", "", "moves between CPUs by op", &["migrations"], 1.0),
+            ("preempted_per_op", "", "preemptions of the services per op", &["context_switches_involuntary"], 1.0),
+            ("migrations_per_op", "", "CPU migrations per op", &["migrations"], 1.0),
         ],
     ),
-    Group(Of::Serving, Per::Second, &[("busy_cpus", "", "CPUs that the services kept busy", &["cpu_total_s"], 1.0)]),
+    Group(Of::Serving, Per::Second, &[("busy_cpus", "", "CPUs that the services keep busy", &["cpu_total_s"], 1.0)]),
     Group(
         Of::Services,
         Per::Operation,
         &[
-            ("run_queue_us_per_op", "us", "wait for a CPU by op", &["run_queue_wait_s"], 1e6),
-            ("minor_faults_per_op", "", "page faults by op", &["minor_faults"], 1.0),
-            ("major_faults_per_op", "", "page faults from disk by op", &["major_faults"], 1.0),
+            ("run_queue_us_per_op", "us", "wait for a CPU per op", &["run_queue_wait_s"], 1e6),
+            ("minor_faults_per_op", "", "page faults per op", &["minor_faults"], 1.0),
+            ("major_faults_per_op", "", "page faults from disk per op", &["major_faults"], 1.0),
         ],
     ),
     Group(
         Of::Either,
         Per::Operation,
         &[
-            ("read_bytes_per_op", "", "bytes read from disk by op", &["disk_read_bytes"], 1.0),
-            ("write_bytes_per_op", "", "bytes written to disk by op", &["disk_write_bytes"], 1.0),
+            ("read_bytes_per_op", "", "bytes read from disk per op", &["disk_read_bytes"], 1.0),
+            ("write_bytes_per_op", "", "bytes written to disk per op", &["disk_write_bytes"], 1.0),
         ],
     ),
     Group(
         Of::Services,
         Per::Second,
         &[
-            ("throttled_share", "share", "time held back by a CPU quota", &["throttled_s"], 1.0),
-            ("run_queue_share", "share", "time ready to run and without a CPU", &["run_queue_wait_s"], 1.0),
-            ("sleep_share", "share", "time asleep by the services' own wish", &["wait_sleep_s"], 1.0),
-            ("stopped_share", "share", "time held by a signal, a tracer or a freezer", &["wait_stopped_s"], 1.0),
-            ("lock_share", "", "threads that waited for one another", &["wait_lock_s"], 1.0),
-            ("limit_hits_per_s", "", "times a second that memory was at its limit", &["memory_limit_hits"], 1.0),
-            ("reclaimed_per_s", "", "pages a second taken back for want of memory", &["reclaimed_pages"], 1.0),
-            ("refaults_per_s", "", "pages a second read again that were taken back", &["refaults"], 1.0),
+            ("throttled_share", "share", "time throttled by a CPU quota", &["throttled_s"], 1.0),
+            ("run_queue_share", "share", "time runnable but waiting for a CPU", &["run_queue_wait_s"], 1.0),
+            ("sleep_share", "share", "time in sleeps that the services asked for", &["wait_sleep_s"], 1.0),
+            ("stopped_share", "share", "time stopped by a signal, a tracer or a freezer", &["wait_stopped_s"], 1.0),
+            ("lock_share", "", "threads waiting for one another", &["wait_lock_s"], 1.0),
+            ("limit_hits_per_s", "", "memory limit hits per second", &["memory_limit_hits"], 1.0),
+            ("reclaimed_per_s", "", "pages reclaimed per second", &["reclaimed_pages"], 1.0),
+            ("refaults_per_s", "", "reclaimed pages read again per second", &["refaults"], 1.0),
         ],
     ),
     Group(
         Of::Either,
         Per::Second,
         &[
-            ("sync_share", "share", "time waiting for data to be safe on disk", &["wait_sync_s"], 1.0),
+            ("sync_share", "share", "time waiting for writes to reach the disk", &["wait_sync_s"], 1.0),
             ("disk_share", "share", "time waiting for a disk", &["wait_disk_s"], 1.0),
             ("psi_cpu_share", "share", "time some task waited for a CPU", &["psi_cpu_some_s"], 1.0),
             ("psi_memory_share", "share", "time some task waited for memory", &["psi_memory_some_s"], 1.0),
@@ -100,33 +100,33 @@ const GROUPS: &[Group] = &[
         Of::Machine,
         Per::Operation,
         &[
-            ("softirq_us_per_op", "us", "CPU in software interrupts by op", &["cpu_softirq_s"], 1e6),
-            ("switches_per_op", "", "context switches of the machine by op", &["context_switches"], 1.0),
-            ("starts_per_op", "", "processes and threads started by op", &["tasks_started"], 1.0),
-            ("interrupts_per_op", "", "interrupts by op", &["interrupts"], 1.0),
-            ("softirqs_net_rx_per_op", "", "software interrupts of receiving by op", &["softirqs_net_rx"], 1.0),
+            ("softirq_us_per_op", "us", "CPU in software interrupts per op", &["cpu_softirq_s"], 1e6),
+            ("switches_per_op", "", "context switches of the machine per op", &["context_switches"], 1.0),
+            ("starts_per_op", "", "processes and threads started per op", &["tasks_started"], 1.0),
+            ("interrupts_per_op", "", "interrupts per op", &["interrupts"], 1.0),
+            ("softirqs_net_rx_per_op", "", "network receive interrupts (software) per op", &["softirqs_net_rx"], 1.0),
             (
                 "packets_per_op",
                 "",
-                "packets by op, of all interfaces but loopback",
+                "packets per op, all interfaces but loopback",
                 &["net_rx_packets", "net_tx_packets"],
                 1.0,
             ),
-            ("conntrack_per_op", "", "packets looked up in connection tracking by op", &["conntrack_found"], 1.0),
-            ("flushes_per_op", "", "disk flushes by op", &["disk_flushes"], 1.0),
-            ("instructions_per_op", "", "instructions of the machine by op", &["instructions"], 1.0),
-            ("cycles_per_op", "", "clock cycles of the machine by op", &["cycles"], 1.0),
-            ("cache_misses_per_op", "", "cache misses of the machine by op", &["cache_misses"], 1.0),
-            ("dtlb_misses_per_op", "", "addresses looked up in page tables by op", &["dtlb_misses"], 1.0),
-            ("branch_misses_per_op", "", "branches of the machine guessed wrong by op", &["branch_misses"], 1.0),
-            ("kvm_exits_per_op", "", "exits from guests by op", &["kvm_exits"], 1.0),
+            ("conntrack_per_op", "", "connection tracking lookups per op", &["conntrack_found"], 1.0),
+            ("flushes_per_op", "", "disk flushes per op", &["disk_flushes"], 1.0),
+            ("instructions_per_op", "", "instructions of the machine per op", &["instructions"], 1.0),
+            ("cycles_per_op", "", "clock cycles of the machine per op", &["cycles"], 1.0),
+            ("cache_misses_per_op", "", "cache misses of the machine per op", &["cache_misses"], 1.0),
+            ("dtlb_misses_per_op", "", "data TLB misses of the machine per op", &["dtlb_misses"], 1.0),
+            ("branch_misses_per_op", "", "branch misses of the machine per op", &["branch_misses"], 1.0),
+            ("kvm_exits_per_op", "", "VM exits per op", &["kvm_exits"], 1.0),
         ],
     ),
     Group(
         Of::Machine,
         Per::Second,
         &[
-            ("steal_share", "", "CPUs taken by a hypervisor", &["cpu_steal_s"], 1.0),
+            ("steal_share", "", "CPUs stolen by a hypervisor", &["cpu_steal_s"], 1.0),
             (
                 "machine_psi_memory_share",
                 "share",
@@ -138,73 +138,61 @@ const GROUPS: &[Group] = &[
             (
                 "conntrack_drops_per_s",
                 "",
-                "packets a second that connection tracking dropped",
+                "packets dropped by connection tracking per second",
                 &["conntrack_drops"],
                 1.0,
             ),
-            ("softnet_drops_per_s", "", "packets a second dropped before they were looked at", &["softnet_drops"], 1.0),
-            ("remote_pages_per_s", "", "pages a second of another node's memory", &["numa_remote_pages"], 1.0),
+            ("softnet_drops_per_s", "", "packets dropped from a full backlog per second", &["softnet_drops"], 1.0),
+            ("remote_pages_per_s", "", "pages allocated on another NUMA node per second", &["numa_remote_pages"], 1.0),
         ],
     ),
     Group(
         Of::Everywhere,
         Per::Operation,
         &[
-            ("retransmits_per_op", "", "TCP segments sent again by op", &["tcp_retransmits"], 1.0),
-            ("zero_windows_per_op", "", "times that a receiver's buffer was full by op", &["zero_windows"], 1.0),
-            ("connections_per_op", "", "connections opened by op", &["connections_accepted"], 1.0),
+            ("retransmits_per_op", "", "TCP retransmits per op", &["tcp_retransmits"], 1.0),
+            ("zero_windows_per_op", "", "TCP receive windows of zero per op", &["zero_windows"], 1.0),
+            ("connections_per_op", "", "connections opened per op", &["connections_accepted"], 1.0),
         ],
     ),
     Group(
         Of::Everywhere,
         Per::Second,
         &[
-            ("listen_drops_per_s", "", "connections a second dropped when they were opened", &["listen_drops"], 1.0),
-            (
-                "listen_overflows_per_s",
-                "",
-                "connections a second that found the listen queue full",
-                &["listen_overflows"],
-                1.0,
-            ),
+            ("listen_drops_per_s", "", "connections dropped while being opened per second", &["listen_drops"], 1.0),
+            ("listen_overflows_per_s", "", "listen queue overflows per second", &["listen_overflows"], 1.0),
             (
                 "request_queue_full_per_s",
                 "",
-                "times a second that the queue of half-open connections was full",
+                "overflows of half-open connections per second",
                 &["request_queue_full"],
                 1.0,
             ),
-            (
-                "syn_retransmits_per_s",
-                "",
-                "openings of connections a second that were sent again",
-                &["syn_retransmits"],
-                1.0,
-            ),
-            ("receive_drops_per_s", "", "packets a second that found a socket's buffer full", &["receive_drops"], 1.0),
+            ("syn_retransmits_per_s", "", "SYN retransmits per second", &["syn_retransmits"], 1.0),
+            ("receive_drops_per_s", "", "packets dropped at a full socket buffer per second", &["receive_drops"], 1.0),
         ],
     ),
 ];
 
 /// Acknowledgments that the load's side held back until their time was up.
-const LATE_ACKS: (&str, &str) = ("late_acks_per_op", "answers by op whose acknowledgment was held back");
+const LATE_ACKS: (&str, &str) = ("late_acks_per_op", "answers acknowledged late per op");
 
 /// What stands still or nearly so: name, title, gauge, and what it is multiplied by.
 const STANDING: [(&str, &str, &str, f64); 2] = [
-    ("serving_threads", "threads that serve", "threads", 1.0),
-    ("huge_mib", "MiB of the services in huge pages", "huge_bytes", 1.0 / (1 << 20) as f64),
+    ("serving_threads", "serving threads", "threads", 1.0),
+    ("huge_mib", "service memory in huge pages, MiB", "huge_bytes", 1.0 / (1 << 20) as f64),
 ];
 
 /// What others than those who serve used of the CPUs that serve.
-const OTHERS: (&str, &str) = ("others_share", "CPUs of the services that others used");
+const OTHERS: (&str, &str) = ("others_share", "CPUs of the services used by others");
 
 /// What a packet carries, its headers included: a longer path has more packets, and all of the same size.
-const PACKET_BYTES: (&str, &str) = ("packet_bytes", "bytes of a packet, of all interfaces but loopback");
+const PACKET_BYTES: (&str, &str) = ("packet_bytes", "bytes per packet, all interfaces but loopback");
 
 /// Of the CPU quota that was nearest to being used up: how often it was, and how much of it was used.
 const OF_QUOTA: [(&str, &str); 2] = [
-    ("quota_periods_share", "periods in which a CPU quota was used up"),
-    ("quota_share", "CPU time used of what a CPU quota allows"),
+    ("quota_periods_share", "periods in which a CPU quota was exhausted"),
+    ("quota_share", "share of a CPU quota that was used"),
 ];
 
 /// The least share of the serving CPU time that was seen on a CPU of the services.
@@ -248,7 +236,7 @@ pub(crate) fn evidence_within(trial: &TrialData, load: &LoadSummary) -> BTreeMap
     }
     for scope in &serving {
         let Some(cpu_s) = spent_by(scope, "cpu_total_s") else { continue };
-        let title = format!("CPU of {scope} by op");
+        let title = format!("CPU of {scope} per op");
         let value = cpu_s * 1e6 / operations as f64;
         found.insert(format!("cpu_us_per_op:{scope}"), Evidence { title, unit: "us", value });
     }
@@ -386,7 +374,7 @@ fn others_s(scopes: &Scopes, serving: &[&str], load: &LoadSummary) -> Option<f64
     Some(others.iter().map(|others_s| others_s.max(0.0)).sum())
 }
 
-/// Whether a figure is counted by operation, and not by second, as its name says.
+/// Whether a figure is counted per operation, and not per second, as its name says.
 pub(crate) fn is_by_operation(name: &str) -> bool {
     name.split(':').next().is_some_and(|name| name.ends_with("_per_op"))
 }

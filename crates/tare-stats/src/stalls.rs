@@ -386,7 +386,7 @@ mod tests {
         assert_eq!((long.trial, long.from_s, long.seconds), (7, Some(40.0), 12.0));
         assert_eq!((short.from_s, short.seconds), (Some(80.0), 1.0));
         let [held] = long.counted.as_slice() else { panic!("{long:?}") };
-        assert_eq!(held.title, "time held back by a CPU quota");
+        assert_eq!(held.title, "time throttled by a CPU quota");
         assert!((held.then - 0.9).abs() < 1e-9 && held.on_average < 0.2, "{held:?}");
     }
 

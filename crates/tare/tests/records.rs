@@ -80,7 +80,7 @@ fn a_gate_ends_with_the_code_of_its_outcome() {
     assert!(desk.says(0, &with(&["--max-overhead", "10%"])).contains("PASS: 1 passed"));
     assert!(desk.says(1, &with(&["--max-overhead", "0.1%"])).contains("FAIL: 0 passed, 1 failed"));
     let said = desk.says(3, &with(&["--max-overhead", "4%"]));
-    assert!(said.contains("INCONCLUSIVE") && flat(&said).contains("blocks would tell"), "{said}");
+    assert!(said.contains("INCONCLUSIVE") && flat(&said).contains("blocks would decide"), "{said}");
     desk.says(0, &with(&["--max-overhead", "4%", "--on-inconclusive", "pass"]));
     desk.says(1, &with(&["--max-overhead", "4%", "--on-inconclusive", "fail"]));
     let said = desk.says(1, &["gate", "--record", &worse, "--baseline", &old, "--form", HOSTNET]);
@@ -266,7 +266,7 @@ fn a_history_without_what_is_asked_for_says_what_there_is() {
     assert!(says(2, &["history", "canonical"]).contains("--add RECORD"));
     let one = desk.record("one", |_| {});
     desk.says(0, &["history", "--add", &one]);
-    assert!(says(0, &["history", "canonical"]).contains("1 record(s): a change is looked for from 12 on"));
+    assert!(says(0, &["history", "canonical"]).contains("1 record(s): finding a change takes 12"));
     assert!(says(2, &["history", "canonnical"]).contains("there are: canonical"));
     assert!(says(2, &["history", "--form", "box"]).contains("container-hostnet"));
     assert!(says(2, &["history", "--metric", "speed"]).contains("throughput"));

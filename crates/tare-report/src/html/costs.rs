@@ -1,4 +1,4 @@
-//! CPU time by operation and service, for the pages: stacked bars, a table, and the largest difference in words.
+//! CPU time per operation by service, for the pages: stacked bars, a table, and the largest difference in words.
 
 use super::{plain, safe};
 use crate::costs::{at, chosen, difference, label, notes, parts, row_of, sentences};
@@ -16,7 +16,7 @@ pub(crate) fn costs(analysis: &Analysis) -> Value {
     let chart = |costs: &ServiceCosts| {
         let stacks: Vec<Stack> = shown(analysis, costs).map(|arm| stack(arm, &names, emulated(arm))).collect();
         let at = at(analysis, costs);
-        context! { title => plain(&at), svg => safe(svg::stacks(&format!("CPU time by operation and service {at}"), &stacks)) }
+        context! { title => plain(&at), svg => safe(svg::stacks(&format!("CPU time per operation by service {at}"), &stacks)) }
     };
     let key = |(number, name): (usize, &String)| json!({ "class": format!("f{}", number % COLOURS), "name": name });
     let forms = shown(analysis, first).map(|arm| json!({ "name": arm.arm, "emulated": emulated(arm) }));
@@ -31,7 +31,7 @@ pub(crate) fn costs(analysis: &Analysis) -> Value {
 }
 
 fn micro(text: &str) -> String {
-    text.replace(" us by", " \u{b5}s by")
+    text.replace(" us per", " \u{b5}s per")
 }
 
 /// The arms that have a bar: all but the A/A control.

@@ -1,4 +1,4 @@
-//! The answer in sentences: which panel costs which form how much. Nothing is said here that no verdict says.
+//! The answer in sentences: what each form costs in each panel. Each claim rests on a verdict.
 
 use super::shown::{Row, ShownPart, forms, panels};
 use tare_stats::{MetricAnalysis, Verdict, percent_at_most, percent_text};
@@ -29,13 +29,13 @@ impl SuiteHeadline {
     }
 }
 
-/// What may be said of one form in one panel.
+/// The verdict on one form in one panel.
 enum PanelVerdict {
-    /// It is worse, better, or both, in these metrics, the largest first; of the `others` nothing can be said.
+    /// It is worse, better, or both, in these metrics, the largest first; the `others` have no verdict.
     Differs { worse: Vec<String>, better: Vec<String>, others: Vec<String> },
-    /// No difference was found in any metric: in words how small a one would have been, and as a share.
+    /// No difference was found in any metric: how small a one would have been found, in words and as a share.
     Quiet(String, Option<f64>),
-    /// Differences there are, and the A/A control might lie as far off.
+    /// There are differences, and the A/A control may lie as far off.
     Noise(String),
     /// Measured under emulation.
     Emulated,
@@ -191,9 +191,9 @@ fn sentences(found: &[(&str, Vec<(&str, PanelVerdict)>)]) -> Vec<String> {
         let all = of.len();
         let whom = |some: &[String]| if some.len() == all { String::new() } else { format!(" of {}", listed(some)) };
         if !paying.is_empty() {
-            differing.push(format!("{panel} pays in {}", listed(&paying)));
+            differing.push(format!("{panel} costs more in {}", listed(&paying)));
         } else if !gaining.is_empty() {
-            differing.push(format!("{panel} gains in {}", listed(&gaining)));
+            differing.push(format!("{panel} costs less in {}", listed(&gaining)));
         } else if without.is_empty() && noisy.is_empty() {
             unsaid.push((*panel).to_owned());
         }
@@ -277,7 +277,7 @@ mod tests {
         ];
         assert_eq!(
             sentences(&found).join(" "),
-            "Network pays in box (p50 longer: +9 us). No difference detectable in arithmetic of box (smallest \
+            "Network costs more in box (p50 longer: +9 us). No difference detectable in arithmetic of box (smallest \
              detectable 2.1 %) and memory of box (smallest detectable 2.1 %). Within the noise floor in memory of \
              crate. No verdict on storage."
         );
@@ -308,6 +308,6 @@ mod tests {
     #[test]
     fn many_costs_are_named_without_their_figures() {
         let found = vec![("network", ["a", "b", "c", "d"].map(|form| (form, worse("+1 us"))).into_iter().collect())];
-        assert_eq!(sentences(&found), ["Network pays in a, b, c and d."]);
+        assert_eq!(sentences(&found), ["Network costs more in a, b, c and d."]);
     }
 }

@@ -30,7 +30,7 @@ pub(crate) fn stacks(title: &str, stacks: &[Stack]) -> String {
     let sum = |stack: &Stack| stack.parts.iter().map(|(.., us)| us).sum::<f64>();
     let of = |hatched: bool| stacks.iter().filter(|stack| stack.hatched == hatched).map(sum).reduce(f64::max);
     let highest = of(false).or_else(|| of(true)).unwrap_or(1.0).max(f64::MIN_POSITIVE);
-    let (divisor, unit) = if highest >= 1e3 { (1e3, "ms by operation") } else { (1.0, "\u{b5}s by operation") };
+    let (divisor, unit) = if highest >= 1e3 { (1e3, "ms per operation") } else { (1.0, "\u{b5}s per operation") };
     let scale = Scale::linear(0.0, highest * 1.02 / divisor, MARGIN, PANEL_WIDTH - MARGIN);
     let mut canvas = Canvas::new(PANEL_WIDTH, height);
     canvas.grid(&scale, 5, (TOP, bottom));
@@ -71,7 +71,7 @@ mod tests {
     fn parts_are_named_where_they_have_room_and_an_emulated_bar_is_cut_off() {
         let drawing = stacks("costs", &[stack(false, &[400.0, 1.0]), stack(true, &[4_000.0])]);
         assert_eq!((drawing.matches(">part 0<").count(), drawing.matches(">part 1<").count()), (2, 0), "{drawing}");
-        assert!(drawing.contains("a lot \u{2192}") && drawing.contains("\u{b5}s by"), "{drawing}");
+        assert!(drawing.contains("a lot \u{2192}") && drawing.contains("\u{b5}s per"), "{drawing}");
         assert!(!stacks("costs", &[]).contains("NaN"));
     }
 }

@@ -51,6 +51,6 @@ fn what_is_a_forms_own_holds_there_and_nowhere_else() {
     assert!(throughput("durable") < throughput("native"), "{:?}", first("durable").metrics);
     let shown = lab.expect(0, &["report", text(&out), "--verbose"]);
     let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
-    let asked = "as the study asks: memory_limit_bytes (in squeezed)";
+    let asked = "set by the study: memory_limit_bytes (in squeezed)";
     assert!(shown.contains(asked) && shown.matches("memory_limit_bytes").count() == 1, "{shown}");
 }

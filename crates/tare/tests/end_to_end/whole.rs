@@ -33,7 +33,7 @@ fn a_published_port_is_explained_rung_by_rung() {
     let args = ["explain", "loopback", "--form", "published", "--design", design, "--repeat", "1"];
     let times = ["--settle", "0s", "--measure", "1s", "--out", text(&record)];
     let said = undisturbed(&lab, &[&args[..], &times[..]].concat(), &record);
-    assert!(said.contains("the ladder from native to published"), "{said}");
+    assert!(said.contains("ladder from native to published"), "{said}");
     let read = lab.record(&record);
     assert_eq!(read.trials.len(), 11, "nine rungs, the baseline and its control");
     assert!(read.trials.iter().all(|trial| trial.record.outcome == Outcome::Measured));
@@ -61,7 +61,7 @@ fn a_feature_is_weighed_in_the_places_where_it_can_stand() {
     // Of so many trials some are void where others take CPU time from the generator, and their block is run again.
     let void = output.status.code() == Some(1) && said.contains("the generator was the limit");
     assert!(output.status.code() == Some(0) || void, "{said}");
-    assert!(said.contains("the ladder from native to published"), "{said}");
+    assert!(said.contains("ladder from native to published"), "{said}");
     assert!(said.contains("times as much as first") && !said.contains("no other order"), "{said}");
     let read = lab.record(&record);
     let ladder = read.header.study.ladder.as_ref().unwrap();
