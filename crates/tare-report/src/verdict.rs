@@ -29,6 +29,11 @@ impl<'a> VerdictWords<'a> {
         matches!(self.ratio.verdict, Verdict::Better | Verdict::Worse)
     }
 
+    /// Whether there is no verdict because too little was measured, which is the same for many ratios of a record.
+    pub(crate) fn is_missing(self) -> bool {
+        matches!(self.ratio.verdict, Verdict::TooFewBlocks | Verdict::NoNoiseFloor)
+    }
+
     /// What it differs in, where a difference is certain.
     pub(crate) fn way(self) -> Option<Way> {
         self.is_certain().then(|| way(self.metric, self.ratio.ratio > 1.0))

@@ -55,7 +55,7 @@ fn profiles_are_flame_graphs_tables_and_one_script_that_is_ours() {
     let page = page(&sample::watched::profiled());
     std::fs::write(scratch().join("profile.html"), &page).expect("the scratch folder can be written to");
     for wanted in [
-        "What the CPU does meanwhile",
+        "<h2>Profiles</h2>",
         "Flame graph of native",
         "Difference from native",
         "class=\"flame\"",
@@ -98,6 +98,18 @@ fn advice_has_a_section_of_its_own() {
     }
     assert_balanced(&page);
     assert!(!self::page(&record()).contains("What would win it back"));
+}
+
+#[test]
+fn what_keeps_every_ratio_from_a_verdict_is_said_once() {
+    let mut record = record();
+    record.trials.retain(|trial| trial.record.trial.block == 2);
+    let page = page(&record);
+    let reason = "no verdict: 1 block measured, 3 needed";
+    assert_eq!(page.matches(&format!("<p class=\"why\">\u{2013} {reason}.</p>")).count(), 1);
+    assert!(page.contains(&format!("<small title=\"{reason}\">\u{2013}</small>")), "a tooltip says it in each cell");
+    assert!(!page.contains(&format!("<small>{reason}")), "and no cell does");
+    assert_balanced(&page);
 }
 
 #[test]

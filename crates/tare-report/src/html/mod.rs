@@ -63,6 +63,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
         costs => costs(analysis),
         charts => charts::charts(record, analysis, &looks),
         ratios => plain(tables::ratios(analysis, &looks)),
+        missing_verdicts => plain(tables::missing_verdicts(analysis)),
         metric_titles => plain(words::compared(analysis).map(|metric| &metric.title).collect::<Vec<_>>()),
         floors => plain(tables::floors(analysis)),
         ruler => plain(crate::ruler::line(analysis).map(|(line, _)| line)),
@@ -106,8 +107,10 @@ pub(crate) fn rendered(template: &str, page: Value) -> Result<String, Fault> {
     let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
     engine.set_syntax(syntax.map_err(|error| Fault::from_error("set the template engine up", &error))?);
     let broken = |error| Fault::from_error("read the page's template", &error);
-    const SHARED: [(&str, &str); 3] = [
+    const SHARED: [(&str, &str); 5] = [
         ("costs", include_str!("../../assets/costs.html")),
+        ("environment", include_str!("../../assets/environment.html")),
+        ("foot", include_str!("../../assets/foot.html")),
         ("head", include_str!("../../assets/head.html")),
         ("response", include_str!("../../assets/response.html")),
     ];

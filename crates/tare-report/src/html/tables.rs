@@ -5,6 +5,7 @@ use crate::svg::Look;
 use crate::verdict::VerdictWords;
 use crate::words;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use tare_core::design::Arrangement;
 use tare_core::record::Record;
 use tare_stats::{Analysis, Verdict, percent_at_most};
@@ -65,6 +66,8 @@ pub(super) fn ratios(analysis: &Analysis, looks: &[Look]) -> Vec<Value> {
                     Verdict::Better | Verdict::Worse => said.beside_figures(),
                     // The row is marked as a whole.
                     Verdict::Emulated => String::new(),
+                    // A line below the table says it once.
+                    _ if said.is_missing() => String::new(),
                     _ => said.whole(),
                 };
                 let difference = words::difference(analysis, metric, &arm.name);
@@ -73,6 +76,7 @@ pub(super) fn ratios(analysis: &Analysis, looks: &[Look]) -> Vec<Value> {
                     "interval": interval,
                     "difference": difference,
                     "words": words,
+                    "missing": said.is_missing().then(|| said.verdict()),
                     "class": class,
                 })
             })
@@ -91,6 +95,14 @@ pub(super) fn ratios(analysis: &Analysis, looks: &[Look]) -> Vec<Value> {
         })
     });
     rows.collect()
+}
+
+/// Why ratios of the table have no verdict because too little was measured, each reason once.
+pub(super) fn missing_verdicts(analysis: &Analysis) -> Vec<String> {
+    let ratios = words::compared(analysis).flat_map(|metric| metric.ratios.iter().map(move |ratio| (metric, ratio)));
+    let said = ratios.map(|(metric, ratio)| VerdictWords::of(analysis, metric, ratio));
+    let reasons: BTreeSet<String> = said.filter(|said| said.is_missing()).map(VerdictWords::verdict).collect();
+    reasons.into_iter().collect()
 }
 
 /// The noise floor of each compared metric.

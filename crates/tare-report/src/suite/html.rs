@@ -10,6 +10,7 @@ use crate::svg::{self, Bar, COLOURS, Group, Look};
 use crate::{Style, words};
 use minijinja::{Value, context};
 use serde_json::json;
+use std::collections::BTreeSet;
 use tare_core::fault::Fault;
 use tare_core::record::SuiteHeader;
 use tare_stats::{MetricAnalysis, Verdict};
@@ -73,6 +74,8 @@ fn panel(name: &str, parts: &[&ShownPart<'_>], forms: &[&str]) -> Value {
     });
     let costs: Vec<Value> = costs.collect();
     let tables: Vec<_> = shown().map(|(part, metric)| table(part, metric, among, forms)).collect();
+    let rows = shown().flat_map(|(part, metric)| part.rows(metric)).filter(|row| row.missing);
+    let missing: BTreeSet<String> = rows.map(|row| row.verdict).collect();
     context! {
         name => plain(name),
         references => references,
@@ -86,6 +89,7 @@ fn panel(name: &str, parts: &[&ShownPart<'_>], forms: &[&str]) -> Value {
         diamonds => diamonds,
         sources => plain(&sources),
         metrics => plain(tables),
+        missing_verdicts => plain(missing),
     }
 }
 
@@ -176,6 +180,7 @@ fn table(part: &ShownPart<'_>, metric: &MetricAnalysis, among: usize, forms: &[&
             "difference": row.difference,
             "class": class,
             "verdict": row.verdict,
+            "unsaid": row.missing,
             "published": row.published,
         })
     });

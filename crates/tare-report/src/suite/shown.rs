@@ -33,8 +33,10 @@ pub(super) struct Row<'a> {
     pub(super) value: Option<f64>,
     /// Of a time: `+9.3 \u{b5}s [8.1, 10.4]`.
     pub(super) difference: Option<String>,
-    /// What may be said, in words, or why there is no ratio.
+    /// The verdict in words, or why there is no ratio.
     pub(super) verdict: String,
+    /// Whether there is no verdict because too little was measured, as of many rows.
+    pub(super) missing: bool,
     /// What others have published.
     pub(super) published: Option<&'a str>,
 }
@@ -152,12 +154,12 @@ impl<'a> ShownPart<'a> {
 
     fn row(&self, metric: &'a MetricAnalysis, arm: &'a Arm) -> Row<'a> {
         let ratio = metric.ratios.iter().find(|ratio| ratio.arm == arm.name);
-        let verdict = match ratio {
+        let words = ratio.map(|ratio| VerdictWords::of(self.analysis, metric, ratio));
+        let of_control = control_words(metric).filter(|_| arm.control);
+        let missing = of_control.is_none() && words.is_some_and(VerdictWords::is_missing);
+        let verdict = match words {
             // The figures stand beside it.
-            Some(ratio) => {
-                let said = VerdictWords::of(self.analysis, metric, ratio);
-                control_words(metric).filter(|_| arm.control).unwrap_or_else(|| said.beside_figures())
-            }
+            Some(words) => of_control.unwrap_or_else(|| words.beside_figures()),
             None => self.why_none(metric, arm),
         };
         Row {
@@ -166,6 +168,7 @@ impl<'a> ShownPart<'a> {
             value: value(metric, &arm.name),
             difference: words::difference(self.analysis, metric, &arm.name),
             verdict,
+            missing,
             published: self.published(metric, &arm.name),
         }
     }
