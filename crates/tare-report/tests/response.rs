@@ -44,7 +44,7 @@ fn the_terminal_has_a_row_a_level_and_a_column_a_form() {
     }
     let text = render("terminal", &stepped(), 80);
     let from = text.find("by level (").expect("it has a part of its own");
-    let to = from + text[from..].find("\nCPU time by").expect("services follow");
+    let to = from + text[from..].find("\nCPU time per operation").expect("services follow");
     insta::assert_snapshot!("levels", &text[from..to]);
     let part = render_part("terminal", stepped(), &["p99_us"]);
     assert!(part.contains("p99 over all levels together") && !part.contains("\nmean\n"), "{part}");

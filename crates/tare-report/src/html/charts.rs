@@ -116,7 +116,7 @@ fn placed(record: &Record) -> Vec<Value> {
     all.map(|(form, service, places)| row((&form, &service, places))).collect()
 }
 
-/// How likely a window keeps the QoS, over the load.
+/// The share of windows that kept the QoS, by load.
 fn peaks(record: &Record, analysis: &Analysis, looks: &[Look]) -> Vec<Value> {
     let mut panels = Vec::new();
     for found in crate::peak::peaks(record, analysis) {

@@ -71,5 +71,5 @@ fn those_that_wait_are_frozen_where_the_study_says_so() {
     }
     let whole = lab.expect(0, &["report", text(&out), "--verbose"]);
     let whole = whole.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(whole.contains("to freeze the one before and let this one run takes"), "{whole}");
+    assert!(whole.contains("freezing the form before and thawing this one takes"), "{whole}");
 }

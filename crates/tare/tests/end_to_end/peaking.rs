@@ -48,5 +48,5 @@ fn a_search_is_guided_by_a_real_server_and_on_disk() {
         assert!(measured >= search.load_s && settled < measured, "{:?}: {} s of load", trial.stages, search.load_s);
     }
     assert!(said.contains("native            ") && said.contains(" users") && said.contains("peak load"), "{said}");
-    assert!(std::fs::read_to_string(path.join("report.html")).unwrap().contains("How likely a window keeps the QoS"));
+    assert!(std::fs::read_to_string(path.join("report.html")).unwrap().contains("Share of windows that kept the QoS, by load"));
 }

@@ -52,7 +52,7 @@ fn a_server_reads_and_writes_once_an_operation_in_every_form_and_its_stacks_have
         let named = own.iter().filter(|name| met(name)).count();
         assert!(named >= 2, "{form}: of the program's functions only {named} have names");
     }
-    assert!(said.contains("profile  ") && said.contains("watched trial"), "{said}");
+    assert!(said.contains("profile  ") && said.contains("profiled trial of each form"), "{said}");
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
     assert!(page.contains("Difference from plain"));
     // A record whose profiles are gone is gone on with, and nothing that counts is run again.
