@@ -279,7 +279,7 @@ pub(crate) fn apparatus(record: &Record, analysis: &Analysis) -> String {
         let us = plain_quantity(us, "us");
         parts.push(format!("generator {us} CPU per op{}", own.unwrap_or_default()));
     } else if let Some(own) = own {
-        // A search for the peak has no figure of its own to hold it against.
+        // A search for the peak has no figure of its own to compare it with.
         parts.push(format!("generator {own} CPU per op for bookkeeping"));
     }
     if let Some(share) = apparatus.generator_busy_max {

@@ -1,4 +1,4 @@
-//! Where the CPU time of the whole machine goes, by operation: to each scope that was sampled, to the generator, to
+//! Where the CPU time of the whole machine goes, per operation: to each scope that was sampled, to the generator, to
 //! interrupts where the kernel keeps them apart, and to the rest.
 //!
 //! The parts do not overlap and add up to the machine's busy time. The kernel knows exactly how long each task ran, and
@@ -36,13 +36,13 @@ pub enum CpuUser {
 /// A part of the busy time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CpuPart {
-    /// Whose.
+    /// Whose time it is.
     pub user: CpuUser,
-    /// By operation, us. Of the rest it may be a little less than nothing, for ticks and moments are not exact.
+    /// Per operation, us. Of the rest it may be a little less than nothing, for ticks and moments are not exact.
     pub us: f64,
 }
 
-/// Interrupts and software interrupts on some CPUs, by operation, us.
+/// Interrupts and software interrupts on some CPUs, per operation, us.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct SoftInterrupts {
     /// On the CPUs of the generator, which most of them interrupt there.
@@ -56,13 +56,13 @@ pub struct SoftInterrupts {
 pub struct CpuAccount {
     /// The arm.
     pub arm: String,
-    /// All CPUs' busy time by operation, us.
+    /// All CPUs' busy time per operation, us.
     pub busy_us: f64,
     /// Its parts, which add up to it, the largest first and the rest last.
     pub parts: Vec<CpuPart>,
     /// How much of it was interrupts and software interrupts; none where they were not counted.
     pub soft: Option<SoftInterrupts>,
-    /// What a hypervisor took away from the machine meanwhile, by operation, us. It is no part of the busy time.
+    /// What a hypervisor took away from the machine meanwhile, per operation, us. It is no part of the busy time.
     pub steal_us: f64,
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn accounts(record: &Record, counted: &[&TrialData], arms: &[Arm]) ->
     arms.iter().filter_map(of_arm).collect()
 }
 
-/// What a trial took, by operation, us.
+/// What a trial took, per operation, us.
 struct Spent {
     busy_us: f64,
     parts: BTreeMap<CpuUser, f64>,

@@ -131,7 +131,7 @@ fn call_equal(analysis: &mut Analysis, record: &Record, counted: &[&TrialData]) 
     analysis.stalls = stalls_that_decide(&analysis.arms, &analysis.metrics, counted, &beyond);
 }
 
-/// Adds what differs besides, and what differences come from.
+/// Adds what else differs, and what differences come from.
 fn explain(analysis: &mut Analysis, record: &Record, counted: &[&TrialData]) {
     let (baseline, ladder, advice) = (analysis.baseline.clone(), analysis.ladder.as_ref(), analysis.advice.as_ref());
     let cells = cells(record, counted);

@@ -60,7 +60,7 @@ pub struct Analysis {
     /// What each variant of a form wins back, where the study asked for advice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<AdviceGains>,
-    /// What else differs between forms: counters of the kernel, by operation.
+    /// What else differs between forms: counters of the kernel, per operation.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub contrasts: Vec<Contrast>,
     /// What differences in performance come from, by rules: one for each form whose performance differs from the
@@ -80,7 +80,7 @@ pub struct Analysis {
     /// Forms that work while others are loaded, where load takes turns.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resting: Vec<Resting>,
-    /// How forms get warm amid the slices of a chopped load, against the baseline.
+    /// How forms get warm within the slices of a chopped load, against the baseline.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warming: Vec<Warming>,
     /// How forms get faster or slower over the time that their deployments are measured by turns, against the baseline.

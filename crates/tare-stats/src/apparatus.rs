@@ -12,9 +12,9 @@ use tare_core::telemetry::{PROBE, TelemetryRow, Vantage};
 /// The apparatus: what measuring itself cost, and whether it kept up.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Apparatus {
-    /// The generator's CPU time by operation in the baseline, us: geometric mean.
+    /// The generator's CPU time per operation in the baseline, us: geometric mean.
     pub generator_cpu_us_per_op: Option<f64>,
-    /// What of it is the apparatus' own bookkeeping: CPU time by operation of the null protocol, which has neither
+    /// What of it is the apparatus' own bookkeeping: CPU time per operation of the null protocol, which has neither
     /// network nor server, measured before the run on the same CPUs, us.
     pub null_cpu_us_per_op: Option<f64>,
     /// The largest share of its CPUs that the generator used in any measured trial.

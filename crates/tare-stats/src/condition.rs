@@ -54,14 +54,14 @@ pub enum Condition {
     Service {
         /// The service.
         name: String,
-        /// What of it.
+        /// Which part of it.
         what: OfService,
     },
     /// Something of a form.
     Form {
         /// The form.
         name: String,
-        /// What of it.
+        /// Which part of it.
         what: OfForm,
     },
     /// The digest of a bundle.

@@ -1,7 +1,7 @@
-//! What else differs between two forms: what the kernel counted while both served the same load, by operation.
+//! What else differs between two forms: what the kernel counted while both served the same load, per operation.
 //!
 //! Where a difference in throughput comes from is not measured here; what goes with it is. Counters of a trial become
-//! figures by operation or by second, and two forms are compared inside blocks, on the plain scale, for many of these
+//! figures per operation or per second, and two forms are compared inside blocks, on the plain scale, for many of these
 //! figures are zero in one of the two.
 
 use crate::arm::Arm;
@@ -20,7 +20,7 @@ use tare_core::record::{Record, TrialData};
 /// Smaller than this share of what the other form has, a difference explains nothing.
 const SHARE_MIN: f64 = 0.05;
 
-/// What rules look at by second, and readers are told by operation.
+/// What rules look at per second, and readers are told per operation.
 const TOLD_BY_OPERATION: &str = "run_queue_share";
 
 /// What only a form with a limit counts: who has none never runs into it.
@@ -40,7 +40,7 @@ const ORDERS_MIN: f64 = 70.0;
 pub struct Contrast {
     /// The form.
     pub form: String,
-    /// The one that it is held against: the baseline, or the rung before it.
+    /// The one that it is compared with: the baseline, or the rung before it.
     pub against: String,
     /// Figures that differ beyond chance and beyond what equals differ by, the clearest first.
     pub figures: Vec<Figure>,
@@ -91,7 +91,7 @@ pub(crate) fn cells(record: &Record, counted: &[&TrialData]) -> BTreeMap<String,
     cells
 }
 
-/// Which forms are held against which: every one that is no emulation against the baseline; of a ladder, the rungs
+/// Which forms are compared with which: every one that is no emulation against the baseline; of a ladder, the rungs
 /// that matter against the rung before; and variants against the form that is varied.
 pub(crate) fn pairs(
     baseline: &str,
@@ -171,7 +171,7 @@ pub(crate) struct Estimate {
     pub(crate) difference: f64,
     /// Half the width of its interval.
     pub(crate) half_width: f64,
-    /// What the difference is held against: a standard deviation, or an error.
+    /// What the difference is compared with: a standard deviation, or an error.
     pub(crate) spread: f64,
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn declare(analysis: &mut Analysis, record: &Record, beyond: &BTreeMa
     }
 }
 
-/// Takes down in each ratio of a chopped load what may be left of what forms are slower by while they get warm. In
+/// Notes in each ratio of a chopped load what may be left of what forms are slower by while they get warm. In
 /// throughput, which is that of second halves, up to half of what the halves differ by, as far as that may be; in
 /// figures of whole turns all of it. Nobody knows where halves do not tell, the service is cold even in the longest
 /// slices, or turns of several lengths were to be compared and could not be. So is what a form does more or less than

@@ -110,7 +110,7 @@ pub enum Learned {
     },
     /// It is in the interval.
     Occasions {
-        /// Of so many runs of equals.
+        /// Out of this many runs of equals.
         runs: usize,
         /// The standard deviation, log scale.
         deviation: f64,
@@ -142,7 +142,7 @@ pub enum GateReason {
         /// The noise floor, as a share.
         floor: f64,
     },
-    /// It lies within the bound over all of the time, but not without the best and the worst fifth of it.
+    /// It lies within the bound over the whole time, but not without the best and the worst fifth of it.
     WithinByFewWindows,
     /// The interval holds the bound.
     HoldsBound {
@@ -192,7 +192,7 @@ pub enum GateReason {
     },
     /// Too few blocks for an interval.
     TooFewBlocks {
-        /// So many.
+        /// How many.
         blocks: usize,
     },
     /// There is no interval of the change.

@@ -99,7 +99,7 @@ pub(crate) fn add_recorded(text: &mut String, other: &str) -> Result<(), String>
 /// A quantile of operations of which some failed, us.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Ranked {
-    /// So many.
+    /// How many.
     Known(f64),
     /// It lies among those that failed: at least as long as the longest time of those that did not.
     AtLeast(f64),

@@ -34,7 +34,7 @@ const RATES: [&str; 3] = ["throughput", BUSY_PER_OP, CPU_PER_OP];
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Nested {
-    /// The whole time measured, as the trial's own: there is nothing to hold it against.
+    /// The whole time measured, as the trial's own: there is nothing to compare it with.
     Whole,
     /// The trimmed mean, on the log scale, of its windows of 15 s.
     Windows,

@@ -65,7 +65,7 @@ pub fn equals(analysis: &Analysis) -> BTreeMap<String, Equals> {
 /// What occasions add to the error of a ratio, in one metric, as the A/A controls of past runs show it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Occasion {
-    /// Of so many runs.
+    /// Out of this many runs.
     pub runs: usize,
     /// The standard deviation from occasion to occasion, log scale: the one with which the controls lie as far off as
     /// should be expected; 0 where they lie no farther off than their blocks explain.

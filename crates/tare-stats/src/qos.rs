@@ -11,7 +11,7 @@ use tare_core::qos::{Qos, QuantileLimit, Share};
 pub struct QosKept {
     /// So many kept all of it.
     pub kept: u32,
-    /// Of so many that were measured.
+    /// Out of this many that were measured.
     pub of: u32,
     /// What was broken most often, and what was seen instead.
     #[serde(rename = "broken_data")]

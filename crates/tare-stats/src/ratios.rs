@@ -31,7 +31,8 @@ pub struct MetricAnalysis {
     /// How far from 1 the A/A control may lie: the end of its interval that is further from 1, as a share (0.021 is
     /// 2.1 %). No verdict inside. None when the control was measured in fewer than 3 blocks.
     pub noise_floor: Option<f64>,
-    /// Whether the interval of the A/A control excludes 1: the machine or the harness treats equals differently.
+    /// Whether the interval of the A/A control excludes 1: the machine or the apparatus treats identical forms
+    /// differently.
     pub control_differs: bool,
     /// By arm whose figures are not what they seem: where the truth lies.
     #[serde(skip)]

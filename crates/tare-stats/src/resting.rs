@@ -75,10 +75,10 @@ pub(crate) fn resting(measured: &[&TrialData], baseline: &str) -> Vec<Resting> {
     all.filter(|found| (found.share - of_baseline).abs() > NAMED).collect()
 }
 
-/// Takes off the CPU time by operation of a load that took turns what its services used while others had theirs, by the
-/// share of a CPU that they use then. It is of their own doing, but how much of it there is for each operation hangs on
-/// how many forms stand beside each other; what they do by themselves in their own turns stays. A metric of which that
-/// would be half or more is removed, and named: what is left of it is not known well enough.
+/// Takes off the CPU time per operation of a load that took turns what its services used while others had theirs, by
+/// the share of a CPU that they use then. It is of their own doing, but how much of it there is for each operation
+/// hangs on how many forms stand beside each other; what they do by themselves in their own turns stays. A metric of
+/// which that would be half or more is removed, and named: what is left of it is not known well enough.
 pub fn leave_out_rest(metrics: &mut BTreeMap<String, f64>, load: &LoadSummary, resting_cpu: f64) -> Vec<&'static str> {
     let Some(turns) = load.turns else { return Vec::new() };
     let operations: u64 = load.operations.values().map(|operation| operation.count).sum();

@@ -33,7 +33,7 @@ pub struct ServiceBits {
     pub digest: Option<String>,
     /// Files in the list of the first form.
     pub files: usize,
-    /// How many files and links of the bundle were held against what the service saw in each form, the fewest of any;
+    /// How many files and links of the bundle were compared with what the service saw in each form, the fewest of any;
     /// none where they were not compared in every form that was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bundle_files: Option<u64>,

@@ -58,9 +58,9 @@ pub struct Growth {
 pub struct Grown {
     /// The service.
     pub service: String,
-    /// So many instances.
+    /// Number of instances.
     pub instances: u32,
-    /// For so many.
+    /// For this many in the other form.
     pub of: u32,
 }
 

@@ -56,7 +56,7 @@ const SPELLS_MAX: usize = 5;
 const COUNTED_MAX: usize = 3;
 
 /// How many times as much as over the whole trial a counter must have gone up in a spell to be told of, and its least
-/// amount by second: a share of the time, or a count.
+/// amount per second: a share of the time, or a count.
 const COUNTED_FACTOR: f64 = 2.0;
 const COUNTED_MIN: f64 = 0.05;
 
@@ -68,7 +68,7 @@ pub struct Stalls {
     /// How long it did less than half of what it usually did in the trial, s; of loads that take turns, how long the
     /// longest turn of each trial took, where it is a stall.
     pub seconds: f64,
-    /// Of so many measured, s; where loads take turns, those of its own turns.
+    /// Out of this many measured, s; where loads take turns, those of its own turns.
     pub measured_s: f64,
     /// Whether its loads took turns.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -89,7 +89,7 @@ pub struct Stall {
     pub from_s: Option<f64>,
     /// How long it lasted, s.
     pub seconds: f64,
-    /// What the kernel counted meanwhile and hardly otherwise, by second; empty where nothing stands out or nothing
+    /// What the kernel counted meanwhile and hardly otherwise, per second; empty where nothing stands out or nothing
     /// was sampled.
     pub counted: Vec<Counted>,
 }
@@ -99,9 +99,9 @@ pub struct Stall {
 pub struct Counted {
     /// What is counted.
     pub title: String,
-    /// By second of the stall.
+    /// Per second of the stall.
     pub then: f64,
-    /// By second of the whole trial.
+    /// Per second of the whole trial.
     pub on_average: f64,
 }
 
@@ -177,7 +177,7 @@ pub(crate) fn beyond_baseline(
     beyond.collect()
 }
 
-/// Takes down in each ratio of throughput what stalls may have done to it, where no trimmed ratio stands beside it.
+/// Notes in each ratio of throughput what stalls may have done to it, where no trimmed ratio stands beside it.
 pub(crate) fn left_still(metrics: &mut [MetricAnalysis], beyond: &BTreeMap<String, Beyond>) {
     let untrimmed = metrics.iter_mut().filter(|metric| metric.name == RATE && metric.nested == Nested::Whole);
     for ratio in untrimmed.flat_map(|metric| &mut metric.ratios) {
@@ -327,7 +327,7 @@ fn counted(spell: &Spell, trial: &TrialData) -> Vec<Counted> {
     let Some(load) = &trial.record.load else { return Vec::new() };
     let span = LoadSummary { measure_start_ns: spell.from_ns, measure_end_ns: spell.to_ns, ..load.clone() };
     let (then, on_average) = (evidence_within(trial, &span), evidence_within(trial, load));
-    // By operation nothing can be said of a time in which there were none.
+    // Per operation nothing can be said of a time in which there were none.
     let by_second = then.into_iter().filter(|(name, _)| name.ends_with("_share") || name.ends_with("_per_s"));
     let mut stand_out: Vec<Counted> = by_second
         .filter_map(|(name, figure)| {

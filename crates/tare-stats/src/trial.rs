@@ -158,7 +158,7 @@ mod tests {
         load
     }
 
-    /// The same, of which so many failed besides.
+    /// The same, plus this many that failed.
     fn failing(errors: u64) -> LoadSummary {
         let mut load = load();
         load.operations.get_mut("get").unwrap().errors = errors;

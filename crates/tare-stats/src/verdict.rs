@@ -39,12 +39,12 @@ pub enum Withheld {
     ControlDiffers,
     /// The arm's trials are void or failed more often than the others': those that are left are not its usual ones.
     VoidTooOften,
-    /// The same of the arm that it is held against.
+    /// The same of the arm that it is compared with.
     OtherVoidTooOften,
 }
 
 impl Withheld {
-    /// Of an arm held against another one, in a metric whose A/A control differs or not.
+    /// Of an arm compared with another one, in a metric whose A/A control differs or not.
     pub(crate) fn of(arm: &Arm, against: &Arm, control_differs: bool) -> Option<Withheld> {
         match () {
             () if control_differs => Some(Withheld::ControlDiffers),

@@ -1,7 +1,7 @@
-//! What still gets warm while a chopped load is measured. Amid slices: answers come faster in the second halves of
+//! What still gets warm while a chopped load is measured. Within slices: answers come faster in the second halves of
 //! turns than in the first ones. All turns of a run tell it, so it is seen to a fraction of a per cent, where turns of
-//! several lengths are held against each other to some per cent only. What needs longer than a slice is not seen by
-//! it, but amid deployments: the second half of the time that each is measured is held against the first. Forms of a
+//! several lengths are compared with each other to some per cent only. What needs longer than a slice is not seen by
+//! it, but within deployments: the second half of the time that each is measured is compared with the first. Forms of a
 //! block share that time, and so what the machine did in it.
 
 use crate::interval::Interval;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use tare_core::load::LoadSummary;
 use tare_core::record::TrialData;
 
-/// Over which halves speeds are held against each other.
+/// Over which halves speeds are compared with each other.
 struct Halves {
     /// By less than this share more than the baseline is not worth a word.
     named: f64,
@@ -23,7 +23,7 @@ struct Halves {
 const OF_TURNS: Halves = Halves { named: 0.01, chance: 0.05, log: of_turns };
 const OF_DEPLOYMENTS: Halves = Halves { named: 0.005, chance: 0.01, log: of_deployment };
 
-/// How a form gets warm, amid its slices or amid its deployments.
+/// How a form gets warm, within its slices or within its deployments.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Warming {
     /// The arm.
@@ -54,13 +54,13 @@ impl Warming {
     }
 }
 
-/// Amid slices: of each of `arms` but the baseline that was measured beside it in three blocks or more, by turns that
+/// Within slices: of each of `arms` but the baseline that was measured beside it in three blocks or more, by turns that
 /// tell.
 pub(crate) fn warming(counted: &[&TrialData], arms: &[&str], baseline: &str) -> Vec<Warming> {
     by_halves(&OF_TURNS, counted, arms, baseline)
 }
 
-/// Amid deployments: of each of the same, by the parts in which its turns were added up.
+/// Within deployments: of each of the same, by the parts in which its turns were added up.
 pub(crate) fn settling(counted: &[&TrialData], arms: &[&str], baseline: &str) -> Vec<Warming> {
     by_halves(&OF_DEPLOYMENTS, counted, arms, baseline)
 }

@@ -1,6 +1,6 @@
 //! How long the slices of a chopped load must be for a service: one whose caches need longer than a slice to get warm
 //! is slower than it would be without rests, in every form. An A/A control cannot see that. So its rates in turns of
-//! several lengths are held against those in the longest.
+//! several lengths are compared with those in the longest.
 
 use crate::paired::sd;
 use crate::quantile::student_quantile;
@@ -20,7 +20,7 @@ const CYCLES_MIN: usize = 4;
 const SURE: f64 = 0.975;
 const SURE_OF_ONE: f64 = 0.995;
 
-/// Turns so long are not held against longer ones, ns.
+/// Turns so long are not compared with longer ones, ns.
 const LONG_NS: u64 = 700_000_000;
 
 /// What turns of several lengths tell of a service.

@@ -17,7 +17,7 @@ pub enum Warning {
         /// The baseline.
         baseline: String,
     },
-    /// The A/A control differs from the baseline: this machine treats equals differently.
+    /// The A/A control differs from the baseline: this machine treats identical forms differently.
     EqualsDiffer {
         /// In which metric, for readers.
         metric: String,
@@ -30,9 +30,9 @@ pub enum Warning {
     VoidTooOften {
         /// The arm.
         arm: String,
-        /// So many void or failed.
+        /// How many are void or failed.
         void: u32,
-        /// Of so many that were carried out.
+        /// Out of this many that were carried out.
         ran: u32,
         /// Fisher's p.
         p: f64,
@@ -64,7 +64,7 @@ pub enum Warning {
         arm: String,
         /// The metric, for readers.
         metric: String,
-        /// The ratio over all of the time.
+        /// The ratio over the whole time.
         ratio: f64,
         /// The same without the best and the worst fifth of it; none where a trial stood still for longer than that.
         trimmed: Option<f64>,
@@ -106,7 +106,7 @@ pub enum Warning {
         arms: Vec<String>,
         /// In so many blocks.
         blocks: usize,
-        /// Of so many.
+        /// Out of this many.
         of: usize,
     },
     /// The run ended because of what it had found: ratios lean away from 1.
@@ -127,9 +127,9 @@ pub struct MachineFacts {
 pub struct Unsteady {
     /// The arm.
     pub arm: String,
-    /// So many trials.
+    /// Number of trials.
     pub trials: u32,
-    /// Of so many measured.
+    /// Out of this many measured.
     pub measured: u32,
     /// Fisher's p, where that is more often than in the others.
     pub p: Option<f64>,
@@ -145,7 +145,7 @@ pub enum Missing {
         why: Unfinished,
         /// Trials that are there.
         there: usize,
-        /// Of so many planned.
+        /// Out of this many planned.
         planned: usize,
     },
     /// Trials that were run and are gone: a ratio from what is left may be another one, above all if somebody chose
@@ -153,7 +153,7 @@ pub enum Missing {
     TrialsLost {
         /// Which.
         trials: Vec<u32>,
-        /// Of so many planned.
+        /// Out of this many planned.
         planned: usize,
     },
     /// Trials that measured something, without any row of what the others have rows of.

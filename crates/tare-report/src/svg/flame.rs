@@ -22,7 +22,7 @@ pub(crate) enum Paint {
     Difference,
 }
 
-/// Draws a tree of stacks. `baseline` is the form that they are held against, if there is one.
+/// Draws a tree of stacks. `baseline` is the form that they are compared with, if there is one.
 pub(crate) fn flame(whole: &Flame, form: &str, baseline: Option<&str>, paint: Paint) -> String {
     let width = whole.width(paint).max(f64::MIN_POSITIVE);
     let mut frames = Vec::new();

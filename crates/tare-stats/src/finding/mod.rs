@@ -39,7 +39,7 @@ const SCORE_MIN: f64 = 0.05;
 pub struct Explanation {
     /// The form.
     pub form: String,
-    /// The one that it is held against: the baseline, or the rung before it.
+    /// The one that it is compared with: the baseline, or the rung before it.
     pub against: String,
     /// Which of the two is slower.
     pub slower: String,

@@ -120,9 +120,9 @@ pub(super) struct Rule {
     pub(super) any: Vec<Condition>,
     /// and none of these, which have a cause of their own.
     pub(super) unless: Vec<Condition>,
-    /// What is shown besides, where it differs.
+    /// What is shown in addition, where it differs.
     pub(super) shows: Vec<String>,
-    /// Seconds lost in a second by each figure's unit; the largest counts. A figure by operation is taken so often as
+    /// Seconds lost in a second by each figure's unit; the largest counts. A figure per operation is taken so often as
     /// there were operations.
     pub(super) lost: BTreeMap<String, f64>,
     pub(super) confidence: Confidence,

@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_share_in_any_place_that_is_only_a_bound_or_no_number_is_none() {
-        // Held back are what it is held against as a rung, it alone, and the form without it.
+        // Held back are what it is compared with as a rung, it alone, and the form without it.
         let given = ["one", "two first", "no two"].into_iter().filter(|arm| share(|it| it.hold_back(arm)).is_some());
         assert_eq!(given.collect::<Vec<_>>(), [""; 0]);
         assert_eq!(range([0.4, 0.5, f64::INFINITY].into_iter()), None);

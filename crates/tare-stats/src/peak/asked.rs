@@ -4,7 +4,7 @@ use tare_core::load::{WindowCounts, WindowRow};
 use tare_core::peak::{Count, Criterion};
 use tare_core::qos::{EVERY_OPERATION, Qos};
 
-/// No share of nought is allowed, else no count could be held against it.
+/// No share of nought is allowed, else no count could be compared with it.
 const ALLOWED_MIN: f64 = 1e-6;
 
 /// What a QoS asks of every window, as criteria that can be counted.
@@ -96,7 +96,7 @@ fn count(part: &Part, row: &WindowRow) -> Count {
                 let share = counts.answered as f64 / answered.max(1.0);
                 (share / (counts.planned as f64 / planned) - 1.0).abs()
             });
-            // The share that it is off by, written as a count, so that it is held against what is allowed like the
+            // The share that it is off by, written as a count, so that it is compared with what is allowed like the
             // rest.
             Count { of: planned, over: planned * off.fold(0.0, f64::max) }
         }

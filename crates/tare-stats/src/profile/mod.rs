@@ -32,7 +32,7 @@ pub struct FormProfile {
     /// Functions with what they call, by how much they differ from the baseline; of the baseline itself by their time.
     /// A function most of whose difference lies in one that it calls is left out, and what sampling alone makes is too.
     pub functions: Vec<TimeRow>,
-    /// System calls of all that serves, by operation, by how much they differ from the baseline.
+    /// System calls of all that serves, per operation, by how much they differ from the baseline.
     pub calls: Vec<CallRow>,
 }
 
@@ -108,14 +108,14 @@ pub(crate) fn profiles(record: &Record) -> Vec<FormProfile> {
     record.profiles.iter().map(of).collect()
 }
 
-/// CPU time by operation in the trials of a form that count, their mean.
+/// CPU time per operation in the trials of a form that count, their mean.
 fn counted_cpu(record: &Record, form: &str) -> Option<f64> {
     let of_form = record.trials.iter().filter(|trial| trial.record.trial.form == form);
     let values: Vec<f64> = of_form.filter_map(|trial| trial.record.metrics.get("cpu_us_per_op").copied()).collect();
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// A profile, with what makes of its counts something by operation.
+/// A profile, with what makes of its counts something per operation.
 struct Seen<'a> {
     profile: &'a Profile,
     operations: f64,

@@ -1,4 +1,4 @@
-//! CPU time by operation and by service: which tier of a workload pays for a form, at one load or at each level.
+//! CPU time per operation and by service: which tier of a workload pays for a form, at one load or at each level.
 //!
 //! On the host every service has a scope of its own. What runs in guests the host sees as their hypervisors only; then
 //! services are told as the guest counts them, and what their hypervisors used beyond that as the rest. Where a guest
@@ -46,7 +46,7 @@ pub struct PartCost {
     pub name: String,
     /// Who counted it.
     pub seen: Seen,
-    /// CPU time by operation, us.
+    /// CPU time per operation, us.
     pub estimate: Estimate,
     /// How it compares with the same part of the baseline, where both have it in a block and neither is emulated.
     pub ratio: Option<CostRatio>,
@@ -70,9 +70,9 @@ pub struct CostRatio {
     /// The ratio, inside blocks.
     pub ratio: f64,
     /// Its interval: those of all parts and forms at this load hold together (Student's t, Bonferroni, 95 %). None
-    /// below three blocks, and where the report withholds its verdict on the form's CPU time by operation.
+    /// below three blocks, and where the report withholds its verdict on the form's CPU time per operation.
     pub interval: Option<Interval>,
-    /// The difference that this is at the baseline's mean, us by operation.
+    /// The difference that this is at the baseline's mean, us per operation.
     pub difference_us: f64,
 }
 
@@ -84,7 +84,7 @@ impl CostRatio {
 }
 
 impl ArmCosts {
-    /// The sum of all parts, us by operation.
+    /// The sum of all parts, us per operation.
     pub fn total_us(&self) -> f64 {
         self.parts.iter().map(|part| part.estimate.mean).sum()
     }
@@ -103,7 +103,7 @@ impl ArmCosts {
 /// A part and who counted it.
 type Part = (usize, String, Seen);
 
-/// By part: CPU time by operation, us.
+/// By part: CPU time per operation, us.
 type Costs = BTreeMap<Part, f64>;
 
 /// What each service costs, at each level or at the one load; nothing where trials of a block run at the same time,

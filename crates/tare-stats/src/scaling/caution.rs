@@ -10,7 +10,7 @@ pub enum Caution {
     LevelsApart,
     /// There are too few blocks with every level for an interval.
     NoIntervals {
-        /// So many.
+        /// How many.
         blocks: usize,
         /// So many are needed.
         needed: usize,
@@ -27,7 +27,7 @@ pub enum Caution {
     },
     /// No law was fitted, for there are too few levels.
     TooFewLevels {
-        /// So many.
+        /// How many.
         levels: usize,
         /// So many are needed.
         needed: usize,
