@@ -13,7 +13,7 @@ pub(crate) fn cost(record: &Record, analysis: &Analysis) -> Option<String> {
         return Some(found(cost));
     }
     let is_sampled = record.trials.iter().any(|trial| trial.telemetry.iter().any(|row| row.scope == PROBE));
-    is_sampled.then(|| format!("the probe's cost to the load was not measured{}", why_not(record)))
+    is_sampled.then(|| format!("the cost of the probe was not measured{}", why_not(record)))
 }
 
 /// `throughput with the probe at work is 0.998 [0.995, 1.001] times that while it rests (24 rests)`.

@@ -98,7 +98,7 @@ fn sampled() -> Record {
 
 #[test]
 fn where_nobody_measured_what_the_probe_costs_the_report_says_so() {
-    const UNKNOWN: &str = "the probe's cost to the load was not measured";
+    const UNKNOWN: &str = "the cost of the probe was not measured";
     let mut record = sampled();
     let said = |record: &Record, words: &str| {
         let analysis = analyse(record);

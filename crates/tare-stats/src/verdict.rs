@@ -61,7 +61,7 @@ impl Withheld {
     }
 }
 
-/// What decides.
+/// What a verdict on a ratio is made of.
 pub(crate) struct RatioSummary {
     /// Mean log difference.
     pub(crate) mean: f64,
