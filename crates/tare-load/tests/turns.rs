@@ -222,6 +222,11 @@ fn one_at_a_time_is_at_work_and_all_get_their_due() {
         assert!((500_000_000..900_000_000).contains(&turns.active_ns), "{turns:?}");
         assert!((36_000_000..=44_000_000).contains(&turns.slice_ns), "{turns:?}");
         assert!(summary.failures.is_empty() && summary.checks.iter().all(|check| check.passed), "{summary:?}");
+        // Spans of a quarter of a second hold all turns that count, one after the other.
+        let spans = &summary.spans;
+        assert!(spans.windows(2).all(|pair| pair[0].to_ns <= pair[1].from_ns) && spans.len() > 2, "{spans:?}");
+        assert_eq!(spans.iter().map(|span| span.answers).sum::<u64>(), turns.answers);
+        assert_eq!(spans.iter().map(|span| span.active_ns).sum::<u64>(), turns.active_ns);
     }
     let ratio = rate(&summaries[1]) / rate(&summaries[0]);
     // A sleep of 1 ms and one of 2, each longer where the machine is busy.

@@ -14,7 +14,7 @@ pub use distribution::Distribution;
 pub use profile::{
     Arrivals, Behaviour, Branch, Companion, Condition, Ending, Followers, LoadProfile, Pause, UserConnections, WarmUp,
 };
-pub use turns::{TurnLength, TurnUse, Turns, TurnsSummary};
+pub use turns::{TurnLength, TurnSpan, TurnUse, Turns, TurnsSummary};
 
 use crate::command::{CommandEnd, CommandStart};
 use crate::counted::{count, counts};
@@ -364,6 +364,10 @@ pub struct LoadSummary {
     /// many rounds. The same part of loads that took turns is of the same time. What moves cost is in them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub batches: Vec<f64>,
+    /// How fast it was when, in turns of one length: spans of the turns that count, one after the other, as far as
+    /// there is room for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spans: Vec<TurnSpan>,
     /// What all that serves this load used of the CPUs in the turns of each load, of the plan's own first and then of
     /// those beside it. Empty where it was not counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

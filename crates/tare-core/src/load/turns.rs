@@ -49,6 +49,37 @@ impl Add for TurnUse {
     }
 }
 
+impl TurnUse {
+    /// Whether nothing was counted.
+    pub fn is_none(&self) -> bool {
+        *self == TurnUse::default()
+    }
+
+    /// What came on top of an earlier count.
+    pub fn since(self, earlier: TurnUse) -> TurnUse {
+        TurnUse {
+            cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
+            during_ns: self.during_ns.saturating_sub(earlier.during_ns),
+        }
+    }
+}
+
+/// Turns of a load that follow each other within a quarter of a second, or a single longer one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TurnSpan {
+    /// When the first of them began: CLOCK_MONOTONIC of this machine, ns.
+    pub from_ns: u64,
+    /// When the last of them ended.
+    pub to_ns: u64,
+    /// Replies in them, of whatever kind.
+    pub answers: u64,
+    /// How long all of them took together, each from its first start to its last answer, ns.
+    pub active_ns: u64,
+    /// What all that serves the load used in them, in as many of them as it was counted in.
+    #[serde(default, skip_serializing_if = "TurnUse::is_none")]
+    pub used: TurnUse,
+}
+
 impl Turns {
     /// How much longer than twice its `measure` the turns of one load may take in all: for what is not answered, and
     /// for as many turns of each length as there must be where several are compared.
@@ -155,6 +186,21 @@ pub struct TurnLength {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::LoadSummary;
+
+    #[test]
+    fn spans_are_read_as_they_were_written_and_older_records_have_none() {
+        let used = TurnUse { cpu_ns: 7_000, during_ns: 9_000 };
+        let counted = TurnSpan { from_ns: 1, to_ns: 250_000_000, answers: 80, active_ns: 40_000_000, used };
+        let uncounted = TurnSpan { used: TurnUse::default(), ..counted };
+        let load = LoadSummary { spans: vec![counted, uncounted], ..LoadSummary::default() };
+        let mut written = serde_json::to_value(&load).unwrap();
+        assert!(written["spans"][0]["used"].is_object() && written["spans"][1].get("used").is_none(), "{written:#}");
+        assert_eq!(serde_json::from_value::<LoadSummary>(written.clone()).unwrap(), load);
+        written.as_object_mut().unwrap().remove("spans");
+        assert_eq!(serde_json::from_value::<LoadSummary>(written).unwrap(), LoadSummary::default());
+        assert_eq!(used.since(TurnUse { cpu_ns: 2_000, during_ns: 9_500 }), TurnUse { cpu_ns: 5_000, during_ns: 0 });
+    }
 
     #[test]
     fn the_steady_time_is_that_of_second_halves() {

@@ -167,6 +167,13 @@ impl Accounts {
         self.seen_ns[load] = now_ns;
     }
 
+    /// What serves `load` used so far in its own turns, in as many of them as were counted; none where that is not
+    /// known. The last turn is in it once the next load has begun, or all are over.
+    pub(super) fn own(&self, load: usize) -> Option<TurnUse> {
+        let used = self.used.get(load)?.get(load).filter(|_| self.each[load].is_some())?;
+        Some(TurnUse { during_ns: self.during_ns[load], ..*used })
+    }
+
     /// What serves `load` used in the turns of each; nothing where that is not known.
     pub(super) fn used(&self, load: usize) -> Vec<TurnUse> {
         if self.each[load].is_none() || self.during_ns.iter().all(|during_ns| *during_ns == 0) {

@@ -378,6 +378,7 @@ impl Gather {
             turns,
             lengths: Vec::new(),
             batches: Vec::new(),
+            spans: Vec::new(),
             cpu_by_turn: Vec::new(),
             by_load: Vec::new(),
         }

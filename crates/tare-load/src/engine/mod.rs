@@ -18,6 +18,7 @@ mod limits;
 mod rounds;
 mod rows;
 mod saturation;
+mod spans;
 mod starts;
 mod talk;
 mod tally;
@@ -143,9 +144,10 @@ fn run<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<'_>) -> Resul
     };
     let lengths = seat.as_ref().map_or_else(Vec::new, Seat::lengths);
     let batches = seat.as_ref().map_or_else(Vec::new, Seat::batches);
+    let spans = seat.as_ref().map_or_else(Vec::new, Seat::spans);
     let cpu_by_turn = seat.as_ref().map_or_else(Vec::new, Seat::cpu_by_turn);
     let summary = gather.finish(plan, checks, seat.map(|seat| (seat.summary(), seat.lost())));
-    Ok(LoadSummary { lengths, batches, cpu_by_turn, ..summary })
+    Ok(LoadSummary { lengths, batches, spans, cpu_by_turn, ..summary })
 }
 
 /// The server's own counts against ours. A server that does not tell any more is a check that failed, and its own

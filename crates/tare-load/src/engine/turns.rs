@@ -11,6 +11,7 @@ use super::batches::Rounds;
 use super::frozen::Freezer;
 use super::lengths::{Cell, Lengths, Sums};
 use super::rounds::balanced;
+use super::spans::Spans;
 use super::turn::{Turn, Worked};
 use super::waves::{Amid, Told, move_ns, warming};
 use crate::clock::{self, SECOND_NS, span_ns};
@@ -19,7 +20,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tare_core::fault::Fault;
-use tare_core::load::{self, LoadPlan, TurnLength, TurnUse, TurnsSummary};
+use tare_core::load::{self, LoadPlan, TurnLength, TurnSpan, TurnUse, TurnsSummary};
 
 /// So many response times of the slowest load make a turn, where none was asked for: the start and the end of a turn,
 /// when fewer operations are in flight, are then a small part of it.
@@ -98,6 +99,7 @@ struct Load {
     told: Vec<Told>,
     by_length: Sums,
     by_round: Rounds,
+    by_time: Spans,
     // What it took to freeze others before its measured turns, ns.
     freezing_ns: u64,
 }
@@ -398,6 +400,7 @@ impl Seat {
         }
         let (measuring, cell, round) = (state.measuring, state.cell, state.measured_rounds);
         let told = state.told_by(span, self.load);
+        let used = state.accounts.as_ref().and_then(|accounts| accounts.own(self.load));
         let load = &mut state.loads[self.load];
         // Outside of turns, who waits keeps none of the others from going on.
         let took_ns = span.end_ns - span.start_ns + span.stuck_ns / load.in_flight.max(1);
@@ -406,6 +409,9 @@ impl Seat {
             cell.into_iter().for_each(|cell| load.by_length.add(cell, told.amid));
         }
         load.by_round.add(round, span.answers, took_ns);
+        if measuring {
+            load.by_time.add(&span, took_ns, used);
+        }
         let sum = if measuring { &mut load.measured } else { &mut load.warming };
         sum.turns += 1;
         sum.meant_ns += turn.length_ns;
@@ -442,6 +448,13 @@ impl Seat {
         let state = self.turns.state();
         let rounds = if state.lengths.is_none() { state.measured_rounds } else { 0 };
         state.loads[self.load].by_round.rates(rounds)
+    }
+
+    /// How fast it was when; none of turns of several lengths.
+    pub(crate) fn spans(&self) -> Vec<TurnSpan> {
+        let state = self.turns.state();
+        let used = state.accounts.as_ref().and_then(|accounts| accounts.own(self.load));
+        if state.lengths.is_none() { state.loads[self.load].by_time.rows(used) } else { Vec::new() }
     }
 
     /// What its turns came to.
