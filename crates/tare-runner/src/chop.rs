@@ -4,6 +4,7 @@
 
 use crate::Event;
 use crate::alternate::{Around, Standing};
+use crate::probe_rests::rests_by_turns;
 use crate::trial::{DRIVE_SLACK, PROBE_PERIOD, TrialInputs};
 use std::collections::BTreeMap;
 use std::ops::Add;
@@ -220,6 +221,9 @@ fn load(
         };
         deployment.fail(fault, around);
     }
+    if piece.of.is_none() {
+        rest_probes(standing, inputs, around);
+    }
     let held = hold(standing, inputs, around);
     let loaded = plans(standing, inputs, around);
     let serving = loaded.iter().map(|(at, _)| serving(&mut standing[*at])).collect();
@@ -258,6 +262,18 @@ fn load(
         }
     }
     slice
+}
+
+/// Has all samplers rest at the same moments now and then, so that the report can say what they cost.
+fn rest_probes(standing: &mut [Standing], inputs: &[TrialInputs], around: &mut Around) {
+    let Some(first) = inputs.first() else { return };
+    let loads = standing.iter().filter(|deployment| deployment.entry.is_some()).count() as u32;
+    let rests = rests_by_turns(first.study.settle, first.study.measure, loads, first.seed);
+    for deployment in standing.iter_mut().filter(|deployment| !rests.is_empty() && deployment.entry.is_some()) {
+        if let Some(Err(fault)) = deployment.host.as_mut().map(|host| host.rest_probe(&rests)) {
+            deployment.fail(fault, around);
+        }
+    }
 }
 
 /// What serves a load, so that what it uses in others' turns can be counted; nothing where that cannot be told, which

@@ -265,6 +265,31 @@ fn chopped_all_stand_unfrozen_and_one_process_loads_them() {
     }
 }
 
+#[test]
+fn chopped_all_samplers_rest_at_the_same_moments_where_there_is_time_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let rests = |name: &str, seconds: u64| {
+        let mut header = chopped(&["plain", "box"], 1);
+        header.study.measure = Duration::from_secs(seconds);
+        let ran = run(&folder.path().join(name), &header, &[], None);
+        assert_eq!(ran.ending, Ending::Complete);
+        let at = |what: &str| ran.log.iter().rposition(|said| said.starts_with(what));
+        if let (Some(rest), Some(turned)) = (at("rest at"), at("turns ")) {
+            let three = [rest - 2, rest - 1, rest].map(|at| ran.log[at].clone());
+            assert!(three[0] == three[1] && three[1] == three[2] && rest < turned, "{:?}", ran.log);
+            assert!(ran.log[..rest - 2].ends_with(&["begin probe"; 3].map(str::to_owned)), "{:?}", ran.log);
+        }
+        ran.log
+            .iter()
+            .filter(|said| said.starts_with("rest at"))
+            .map(|said| said.matches(" for 2s").count())
+            .collect::<Vec<_>>()
+    };
+    // Not while turns of several lengths are compared, and not while one form is loaded alone.
+    let (short, usual) = (rests("short", 3), rests("usual", 4));
+    assert_eq!((short, usual), (vec![], vec![2; 3]));
+}
+
 /// What a trial's services used in its own turns, and in those of other arms.
 fn used_by_turn(trial: &TrialData) -> (u64, Vec<u64>) {
     let (mut used, own) = (trial.record.cpu_by_turn.clone(), trial.record.trial.arm());
