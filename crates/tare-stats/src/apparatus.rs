@@ -1,13 +1,13 @@
 //! What measuring itself cost, and whether it kept up.
 
 use crate::cpu::{cpu_total_s, spent};
-use crate::probe_cost::{ProbeCost, probe_cost};
+use crate::probe_cost::{ProbeCost, is_probe, probe_cost};
 use crate::ratios::MetricAnalysis;
 use crate::trial::window_ns;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tare_core::record::{NULL_COST, Record, TrialData};
-use tare_core::telemetry::{PROBE, TelemetryRow, Vantage};
+use tare_core::telemetry::{RESTED, TelemetryRow, Vantage};
 
 /// The apparatus: what measuring itself cost, and whether it kept up.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -19,7 +19,7 @@ pub struct Apparatus {
     pub null_cpu_us_per_op: Option<f64>,
     /// The largest share of its CPUs that the generator used in any measured trial.
     pub generator_busy_max: Option<f64>,
-    /// The largest share of a CPU that the probe used in any measured trial.
+    /// The largest share of a CPU that the probe used in any measured trial, while it did not rest.
     pub probe_share_max: Option<f64>,
     /// The same in guests, on CPUs that may be the service's.
     pub guest_probe_share_max: Option<f64>,
@@ -68,13 +68,15 @@ fn probe_share_max(measured: &[&TrialData], vantage: Vantage) -> Option<f64> {
     let share = |trial: &&TrialData| {
         let load = trial.record.load.as_ref()?;
         let seconds = load.measure_end_ns.saturating_sub(load.measure_start_ns) as f64 / 1e9;
-        let is_probe = |row: &&TelemetryRow| row.vantage == vantage && row.scope.split(' ').next() == Some(PROBE);
         let mut scopes: BTreeMap<&str, Vec<&TelemetryRow>> = BTreeMap::new();
-        for row in trial.telemetry.iter().filter(is_probe) {
+        for row in trial.telemetry.iter().filter(|row| row.vantage == vantage && is_probe(row)) {
             scopes.entry(&row.scope).or_default().push(row);
         }
         let used = scopes.values().filter_map(|rows| spent(rows, cpu_total_s, load)).reduce(|sum, used| sum + used);
-        used.map(|used| used / seconds).filter(|share| share.is_finite())
+        // Samplers of one side rest at the same moments.
+        let rested = |row: &TelemetryRow| Some(row.values.get(RESTED).copied().unwrap_or_default());
+        let rested = scopes.values().filter_map(|rows| spent(rows, rested, load)).fold(0.0, f64::max);
+        used.map(|used| used / (seconds - rested)).filter(|share| share.is_finite() && *share >= 0.0)
     };
     measured.iter().filter(|trial| trial.record.slices.is_empty()).filter_map(share).reduce(f64::max)
 }
@@ -111,6 +113,12 @@ mod tests {
         let trial = TrialData { record, seconds: Vec::new(), telemetry: (0..3).flat_map(rows).collect() };
         let share = |vantage| probe_share_max(&[&trial], vantage).unwrap();
         assert!((share(Vantage::Host) - 0.003).abs() < 1e-12 && (share(Vantage::Guest) - 0.03).abs() < 1e-12);
+        // At the last reading it has rested for half a second.
+        let mut rested = trial.clone();
+        let last = rested.telemetry.iter_mut().filter(|row| row.scope == "probe" && row.at_ns == 2_000_000_000);
+        last.for_each(|row| _ = row.values.insert(RESTED.to_owned(), 0.5));
+        let share_at_work = probe_share_max(&[&rested], Vantage::Host).unwrap();
+        assert!((share_at_work - 0.006 / 1.5).abs() < 1e-12, "{share_at_work}");
         let unsampled = TrialData { telemetry: Vec::new(), ..trial.clone() };
         assert_eq!(probe_share_max(&[&unsampled], Vantage::Host), None);
     }

@@ -1,160 +1,285 @@
-//! What sampling costs a closed load: its throughput with the samplers at work by that while they rest.
+//! What sampling costs a closed load: its throughput, and CPU time by operation, with the samplers at work by that
+//! while they rest.
 //!
-//! A sampler that rests for two seconds leaves the load to itself, on the host and in guests alike. Held against the
-//! same time before and after it, which cancels what drifts, such a rest says what sampling takes from the load. Rests
-//! of one deployment share it, so they become one value per trial, and only trials have an error term. What the kernel
-//! counts all the time, whoever reads it, is not in the difference.
+//! Samplers that rest for two seconds leave the load to itself, on the host and in guests alike. Held against the same
+//! time before and after it, which cancels what drifts, such a rest says what sampling takes from the load. Only times
+//! count in which all samplers rest that there are, those of forms that stand beside each other included. Rests of one
+//! deployment share it, so they become one value; deployments that stood beside each other share their rests, so where
+//! forms are taken together they become one, too. Only such values have an error term. What the kernel counts all the
+//! time, whoever reads it, is not in the difference.
 
 use crate::family::CONFIDENCE;
 use crate::interval::Interval;
-use crate::paired::{BLOCKS_MIN, sd};
-use crate::quantile::student_quantile;
+use crate::paired::Differences;
 use serde::Serialize;
-use tare_core::load::SecondRow;
+use std::collections::BTreeMap;
+use tare_core::load::{LoadSummary, SecondRow, TurnSpan};
 use tare_core::record::TrialData;
 use tare_core::telemetry::{PROBE, RESTED, TelemetryRow, Vantage};
 
+/// From this difference on, as a share, what sampling costs is no detail.
+pub(crate) const NO_DETAIL: f64 = 0.005;
+
 /// What sampling costs.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ProbeCost {
     /// Throughput with the samplers at work by that while they rest: geometric mean over trials.
     pub ratio: f64,
-    /// Its 95 % interval, by Student's t over trials; none below 3.
+    /// Its 95 % interval, by Student's t over trials, or over blocks where load takes turns; none below 3.
     pub interval: Option<Interval>,
+    /// From so many trials.
+    pub trials: u32,
+    /// With so many rests in all.
+    pub rests: u32,
+    /// The same of each form, by name.
+    pub forms: Vec<FormProbeCost>,
+}
+
+/// What sampling costs a form.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FormProbeCost {
+    /// The form.
+    pub form: String,
+    /// Throughput with the samplers at work by that while they rest.
+    pub throughput: ProbeRatio,
+    /// The same of CPU time by operation in its own turns, of all that serves it; none where load takes no turns, for
+    /// then nobody but the sampler counts that.
+    pub cpu_per_op: Option<ProbeRatio>,
     /// From so many trials.
     pub trials: u32,
     /// With so many rests in all.
     pub rests: u32,
 }
 
-/// The cost over these trials; none where no sampler rested while load ran.
-pub(crate) fn probe_cost(trials: &[&TrialData]) -> Option<ProbeCost> {
-    let of_trials: Vec<Vec<f64>> =
-        trials.iter().map(|trial| of_rests(trial)).filter(|rests| !rests.is_empty()).collect();
-    let values: Vec<f64> = of_trials.iter().map(|rests| rests.iter().sum::<f64>() / rests.len() as f64).collect();
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    let half = || Some(student_quantile(0.5 * (1.0 + CONFIDENCE), n - 1.0) * sd(&values)? / n.sqrt());
-    let half = Some(()).filter(|()| values.len() >= BLOCKS_MIN).and_then(|()| half());
-    let interval = half.map(|half| Interval { low: (mean - half).exp(), high: (mean + half).exp() });
-    let rests = of_trials.iter().map(Vec::len).sum::<usize>() as u32;
-    (!values.is_empty()).then(|| ProbeCost { ratio: mean.exp(), interval, trials: values.len() as u32, rests })
+/// With the samplers at work by while they rest.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct ProbeRatio {
+    /// Geometric mean.
+    pub ratio: f64,
+    /// Its 95 % interval by Student's t; none below 3 values.
+    pub interval: Option<Interval>,
 }
 
-/// By rest of a trial: the log of the throughput around it by that in it. None of one that has not as much measured
-/// load on either side, without another rest in it.
-fn of_rests(trial: &TrialData) -> Vec<f64> {
-    let rests = rests(&trial.telemetry);
-    let second = |row: &&SecondRow| row.measured && row.seconds > 0.0 && row.operations > 0;
-    let seconds: Vec<&SecondRow> = trial.seconds.iter().filter(second).collect();
-    let rate = |(from_ns, to_ns): (u64, u64)| {
-        let begin = |row: &SecondRow| row.at_ns.saturating_sub((row.seconds * 1e9) as u64);
-        let within = seconds.iter().filter(|row| begin(row) >= from_ns && row.at_ns <= to_ns);
-        let (operations, time) =
-            within.fold((0, 0.0), |(operations, time), row| (operations + row.operations, time + row.seconds));
-        (time > 0.0).then(|| operations as f64 / time)
-    };
-    let others = |from_ns: u64, to_ns: u64| rests.iter().filter(|rest| rest.0 < to_ns && rest.1 > from_ns).count();
-    let cost = |&(from_ns, to_ns): &(u64, u64)| {
-        let length = to_ns - from_ns;
-        let (before, after) = ((from_ns.saturating_sub(length), from_ns), (to_ns, to_ns + length));
-        if others(before.0, after.1) > 1 {
+impl ProbeRatio {
+    /// Of logs of ratios, by what has an error term; none of none.
+    fn of(by_unit: &BTreeMap<u32, Vec<f64>>) -> Option<ProbeRatio> {
+        let mean = |logs: &Vec<f64>| logs.iter().sum::<f64>() / logs.len() as f64;
+        let (blocks, values) = by_unit.iter().map(|(unit, logs)| (*unit, mean(logs))).unzip();
+        let differences = Differences { blocks, values };
+        let precision = differences.precision(0.5 * (1.0 + CONFIDENCE));
+        let interval = precision.map(|precision| precision.interval(differences.mean()));
+        (differences.n() > 0).then(|| ProbeRatio { ratio: differences.mean().exp(), interval })
+    }
+
+    /// Whether the whole interval lies farther from 1 than this share.
+    pub(crate) fn is_beyond(&self, share: f64) -> bool {
+        self.interval.is_some_and(|interval| interval.high < 1.0 - share || interval.low > 1.0 + share)
+    }
+}
+
+/// What a trial says.
+struct Told<'a> {
+    form: &'a str,
+    /// What it has an error term with: itself, or its block.
+    unit: u32,
+    /// By rest.
+    rests: Vec<Seen>,
+}
+
+impl Told<'_> {
+    fn mean(&self, read: impl Fn(&Seen) -> Option<f64>) -> Option<f64> {
+        let logs: Vec<f64> = self.rests.iter().filter_map(read).collect();
+        (!logs.is_empty()).then(|| logs.iter().sum::<f64>() / logs.len() as f64)
+    }
+}
+
+/// The load in a stretch of time; or, as logs, that around a rest by that in it.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    throughput: f64,
+    /// CPU time by operation.
+    cpu_per_op: Option<f64>,
+}
+
+/// The cost over these trials; none where no sampler rested while load ran. Emulated forms say nothing of it.
+pub(crate) fn probe_cost(trials: &[&TrialData]) -> Option<ProbeCost> {
+    let samplers: Vec<Vec<Vec<Rested>>> = trials.iter().map(|trial| of_samplers(&trial.telemetry)).collect();
+    let real = trials.iter().enumerate().filter(|(_, trial)| !trial.record.emulated);
+    let told = real.map(|(at, trial)| {
+        let beside = (0..trials.len()).filter(|other| *other == at || are_beside(trial, trials[*other]));
+        let there: Vec<&Vec<Rested>> = beside.flat_map(|other| &samplers[other]).collect();
+        let unit = if by_turns(trial).is_some() { trial.record.trial.block } else { at as u32 };
+        Told { form: &trial.record.trial.form, unit, rests: of_rests(trial, &together(&there)) }
+    });
+    let told: Vec<Told> = told.filter(|told| !told.rests.is_empty()).collect();
+    let all: Vec<&Told> = told.iter().collect();
+    let ProbeRatio { ratio, interval } = ProbeRatio::of(&by_unit(&all, &|seen| Some(seen.throughput)))?;
+    let mut by_form: BTreeMap<&str, Vec<&Told>> = BTreeMap::new();
+    for told in &told {
+        by_form.entry(told.form).or_default().push(told);
+    }
+    let forms = by_form.into_iter().filter_map(|(form, told)| {
+        Some(FormProbeCost {
+            form: form.to_owned(),
+            throughput: ProbeRatio::of(&by_unit(&told, &|seen| Some(seen.throughput)))?,
+            cpu_per_op: ProbeRatio::of(&by_unit(&told, &|seen| seen.cpu_per_op)),
+            trials: told.len() as u32,
+            rests: rests_of(&told),
+        })
+    });
+    Some(ProbeCost { ratio, interval, trials: told.len() as u32, rests: rests_of(&all), forms: forms.collect() })
+}
+
+/// The means of trials, by what has an error term.
+fn by_unit(told: &[&Told], read: &dyn Fn(&Seen) -> Option<f64>) -> BTreeMap<u32, Vec<f64>> {
+    let mut units: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for (unit, mean) in told.iter().filter_map(|told| Some((told.unit, told.mean(read)?))) {
+        units.entry(unit).or_default().push(mean);
+    }
+    units
+}
+
+/// How many rests there were: those of trials that stood beside each other are the same ones.
+fn rests_of(told: &[&Told]) -> u32 {
+    let mut most: BTreeMap<u32, usize> = BTreeMap::new();
+    for told in told {
+        let most = most.entry(told.unit).or_default();
+        *most = told.rests.len().max(*most);
+    }
+    most.into_values().sum::<usize>() as u32
+}
+
+/// The load of a trial, where it took turns.
+fn by_turns(trial: &TrialData) -> Option<&LoadSummary> {
+    trial.record.load.as_ref().filter(|load| load.turns.is_some())
+}
+
+/// Whether two trials took turns with each other.
+fn are_beside(one: &TrialData, other: &TrialData) -> bool {
+    let Some((own, others)) = by_turns(one).zip(by_turns(other)) else { return false };
+    let overlap = own.measure_start_ns < others.measure_end_ns && others.measure_start_ns < own.measure_end_ns;
+    one.record.trial.block == other.record.trial.block && overlap
+}
+
+/// By rest of a trial: the log of what the load was around it by what it was in it. None of one that has not as much
+/// measured load on either side, without another rest in it.
+fn of_rests(trial: &TrialData, rests: &[Rest]) -> Vec<Seen> {
+    let cost = |rest: &Rest| {
+        let length = rest.to_ns - rest.from_ns;
+        let before = (rest.begins_ns.saturating_sub(length), rest.begins_ns);
+        let after = (rest.ends_ns, rest.ends_ns.saturating_add(length));
+        let near = rests.iter().filter(|other| other.begins_ns < after.1 && other.ends_ns > before.0);
+        if near.count() > 1 {
             return None;
         }
-        let around = 0.5 * (rate(before)? + rate(after)?);
-        Some((around / rate((from_ns, to_ns))?).ln())
+        let (before, after) = (seen(trial, before)?, seen(trial, after)?);
+        let within = seen(trial, (rest.from_ns, rest.to_ns))?;
+        let log = |before: f64, after: f64, within: f64| (0.5 * (before + after) / within).ln();
+        let cpu = before.cpu_per_op.zip(after.cpu_per_op).zip(within.cpu_per_op);
+        Some(Seen {
+            throughput: log(before.throughput, after.throughput, within.throughput),
+            cpu_per_op: cpu.map(|((before, after), within)| log(before, after, within)),
+        })
     };
     rests.iter().filter_map(cost).collect()
 }
 
-/// When the host's sampler rested, from the reading before to the reading after, ns.
-fn rests(telemetry: &[TelemetryRow]) -> Vec<(u64, u64)> {
-    let mut rows: Vec<(u64, f64)> = telemetry
-        .iter()
-        .filter(|row| row.vantage == Vantage::Host && row.scope == PROBE)
-        .map(|row| (row.at_ns, row.values.get(RESTED).copied().unwrap_or_default()))
-        .collect();
-    rows.sort_by_key(|row| row.0);
-    rows.windows(2).filter(|pair| pair[1].1 > pair[0].1).map(|pair| (pair[0].0, pair[1].0)).collect()
+/// What the load of a trial was from one moment to another, as far as whole seconds, or spans of turns, lie between
+/// them.
+fn seen(trial: &TrialData, (from_ns, to_ns): (u64, u64)) -> Option<Seen> {
+    let Some(load) = by_turns(trial) else {
+        let begin = |row: &SecondRow| row.at_ns.saturating_sub((row.seconds * 1e9) as u64);
+        let is_within = |row: &&SecondRow| {
+            let counts = row.measured && row.seconds > 0.0 && row.operations > 0;
+            counts && begin(row) >= from_ns && row.at_ns <= to_ns
+        };
+        let sum = |sum: (u64, f64), row: &SecondRow| (sum.0 + row.operations, sum.1 + row.seconds);
+        let (operations, seconds) = trial.seconds.iter().filter(is_within).fold((0, 0.0), sum);
+        return (seconds > 0.0).then(|| Seen { throughput: operations as f64 / seconds, cpu_per_op: None });
+    };
+    let within: Vec<&TurnSpan> =
+        load.spans.iter().filter(|span| span.from_ns >= from_ns && span.to_ns <= to_ns).collect();
+    let total = |read: fn(&TurnSpan) -> u64| within.iter().map(|span| read(span) as f64).sum::<f64>();
+    let throughput = total(|span| span.answers) / (total(|span| span.active_ns) / 1e9);
+    // Counted in some turns at least, not in every one of them.
+    let (cpu, during) = (total(|span| span.used.cpu_ns), total(|span| span.used.during_ns));
+    let busy = (cpu > 0.0 && during > 0.0).then(|| cpu / during);
+    let is_known = throughput.is_finite() && throughput > 0.0;
+    is_known.then(|| Seen { throughput, cpu_per_op: busy.map(|busy| busy / throughput) })
+}
+
+/// A rest of one sampler: the reading before it, how long it lasted, and the reading after it, ns.
+#[derive(Debug, Clone, Copy)]
+struct Rested {
+    from_ns: u64,
+    lasts_ns: u64,
+    ends_ns: u64,
+}
+
+impl Rested {
+    /// When it is over at the earliest: the reading before it takes a moment.
+    fn to_ns(&self) -> u64 {
+        self.from_ns.saturating_add(self.lasts_ns)
+    }
+}
+
+/// The rests of each sampler that there are rows of, here and in guests.
+fn of_samplers(telemetry: &[TelemetryRow]) -> Vec<Vec<Rested>> {
+    let mut rows: BTreeMap<(Vantage, &str), Vec<(u64, f64)>> = BTreeMap::new();
+    for row in telemetry.iter().filter(|row| is_probe(row)) {
+        let rested_s = row.values.get(RESTED).copied().unwrap_or_default();
+        rows.entry((row.vantage, row.scope.as_str())).or_default().push((row.at_ns, rested_s));
+    }
+    let of = |mut rows: Vec<(u64, f64)>| {
+        rows.sort_by_key(|row| row.0);
+        let rested = |pair: &[(u64, f64)]| Rested {
+            from_ns: pair[0].0,
+            lasts_ns: ((pair[1].1 - pair[0].1) * 1e9) as u64,
+            ends_ns: pair[1].0,
+        };
+        rows.windows(2).filter(|pair| pair[1].1 > pair[0].1).map(rested).collect::<Vec<Rested>>()
+    };
+    rows.into_values().map(of).collect()
+}
+
+/// Whether a row is of a sampler itself, here or in a guest.
+pub(crate) fn is_probe(row: &TelemetryRow) -> bool {
+    row.scope.split(' ').next() == Some(PROBE)
+}
+
+/// A rest of several samplers.
+#[derive(Debug, Clone, Copy)]
+struct Rest {
+    /// Up to here all were at work.
+    begins_ns: u64,
+    /// From here on all rested,
+    from_ns: u64,
+    /// and up to here.
+    to_ns: u64,
+    /// From here on all were at work again.
+    ends_ns: u64,
+}
+
+/// The rests that all of these samplers took together.
+fn together(samplers: &[&Vec<Rested>]) -> Vec<Rest> {
+    let Some((first, others)) = samplers.split_first() else { return Vec::new() };
+    let with_others = |own: &Rested| {
+        let Rested { from_ns, ends_ns, .. } = *own;
+        let alone = Rest { begins_ns: from_ns, from_ns, to_ns: own.to_ns(), ends_ns };
+        let all = others.iter().try_fold(alone, |rest, sampler| {
+            let overlaps = |other: &&Rested| other.from_ns < alone.to_ns && other.ends_ns > alone.from_ns;
+            let other = sampler.iter().find(overlaps)?;
+            Some(Rest {
+                begins_ns: rest.begins_ns.min(other.from_ns),
+                from_ns: rest.from_ns.max(other.from_ns),
+                to_ns: rest.to_ns.min(other.to_ns()),
+                ends_ns: rest.ends_ns.max(other.ends_ns),
+            })
+        });
+        all.filter(|rest| rest.from_ns < rest.to_ns)
+    };
+    first.iter().filter_map(with_others).collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::family::tests::Noise;
-    use rand_core::SeedableRng;
-    use rand_xoshiro::Xoshiro256PlusPlus;
-    use tare_core::plan::PlannedTrial;
-    use tare_core::record::TrialRecord;
-    use tare_core::trial::Outcome;
-
-    const SECOND: u64 = 1_000_000_000;
-
-    /// A trial of 40 s that does `cost` of its rate while it is sampled, on a machine that slows down meanwhile; its
-    /// sampler rests for two seconds from each of these moments on.
-    fn trial(cost: f64, rests: &[u64], noise: &mut Noise) -> TrialData {
-        let planned =
-            PlannedTrial { index: 0, block: 0, form: "f".into(), control: false, again: None, profiled: false };
-        let is_rest = |second: u64| rests.iter().any(|from| (*from..from + 2).contains(&second));
-        let mut seconds = Vec::new();
-        for second in 0..40 {
-            let sampled = if is_rest(second) { 1.0 } else { cost };
-            let rate = 1e6 * (1.0 - 0.01 * second as f64) * sampled * (0.002 * noise.normal()).exp();
-            seconds.push(SecondRow {
-                at_ns: (second + 1) * SECOND,
-                measured: second > 1,
-                seconds: 1.0,
-                operations: rate as u64,
-                ..SecondRow::default()
-            });
-        }
-        let mut rested_s = 0.0;
-        let mut telemetry = Vec::new();
-        for second in 0..=40 {
-            // In the midst of a rest nothing is read.
-            if is_rest(second) && second > 0 && is_rest(second - 1) {
-                continue;
-            }
-            rested_s += if second > 1 && is_rest(second - 1) && !is_rest(second) { 2.0 } else { 0.0 };
-            telemetry.push(TelemetryRow {
-                at_ns: second * SECOND,
-                vantage: Vantage::Host,
-                scope: PROBE.into(),
-                serving: false,
-                values: [(RESTED.to_owned(), rested_s)].into(),
-            });
-        }
-        let record = TrialRecord::new(planned, String::new(), Outcome::Measured);
-        TrialData { record, seconds, telemetry }
-    }
-
-    #[test]
-    fn a_planted_cost_is_found_in_95_of_100_runs_and_drift_is_none() {
-        const RUNS: u32 = 400;
-        let mut noise = Noise(Xoshiro256PlusPlus::seed_from_u64(28));
-        let mut held = 0;
-        for _ in 0..RUNS {
-            let trials: Vec<TrialData> = (0..12).map(|_| trial(0.99, &[10, 28], &mut noise)).collect();
-            let cost = probe_cost(&trials.iter().collect::<Vec<_>>()).unwrap();
-            assert_eq!((cost.trials, cost.rests), (12, 24));
-            assert!((cost.ratio - 0.99).abs() < 3e-3, "{cost:?}");
-            held += u32::from(cost.interval.unwrap().contains(0.99));
-        }
-        let share = f64::from(held) / f64::from(RUNS);
-        assert!((0.92..=0.98).contains(&share), "{share}");
-    }
-
-    #[test]
-    fn a_rest_without_as_much_load_around_it_says_nothing() {
-        let mut noise = Noise(Xoshiro256PlusPlus::seed_from_u64(2));
-        let rests = |from: &[u64], noise: &mut Noise| of_rests(&trial(0.99, from, noise)).len();
-        assert_eq!(rests(&[], &mut noise), 0);
-        assert_eq!(rests(&[20], &mut noise), 1);
-        assert_eq!(rests(&[2], &mut noise), 0, "before it nothing was measured");
-        assert_eq!(rests(&[38], &mut noise), 0, "after it there is no load");
-        assert_eq!(rests(&[10, 13], &mut noise), 0, "each lies beside the other");
-        let two: Vec<TrialData> = (0..2).map(|_| trial(0.99, &[20], &mut noise)).collect();
-        assert_eq!(probe_cost(&two.iter().collect::<Vec<_>>()).unwrap().interval, None);
-        assert_eq!(probe_cost(&[&trial(0.99, &[], &mut noise)]), None);
-    }
-}
+mod tests;

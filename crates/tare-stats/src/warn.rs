@@ -2,11 +2,12 @@
 
 use crate::analysis::Analysis;
 use crate::arm::Arm;
+use crate::probe_cost::{FormProbeCost, NO_DETAIL};
 use crate::same::Sameness;
 use crate::verdict::Verdict;
 use crate::voids::{counted, oftener};
 use crate::warmth::slice_of_unknown_warmth;
-use crate::warnings::{MachineFacts, Missing, Unfinished, Unsteady, Warning};
+use crate::warnings::{MachineFacts, Missing, ProbeEffect, Unfinished, Unsteady, Warning};
 use std::collections::BTreeSet;
 use tare_core::load::TurnsSummary;
 use tare_core::record::{DECIDED, INTERRUPTED, Record, TrialData};
@@ -52,6 +53,7 @@ pub(crate) fn warnings(record: &Record, analysis: &Analysis) -> Vec<Warning> {
     let unknown = slice_of_unknown_warmth(record, &analysis.warmth);
     warnings.extend(unknown.map(|slice_ns| Warning::WarmthUnknown { slice_ns }));
     warnings.extend(moves_untold(record));
+    warnings.extend(probe_warnings(analysis));
     warnings.extend(trimming_warnings(analysis));
     warnings.extend(unsteady_warning(analysis));
     for metric in &analysis.metrics {
@@ -78,6 +80,21 @@ fn moves_untold(record: &Record) -> Option<Warning> {
     let arms: BTreeSet<&String> = untold.iter().filter(|(.., turns)| turns.untold).map(|(_, arm, _)| arm).collect();
     let arms = arms.into_iter().cloned().collect();
     (blocks > 0).then_some(Warning::MovesUntold { arms, blocks, of: of.len() })
+}
+
+/// Forms from which the probe takes more than half a per cent, or than counts as a difference, to the one or the other
+/// end of its interval.
+fn probe_warnings(analysis: &Analysis) -> Vec<Warning> {
+    let limit = NO_DETAIL.min(analysis.margin);
+    let forms = analysis.apparatus.probe_cost.iter().flat_map(|cost| &cost.forms);
+    let of_form = |found: &FormProbeCost| {
+        let cpu = found.cpu_per_op.map(|cost| (ProbeEffect::CpuPerOp, cost));
+        let all = [Some((ProbeEffect::Throughput, found.throughput)), cpu].into_iter().flatten();
+        let named = all.filter(|(_, cost)| cost.is_beyond(limit));
+        let warning = |(changes, cost)| Warning::ProbeCosts { form: found.form.clone(), changes, cost };
+        named.map(warning).collect::<Vec<_>>()
+    };
+    forms.flat_map(of_form).collect()
 }
 
 /// What of a run is not in its record: trials that were never run, and what was measured and is gone. A comparison of

@@ -1,5 +1,6 @@
 //! What a reader must be told before the figures. Words are made of it where reports are made.
 
+use crate::probe_cost::ProbeRatio;
 use crate::stalls::Stalls;
 use serde::Serialize;
 
@@ -109,8 +110,27 @@ pub enum Warning {
         /// Out of this many.
         of: usize,
     },
+    /// The probe takes more from a form than may be left out of account, whatever the truth within its interval.
+    ProbeCosts {
+        /// The form.
+        form: String,
+        /// What it changes.
+        changes: ProbeEffect,
+        /// That with the samplers at work by that while they rest.
+        cost: ProbeRatio,
+    },
     /// The run ended because of what it had found: ratios lean away from 1.
     EndedByFinding,
+}
+
+/// What sampling changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProbeEffect {
+    /// Operations a second.
+    Throughput,
+    /// CPU time by operation.
+    CpuPerOp,
 }
 
 /// What a machine says of itself, as far as it does.
