@@ -1,35 +1,82 @@
 //! What sampling costs the load, in words.
 
-use crate::verdict::ratio_figure;
 use tare_core::design::Arrangement;
 use tare_core::load::{LoadOrigin, LoadProfile};
 use tare_core::record::Record;
 use tare_core::telemetry::{PROBE, RESTS_FROM};
-use tare_stats::{Analysis, ProbeCost};
+use tare_stats::{Analysis, FormProbeCost, ProbeCost, ProbeEffect, ProbeRatio};
 
 /// The cost that was found, or that it was not measured and where it is; none where nothing was sampled.
 pub(crate) fn cost(record: &Record, analysis: &Analysis) -> Option<String> {
-    if let Some(cost) = analysis.apparatus.probe_cost {
+    if let Some(cost) = &analysis.apparatus.probe_cost {
         return Some(found(cost));
     }
     let is_sampled = record.trials.iter().any(|trial| trial.telemetry.iter().any(|row| row.scope == PROBE));
     is_sampled.then(|| format!("the cost of the probe was not measured{}", why_not(record)))
 }
 
-/// `throughput with the probe at work is 0.998 [0.995, 1.001] times that while it rests (24 rests)`.
-fn found(cost: ProbeCost) -> String {
-    let ratio = ratio_figure(None, cost.ratio, cost.interval);
+/// `the probe: 0.1 % fewer operations [-0.2, 0.4] than while it rests (24 rests)`.
+fn found(cost: &ProbeCost) -> String {
+    let all = ProbeRatio { ratio: cost.ratio, interval: cost.interval };
     let rests = if cost.rests == 1 { "1 rest".to_owned() } else { format!("{} rests", cost.rests) };
-    format!("throughput with the probe at work is {ratio} times that while it rests ({rests})")
+    format!("the probe: {} than while it rests ({rests})", change(ProbeEffect::Throughput, all))
+}
+
+/// `native 0.1 % fewer operations [-0.2, 0.4], 0.3 % more CPU per op [0.1, 0.5]; container ...`; none where that was
+/// not measured.
+pub(crate) fn by_form(analysis: &Analysis) -> Option<String> {
+    let form = |found: &FormProbeCost| {
+        let operations = change(ProbeEffect::Throughput, found.throughput);
+        let cpu = found.cpu_per_op.map(|cost| format!(", {}", change(ProbeEffect::CpuPerOp, cost)));
+        format!("{} {operations}{}", found.form, cpu.unwrap_or_default())
+    };
+    let forms: Vec<String> = analysis.apparatus.probe_cost.iter().flat_map(|cost| &cost.forms).map(form).collect();
+    (!forms.is_empty()).then(|| forms.join("; "))
+}
+
+/// `0.1 % fewer operations [-0.2, 0.4]`: with the probe at work, by what they are without it.
+fn change(changes: ProbeEffect, cost: ProbeRatio) -> String {
+    let percent = |ratio: f64| 100.0 * (ratio - 1.0);
+    // No negative zero.
+    let rounded = |percent: f64| (10.0 * percent).round() / 10.0 + 0.0;
+    let value = rounded(percent(cost.ratio));
+    // None at all is called what a cost would be.
+    let is_less = value < 0.0 || (value == 0.0 && changes == ProbeEffect::Throughput);
+    let way = match (changes, is_less) {
+        (ProbeEffect::Throughput, true) => "fewer operations",
+        (ProbeEffect::Throughput, false) => "more operations",
+        (ProbeEffect::CpuPerOp, true) => "less CPU per op",
+        (ProbeEffect::CpuPerOp, false) => "more CPU per op",
+    };
+    let interval = cost.interval.map(|interval| {
+        let (low, high) = (percent(interval.low), percent(interval.high));
+        let (low, high) = if is_less { (-high, -low) } else { (low, high) };
+        format!(" [{:.1}, {:.1}]", rounded(low), rounded(high))
+    });
+    format!("{:.1} % {way}{}", value.abs(), interval.unwrap_or_default())
+}
+
+/// That it takes too much from a form.
+pub(crate) fn weighs(form: &str, changes: ProbeEffect, cost: ProbeRatio) -> String {
+    format!(
+        "the probe weighs on {form}: {} than while it rests, and its figures hold that. To do: leave the machine, and each \
+         guest, a CPU that no service is bound to",
+        change(changes, cost)
+    )
 }
 
 /// Why the sampler never rested, where the study is the reason.
 fn why_not(record: &Record) -> &'static str {
     let study = &record.header.study;
     let closed = matches!(study.load, LoadProfile::Closed { .. }) && study.from != LoadOrigin::Inside;
-    match () {
-        () if study.design.arrangement != Arrangement::Blocks => " in this design (it rests only in design blocks)",
-        () if closed && study.peak.is_none() && study.measure >= RESTS_FROM => "",
-        () => " (it rests only in closed loops from outside, measured at one level for 10 s or longer)",
+    let arms = record.header.plan.iter().filter(|trial| trial.block == 0).count() as u32;
+    match study.design.arrangement {
+        Arrangement::Blocks if closed && study.peak.is_none() && study.measure >= RESTS_FROM => "",
+        Arrangement::Blocks => {
+            " (it rests only in closed loops from outside, measured at one level for 10 s or longer)"
+        }
+        Arrangement::Chop(_) if study.measure * arms >= RESTS_FROM => "",
+        Arrangement::Chop(_) => " (it rests only where all forms of a block together are measured for 10 s or longer)",
+        Arrangement::Alternate(_) | Arrangement::Duet => " in this design (it rests only in designs blocks and chop)",
     }
 }

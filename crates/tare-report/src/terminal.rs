@@ -203,6 +203,9 @@ fn footing(page: &mut Page, record: &Record, analysis: &Analysis) {
         line(if number == 0 { "placement" } else { "" }, text, Ink::Plain);
     }
     line("apparatus", &words::apparatus(record, analysis), Ink::Plain);
+    if let Some(text) = crate::probe_cost::by_form(analysis) {
+        line("probe", &text, Ink::Plain);
+    }
     let methods = words::methods(analysis);
     let single = methods.len() == 1;
     for (number, (method, metrics)) in methods.into_iter().enumerate() {

@@ -1,6 +1,7 @@
 //! What a reader must know before believing a figure, in words.
 
 use crate::ceiling;
+use crate::probe_cost;
 use crate::quantity::{digits, plain_quantity};
 use crate::resting;
 use crate::warming;
@@ -97,6 +98,7 @@ fn words(warning: &Warning) -> String {
              To do: measure for longer, or check the ratios with --design blocks",
             plain_quantity(*slice_ns as f64 / 1e3, "us")
         ),
+        Warning::ProbeCosts { form, changes, cost } => probe_cost::weighs(form, *changes, *cost),
         Warning::EndedByFinding => {
             "the run ended because of what it had found: its ratios are biased away from 1, and their intervals are not \
              corrected for the interim looks; the search's own comparison is"

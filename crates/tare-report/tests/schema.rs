@@ -103,6 +103,27 @@ fn the_sample_report_fits_the_schema() {
     assert_eq!(problems(&chopped), Vec::<String>::new());
 }
 
+#[test]
+fn what_the_probe_costs_is_in_the_report() {
+    let report = report_of(&sample::probed::rested());
+    assert_eq!(problems(&report), Vec::<String>::new());
+    let cost = &report["analysis"]["apparatus"]["probe_cost"];
+    let forms: Vec<&Value> = cost["forms"].as_array().expect("a list").iter().collect();
+    // Nobody knows what it costs the emulated one.
+    assert_eq!(
+        forms.iter().map(|form| &form["form"]).collect::<Vec<_>>(),
+        ["container", "container-hostnet", "native"]
+    );
+    assert!(forms.iter().all(|form| form["throughput"]["interval"].is_object()), "{cost:#}");
+    assert!(
+        forms.iter().all(|form| form["cpu_per_op"]["ratio"].as_f64().is_some_and(|ratio| ratio > 1.01)),
+        "{cost:#}"
+    );
+    let warned =
+        |kind: &str| report["analysis"]["warnings_data"].as_array().unwrap().iter().any(|of| of["kind"] == kind);
+    assert!(warned("probe-costs"), "{report:#}");
+}
+
 /// A chopped load that loses half of its rate in turns of each next length.
 fn cold() -> Record {
     let mut record = record();

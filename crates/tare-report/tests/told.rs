@@ -10,7 +10,7 @@ use tare_core::record::Record;
 use tare_core::telemetry::{PROBE, TelemetryRow};
 use tare_core::trial::{Outcome, Stage};
 use tare_report::{FORMATS, Style};
-use tare_stats::{Analysis, Interval, ProbeCost, analyse};
+use tare_stats::{Analysis, FormProbeCost, Interval, ProbeCost, ProbeEffect, ProbeRatio, Warning, analyse};
 
 /// A report in words, in one line.
 fn told(format: &str, record: &Record, analysis: &Analysis, verbose: bool) -> String {
@@ -111,15 +111,69 @@ fn where_nobody_measured_what_the_probe_costs_the_report_says_so() {
     record.header.study.measure = Duration::from_secs(5);
     let elsewhere = " (it rests only in closed loops from outside, measured at one level for 10 s or longer)";
     said(&record, &format!("{UNKNOWN}{elsewhere}, dropped 0"));
+    record.header.study.design.arrangement = Arrangement::Duet;
+    said(&record, &format!("{UNKNOWN} in this design (it rests only in designs blocks and chop), dropped 0"));
     record.header.study.design.arrangement = Arrangement::Chop(Chop::default());
-    said(&record, &format!("{UNKNOWN} in this design (it rests only in design blocks), dropped 0"));
-    let mut analysis = analyse(&record);
-    analysis.apparatus.probe_cost = Some(ProbeCost { ratio: 0.998, interval: None, trials: 2, rests: 4 });
-    let text = told("terminal", &record, &analysis, true);
-    assert!(text.contains(" times that while it rests (4 rests), dropped 0"), "{text}");
-    assert!(!text.contains(UNKNOWN), "{text}");
+    said(&record, &format!("{UNKNOWN}, dropped 0"));
+    record.header.study.measure = Duration::from_secs(1);
+    let shorter = " (it rests only where all forms of a block together are measured for 10 s or longer)";
+    said(&record, &format!("{UNKNOWN}{shorter}, dropped 0"));
     let unsampled = told("terminal", &sample::record(), &analyse(&sample::record()), true);
     assert!(!unsampled.contains("the probe"), "{unsampled}");
+}
+
+#[test]
+fn what_the_probe_costs_is_told_of_all_forms_and_of_each() {
+    let record = sampled();
+    let mut analysis = analyse(&record);
+    let cost = |ratio: f64, low: f64, high: f64| ProbeRatio { ratio, interval: Some(Interval { low, high }) };
+    let form = |form: &str, throughput, cpu_per_op| FormProbeCost {
+        form: form.into(),
+        throughput,
+        cpu_per_op,
+        trials: 5,
+        rests: 30,
+    };
+    let native = form("native", cost(0.999, 0.996, 1.002), None);
+    let container = form("container", cost(1.0004, 0.998, 1.003), Some(cost(1.012, 1.008, 1.016)));
+    let forms = vec![container, native];
+    analysis.apparatus.probe_cost = Some(ProbeCost { ratio: 0.998, interval: None, trials: 10, rests: 30, forms });
+    let of_all = "the probe: 0.2 % fewer operations than while it rests (30 rests), dropped 0";
+    let of_each = "container 0.0 % fewer operations [-0.3, 0.2], 1.2 % more CPU per op [0.8, 1.6]; native 0.1 % fewer \
+                   operations [-0.2, 0.4]";
+    for (format, label) in [("terminal", "probe "), ("html", "while it rests: ")] {
+        let text = told(format, &record, &analysis, true);
+        assert!(text.contains(of_all) && text.contains(&format!("{label}{of_each}")), "{format}: {text}");
+        assert!(!text.contains("what the probe takes from the load"), "{format}: {text}");
+    }
+    assert!(!told("terminal", &record, &analysis, false).contains("fewer operations"));
+    let container = form("container", cost(1.004, 1.001, 1.007), Some(cost(0.997, 0.995, 0.999)));
+    analysis.apparatus.probe_cost.iter_mut().for_each(|found| found.forms = vec![container.clone()]);
+    let text = told("terminal", &record, &analysis, true);
+    let other_way = "container 0.4 % more operations [0.1, 0.7], 0.3 % less CPU per op [0.1, 0.5]";
+    assert!(text.contains(other_way), "{text}");
+}
+
+#[test]
+fn a_probe_that_weighs_on_a_form_is_a_warning() {
+    let record = sampled();
+    let mut analysis = analyse(&record);
+    let cost = ProbeRatio { ratio: 0.991, interval: Some(Interval { low: 0.989, high: 0.993 }) };
+    let (form, changes) = ("container".to_owned(), ProbeEffect::Throughput);
+    analysis.warnings.push(Warning::ProbeCosts { form, changes, cost });
+    let said = "the probe weighs on container: 0.9 % fewer operations [0.7, 1.1] than while it rests, and its figures \
+                hold that. To do: leave the machine, and each guest, a CPU that no service is bound to";
+    for format in ["terminal", "html"] {
+        let text = told(format, &record, &analysis, true);
+        assert!(text.contains(said), "{format}: {text}");
+    }
+    // By what is in the record: 2 % more answers while the probe rests.
+    let found = analyse(&sample::probed::rested());
+    let is_named = |warning: &Warning| {
+        matches!(warning, Warning::ProbeCosts { form, changes: ProbeEffect::Throughput, cost }
+            if form == "container" && (cost.ratio - 1.0 / 1.02).abs() < 2e-3)
+    };
+    assert!(found.warnings.iter().any(is_named), "{:?}", found.apparatus.probe_cost);
 }
 
 #[test]

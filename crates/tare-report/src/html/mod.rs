@@ -88,6 +88,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
         cpu_bars => crate::account::bars(analysis).map(safe),
         failed => plain(crate::failures::lines(analysis).into_iter().map(|(text, _)| text).collect::<Vec<_>>()),
         apparatus => plain(words::apparatus(record, analysis)),
+        probed => plain(crate::probe_cost::by_form(analysis)),
         environment => plain(header.environment.iter().collect::<Vec<_>>()),
         placement => plain(header.placement.iter().collect::<Vec<_>>()),
         bundles => plain(header.bundles.iter().collect::<Vec<_>>()),

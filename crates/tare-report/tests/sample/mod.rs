@@ -3,6 +3,8 @@
 
 #[allow(dead_code, reason = "not every test that has the sample looks at other studies")]
 pub(crate) mod asked;
+#[allow(dead_code, reason = "not every test that has the sample looks at what sampling costs")]
+pub(crate) mod probed;
 #[allow(dead_code, reason = "not every test that has the sample looks at speeds")]
 pub(crate) mod speeds;
 #[allow(dead_code, reason = "not every test that has the sample looks at levels")]
