@@ -14,6 +14,11 @@ const LEFT: &[(&str, &str)] = &[
         "weighs Redis in three forms while nothing else runs; tare-stats::account:: holds the parts against rows by hand",
     ),
     (
+        "chopped::the_samplers_of_all_forms_rest_together",
+        "twelve seconds of turns while nothing else runs; the runner's designs:: see who is told to rest and when, \
+         tare-load's turns:: spans of turns, and tare-stats::probe_cost:: finds planted costs",
+    ),
+    (
         "tare::end_to_end::auction::",
         "its nine services are deployed for minutes, and then killed one by one; its programs are tested by themselves",
     ),

@@ -1,6 +1,8 @@
 //! A real server in two forms side by side, under one load that moves between them every few milliseconds.
 
 use crate::end_to_end::lab::{Lab, text};
+use tare_core::record::TrialData;
+use tare_core::telemetry::{PROBE, RESTED};
 use tare_core::trial::Outcome;
 
 const STUDY: &str = "\
@@ -72,4 +74,47 @@ fn those_that_wait_are_frozen_where_the_study_says_so() {
     let whole = lab.expect(0, &["report", text(&out), "--verbose"]);
     let whole = whole.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(whole.contains("freezing the form before and thawing this one takes"), "{whole}");
+}
+
+/// When the sampler of a trial rested: the readings around each rest, s.
+fn rests(trial: &TrialData) -> Vec<(f64, f64)> {
+    let own = trial.telemetry.iter().filter(|row| row.scope == PROBE);
+    let rows: Vec<(f64, f64)> =
+        own.map(|row| (row.at_ns as f64 / 1e9, row.values.get(RESTED).copied().unwrap_or(0.0))).collect();
+    rows.windows(2).filter(|pair| pair[1].1 > pair[0].1).map(|pair| (pair[0].0, pair[1].0)).collect()
+}
+
+#[test]
+fn the_samplers_of_all_forms_rest_together_and_the_report_says_what_they_cost() {
+    let Some(lab) = Lab::with_engine(&["mmdebstrap"]) else { return };
+    let (study, out) = (lab.write("rests.yaml", &STUDY.replace("measure: 1s", "measure: 4s")), lab.path("record"));
+    lab.expect(0, &["run", text(&study), "--out", text(&out)]);
+    lab.expect_clean();
+    let record = lab.record(&out);
+    let first = rests(&record.trials[0]);
+    assert_eq!(first.len(), 2, "twelve seconds have room for two: {first:?}");
+    for trial in &record.trials {
+        let arm = trial.record.trial.arm();
+        assert_eq!(trial.record.outcome, Outcome::Measured, "{arm}");
+        for ((from_s, to_s), (first_s, _)) in rests(trial).into_iter().zip(&first) {
+            assert!(
+                (1.9..2.5).contains(&(to_s - from_s)) && (from_s - first_s).abs() < 0.5,
+                "{arm}: {from_s} to {to_s}"
+            );
+        }
+        assert_eq!(rests(trial).len(), 2, "{arm}");
+        let load = trial.record.load.as_ref().unwrap();
+        let turns = load.turns.unwrap();
+        assert_eq!(load.spans.iter().map(|span| span.answers).sum::<u64>(), turns.answers, "{arm}");
+        assert!(load.spans.iter().any(|span| span.used.cpu_ns > 0), "{arm}: {:?}", load.spans);
+        // Gaps between readings are no stalls, and nothing is missing.
+        assert!(trial.record.metrics["cpu_us_per_op"] > 0.0, "{arm}: {:?}", trial.record.metrics);
+    }
+    let cost = tare_stats::analyse(&record).apparatus.probe_cost.expect("samplers rested");
+    assert_eq!((cost.trials, cost.rests, cost.interval), (3, 2, None), "{cost:?}");
+    assert!((0.8..1.25).contains(&cost.ratio), "{cost:?}");
+    assert!(cost.forms.iter().all(|form| form.cpu_per_op.is_some()), "{cost:?}");
+    let whole = lab.expect(0, &["report", text(&out), "--verbose"]);
+    let whole = whole.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(whole.contains("operations than while it rests (2 rests)") && whole.contains(" probe boxed "), "{whole}");
 }
