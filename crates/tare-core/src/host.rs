@@ -14,6 +14,7 @@ use crate::profile::Profile;
 pub use crate::seen::{FilesSeen, SeenFile, Wait};
 use crate::telemetry::{Prober, Rest, Scope, TelemetryRow};
 use crate::units::CpuSet;
+pub use crate::way_in::WayIn;
 use crate::workload::Service;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -199,6 +200,12 @@ pub trait Host: Send {
     /// # Errors
     /// When the host does not answer or knows no such instance.
     fn log(&mut self, instance: &str) -> Result<String, Fault>;
+
+    /// How a person gets into an instance that was started, from a root shell of this machine; also into what is left of
+    /// one that has ended. Empty where nothing is known of that.
+    fn ways_in(&mut self, _instance: &str) -> Vec<WayIn> {
+        Vec::new()
+    }
 
     /// Asks the instance to end, then makes it, and waits until nothing of it is left.
     ///

@@ -40,4 +40,5 @@ pub mod topology;
 pub mod trial;
 pub mod units;
 mod users;
+mod way_in;
 pub mod workload;

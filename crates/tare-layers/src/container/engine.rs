@@ -217,6 +217,18 @@ impl Engine {
         }
     }
 
+    /// The command by which a person speaks to this very engine, without what is to be done.
+    pub(crate) fn command_line(&self) -> String {
+        let socket = self.socket.display();
+        match (self.is_podman(), socket::USUAL.iter().any(|usual| Path::new(usual) == self.socket)) {
+            (false, true) => "docker".to_owned(),
+            (false, false) => format!("docker --host unix://{socket}"),
+            // Of itself it speaks to no engine: it looks at what root has.
+            (true, true) => "podman".to_owned(),
+            (true, false) => format!("podman --remote --url unix://{socket}"),
+        }
+    }
+
     /// Whether it is Podman behind Docker's API.
     pub(crate) fn is_podman(&self) -> bool {
         let components = self.version.components.iter().flatten();

@@ -1,6 +1,7 @@
 //! A host whose services run in containers.
 
 mod frozen;
+mod ways_in;
 
 use super::command::Command;
 use super::engine::{Engine, is_guest};
@@ -23,7 +24,7 @@ use tare_core::fault::{Doing, Fault};
 use tare_core::held::Held;
 use tare_core::host::{
     Carrier, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport, SeenFile,
-    ServiceStart, Surroundings, Wait,
+    ServiceStart, Surroundings, Wait, WayIn,
 };
 use tare_core::layer::LayerUse;
 use tare_core::profile::Profile;
@@ -404,6 +405,10 @@ impl Host for ContainerHost {
 
     fn log(&mut self, instance: &str) -> Result<String, Fault> {
         run::log(&self.inner.engine, &self.inner.known(instance)?.container)
+    }
+
+    fn ways_in(&mut self, instance: &str) -> Vec<WayIn> {
+        self.inner.ways_in(instance)
     }
 
     fn begin_command(&mut self, instance: &str, command: &CommandStart) -> Result<(), Fault> {

@@ -7,6 +7,7 @@ use super::logs::{Keeper, tail};
 use super::root::{PROGRAM_INSIDE, Root};
 use super::running::{Running, describe_end};
 use super::volumes::{make_volumes, remove_volumes, volume_folders};
+use super::ways_in::into_process;
 use super::{facts, files, mapped_files, ports};
 use crate::cgroup::Group;
 use crate::marks;
@@ -24,7 +25,7 @@ use tare_core::fault::{Doing, Fault};
 use tare_core::held::Held;
 use tare_core::host::{
     Carrier, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport, SeenFile,
-    ServiceStart, Surroundings, Wait, layer_named,
+    ServiceStart, Surroundings, Wait, WayIn, layer_named,
 };
 use tare_core::layer::LayerUse;
 use tare_core::profile::Profile;
@@ -324,6 +325,12 @@ impl Host for LocalHost {
         let path = self.logs.get(instance);
         let path = path.ok_or_else(|| Fault::new(format!("no service was started under the name '{instance}'")))?;
         tail(path).doing(format!("read the log {}", path.display()))
+    }
+
+    fn ways_in(&mut self, instance: &str) -> Vec<WayIn> {
+        let output = self.logs.get(instance).map(|path| WayIn::new(WayIn::OUTPUT, path.display().to_string()));
+        let running = self.running.get_mut(instance).and_then(Running::runs_as);
+        running.map(|pid| into_process(pid, None)).into_iter().flatten().chain(output).collect()
     }
 
     fn stop(&mut self, instance: &str) -> Result<(), Fault> {

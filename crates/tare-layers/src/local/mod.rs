@@ -19,6 +19,7 @@ pub(crate) mod root;
 pub(crate) mod running;
 mod stubs;
 pub(crate) mod volumes;
+pub(crate) mod ways_in;
 
 pub use crate::cgroup::hierarchies::mount_unified;
 pub use beside::LoadGroup;

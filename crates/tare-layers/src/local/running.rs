@@ -54,6 +54,11 @@ impl Running {
         }
     }
 
+    /// The number of its process; none when it has ended.
+    pub(crate) fn runs_as(&mut self) -> Option<u32> {
+        matches!(self.state(), Ok(InstanceState::Running)).then(|| self.child.id())
+    }
+
     pub(crate) fn freeze(&mut self, frozen: bool) -> Result<(), Fault> {
         if self.frozen != Some(frozen) {
             self.group.freeze(frozen)?;

@@ -13,7 +13,7 @@ use tare_core::fault::Fault;
 use tare_core::held::Held;
 use tare_core::host::{
     Carrier, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport, SeenFile,
-    ServiceStart, Surroundings, Wait,
+    ServiceStart, Surroundings, Wait, WayIn,
 };
 use tare_core::layer::LayerUse;
 use tare_core::profile::Profile;
@@ -208,6 +208,14 @@ impl Host for VmHost {
 
     fn log(&mut self, instance: &str) -> Result<String, Fault> {
         self.ask(instance, |guest| guest.agent.log(instance))
+    }
+
+    fn ways_in(&mut self, instance: &str) -> Vec<WayIn> {
+        let Ok(at) = self.holder(instance) else { return Vec::new() };
+        let process = self.guests[at].process.lock();
+        let guest =
+            format!("QEMU is process {}; no shell runs in the guest, only Tare's agent and services", process.pid());
+        vec![WayIn::new("guest", guest), WayIn::new("console", process.console().display().to_string())]
     }
 
     fn stop(&mut self, instance: &str) -> Result<(), Fault> {

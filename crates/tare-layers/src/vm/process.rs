@@ -74,6 +74,11 @@ impl Process {
         self.child.id()
     }
 
+    /// The file to which the guest's console is written.
+    pub(super) fn console(&self) -> &Path {
+        &self.console
+    }
+
     /// Whether the guest still runs.
     ///
     /// # Errors

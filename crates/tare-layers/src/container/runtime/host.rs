@@ -9,6 +9,7 @@ use crate::local::host::{PROBE_WITHIN, create_log};
 use crate::local::logs::{Keeper, tail};
 use crate::local::running::Running;
 use crate::local::volumes::{remove_volumes, volume_folders};
+use crate::local::ways_in::into_process;
 use crate::local::{self, ports};
 use crate::network::{Fenced, UserHere};
 use std::collections::BTreeMap;
@@ -22,7 +23,7 @@ use tare_core::fault::{Doing, Fault};
 use tare_core::held::Held;
 use tare_core::host::{
     Carrier, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport, SeenFile,
-    ServiceStart, Surroundings, Wait,
+    ServiceStart, Surroundings, Wait, WayIn,
 };
 use tare_core::layer::LayerUse;
 use tare_core::telemetry::{Rest, Scope, TelemetryRow};
@@ -264,6 +265,12 @@ impl Host for RuntimeHost {
         let unknown = || Fault::new(format!("no instance '{instance}' was started here"));
         let path = self.inner.logs.get(instance).ok_or_else(unknown)?;
         tail(path).doing(format!("read the log {}", path.display()))
+    }
+
+    fn ways_in(&mut self, instance: &str) -> Vec<WayIn> {
+        let output = self.inner.logs.get(instance).map(|path| WayIn::new(WayIn::OUTPUT, path.display().to_string()));
+        let running = self.inner.running.get_mut(instance).and_then(Running::runs_as);
+        running.map(|pid| into_process(pid, None)).into_iter().flatten().chain(output).collect()
     }
 
     fn begin_command(&mut self, instance: &str, command: &CommandStart) -> Result<(), Fault> {

@@ -1,0 +1,22 @@
+//! How a person gets into containers that stand: by the engine's own commands.
+
+use super::Inner;
+use crate::local::ways_in::into_process;
+use tare_core::host::WayIn;
+
+/// How the container ended, and all that it was made with.
+const STATE: &str = "state";
+
+impl Inner {
+    /// Ways into a container; of one that has ended, its output is left, and what the engine knows of it.
+    pub(super) fn ways_in(&self, instance: &str) -> Vec<WayIn> {
+        let Ok(known) = self.known(instance) else { return Vec::new() };
+        let (engine, container) = (self.engine.command_line(), &known.container);
+        let mut ways = match self.pid(instance) {
+            Ok(pid) => into_process(pid, Some(format!("{engine} exec -it {container} sh"))),
+            Err(_) => vec![WayIn::new(STATE, format!("{engine} inspect {container}"))],
+        };
+        ways.push(WayIn::new(WayIn::OUTPUT, format!("{engine} logs {container}")));
+        ways
+    }
+}

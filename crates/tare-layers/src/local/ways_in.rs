@@ -1,0 +1,37 @@
+//! How a person gets into a process of this machine that has a root of its own.
+
+use super::inside::{open_inside, open_tree};
+use std::path::Path;
+use tare_core::host::WayIn;
+
+/// What is started in a service's root to look around, where its bundle brings one.
+const SHELL: &str = "/bin/sh";
+
+/// Ways into a running process with this number: its files, and a shell beside it. `enter` is what starts a shell there;
+/// `nsenter` does where there is nothing better.
+pub(crate) fn into_process(pid: u32, enter: Option<String>) -> Vec<WayIn> {
+    let root = format!("/proc/{pid}/root");
+    let enter = enter.unwrap_or_else(|| format!("nsenter --target {pid} --all sh"));
+    let has_shell = open_tree(Path::new(&root)).is_ok_and(|tree| open_inside(&tree, SHELL).is_ok());
+    let shell = if has_shell { enter } else { format!("none: there is no {SHELL} in the service's root") };
+    vec![WayIn::new(WayIn::SHELL, shell), WayIn::new(WayIn::FILES, root)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_entered_by_the_shell_in_its_root() {
+        let own = std::process::id();
+        let ways = into_process(own, None);
+        let to: Vec<&str> = ways.iter().map(|way| way.to.as_str()).collect();
+        assert_eq!(to, ["shell", "files"]);
+        // Whoever runs tests on Linux has a shell.
+        assert_eq!(ways[0].how, format!("nsenter --target {own} --all sh"));
+        assert_eq!(ways[1].how, format!("/proc/{own}/root"));
+        assert_eq!(into_process(own, Some("engine exec".to_owned()))[0].how, "engine exec");
+        // There is no such process.
+        assert!(into_process(u32::MAX, None)[0].how.starts_with("none: there is no /bin/sh"));
+    }
+}
