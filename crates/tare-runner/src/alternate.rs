@@ -1,6 +1,8 @@
 //! A block whose forms stand side by side: all deployed, all but one frozen, load moving between them in slices.
 
+use crate::keeping::{hold, standing};
 use crate::placing::starts;
+use crate::standing::StandingDeployment;
 use crate::trial::{Early, Entry, PROBE_PERIOD, Trial, TrialInputs};
 use crate::{Apparatus, Clock, Event, Place, Stop};
 use std::collections::BTreeMap;
@@ -40,6 +42,8 @@ pub(crate) struct Standing<'a, 'b> {
     /// Where load reaches it; none when it has ended early.
     pub(crate) entry: Option<Entry>,
     pub(crate) parts: Vec<SliceLoad>,
+    /// Whether all was done but taking it down.
+    concluded: bool,
 }
 
 /// Runs the trials of a block side by side. `None` when it was stopped: it then leaves no row.
@@ -61,10 +65,30 @@ pub(crate) fn run_alternate(inputs: &BlockInputs, around: &mut Around) -> Option
         }
     }
     let stopped = around.stop.raised();
-    for deployment in &mut standing {
+    finish_all(&mut standing, stopped, around);
+    (!stopped).then(|| standing.into_iter().map(|deployment| deployment.data).collect())
+}
+
+/// Verifies the deployments of a block and takes them down. Those that failed are kept standing before, where that is
+/// wanted and nobody has `stopped` the block.
+pub(crate) fn finish_all(block: &mut [Standing], stopped: bool, around: &mut Around) {
+    if around.apparatus.keeps_failed() && !stopped {
+        // All of them first: a stop while one is kept standing would look like a failure of those still to be verified.
+        for deployment in block.iter_mut() {
+            deployment.conclude(stopped, around);
+        }
+        hold_failed(block, around);
+    }
+    for deployment in block {
         deployment.finish(stopped, around);
     }
-    (!stopped).then(|| standing.into_iter().map(|deployment| deployment.data).collect())
+}
+
+fn hold_failed(block: &mut [Standing], around: &mut Around) {
+    let failed: Vec<_> = block.iter_mut().filter_map(Standing::if_failed).collect();
+    if !failed.is_empty() && !around.stop.raised() {
+        hold(failed, around.apparatus, around.clock, around.stop, around.tell);
+    }
 }
 
 impl<'a, 'b> Standing<'a, 'b> {
@@ -72,7 +96,8 @@ impl<'a, 'b> Standing<'a, 'b> {
         let mut record = TrialRecord::new(inputs.planned.clone(), timestamp, Outcome::Measured);
         record.emulated = inputs.emulated;
         let data = TrialData { record, seconds: Vec::new(), telemetry: Vec::new() };
-        Standing { inputs, data, host: None, started: Vec::new(), entry: None, parts: Vec::new() }
+        let (host, started, entry, parts) = (None, Vec::new(), None, Vec::new());
+        Standing { inputs, data, host, started, entry, parts, concluded: false }
     }
 
     /// The trial, as it goes on in `stage`.
@@ -82,8 +107,18 @@ impl<'a, 'b> Standing<'a, 'b> {
         stage: Stage,
         around: &'t mut Around,
     ) -> Trial<'t, 'b> {
-        let stage_began = around.clock.now();
         (around.tell)(Event::StageStarted { stage });
+        Self::trial_in(inputs, data, stage, around)
+    }
+
+    /// The same, without an event.
+    fn trial_in<'t>(
+        inputs: &'t TrialInputs<'b>,
+        data: &'t mut TrialData,
+        stage: Stage,
+        around: &'t mut Around,
+    ) -> Trial<'t, 'b> {
+        let stage_began = around.clock.now();
         let Around { apparatus, clock, stop, tell } = around;
         Trial { inputs, apparatus: &mut **apparatus, clock: *clock, stop, tell: &mut **tell, data, stage, stage_began }
     }
@@ -160,9 +195,25 @@ impl<'a, 'b> Standing<'a, 'b> {
         let _ = host.freeze();
     }
 
-    /// Verifies what it was measured at, and takes it down.
-    pub(crate) fn finish(&mut self, stopped: bool, around: &mut Around) {
-        let Some(mut host) = self.host.take() else { return };
+    /// What stands of it, if it failed.
+    fn if_failed(&mut self) -> Option<StandingDeployment> {
+        let host = self.host.as_mut()?;
+        standing(self.inputs, &mut self.data, host.as_mut(), &self.started)
+    }
+
+    /// Verifies it, unless that was done, and takes it down.
+    fn finish(&mut self, stopped: bool, around: &mut Around) {
+        self.conclude(stopped, around);
+        let Some(host) = self.host.take() else { return };
+        Self::trial_in(self.inputs, &mut self.data, Stage::Verify, around).take_down(host, &self.started);
+    }
+
+    /// Verifies what it was measured at, and leaves it running. Does nothing a second time.
+    fn conclude(&mut self, stopped: bool, around: &mut Around) {
+        if std::mem::replace(&mut self.concluded, true) {
+            return;
+        }
+        let Some(host) = &mut self.host else { return };
         let mut trial = Self::trial(self.inputs, &mut self.data, Stage::Verify, around);
         if let Err(fault) = host.thaw() {
             trial.data.record.warnings.push(format!("teardown: {fault}"));
@@ -176,7 +227,7 @@ impl<'a, 'b> Standing<'a, 'b> {
                 trial.keep_logs(host.as_mut(), &self.started);
             }
         }
-        trial.take_down(host, &self.started);
+        trial.leave();
     }
 }
 

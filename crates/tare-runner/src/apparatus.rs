@@ -95,6 +95,14 @@ pub trait Apparatus {
         Ok(())
     }
 
+    /// Whether a deployment whose trial failed is kept standing, for somebody to look into it.
+    fn keeps_failed(&self) -> bool {
+        false
+    }
+
+    /// Waits until what is kept standing may go, or until `stop` is raised. It is told what stands by an event before.
+    fn hold(&mut self, _stop: &Stop) {}
+
     /// Whether a TCP connection from where the load comes from is accepted now.
     fn reachable(&mut self, endpoint: SocketAddr) -> bool;
 

@@ -3,7 +3,7 @@
 //! study says so: else what it does by itself falls into the others' slices.
 
 use crate::Event;
-use crate::alternate::{Around, Standing};
+use crate::alternate::{Around, Standing, finish_all};
 use crate::probe_rests::rests_by_turns;
 use crate::trial::{DRIVE_SLACK, PROBE_PERIOD, TrialInputs};
 use std::collections::BTreeMap;
@@ -100,9 +100,7 @@ pub(crate) fn run_chopped(
         deployment.data.record.resting_cpu = shares.into_iter().reduce(f64::add).map(|sum| sum / count);
     }
     let stopped = around.stop.raised();
-    for deployment in &mut standing {
-        deployment.finish(stopped, around);
-    }
+    finish_all(&mut standing, stopped, around);
     (!stopped).then(|| standing.into_iter().map(|deployment| deployment.data).collect())
 }
 

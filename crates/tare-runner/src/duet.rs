@@ -1,6 +1,6 @@
 //! Two forms loaded at the same moment, on disjoint CPUs.
 
-use crate::alternate::{Around, Standing};
+use crate::alternate::{Around, Standing, finish_all};
 use crate::inside::inside;
 use crate::trial::{DRIVE_SLACK, Early, PROBE_PERIOD, TrialInputs};
 use crate::{Event, RunInside};
@@ -40,9 +40,7 @@ pub(crate) fn run_duet(inputs: &[TrialInputs], around: &mut Around) -> Option<Ve
         }
     }
     let stopped = around.stop.raised();
-    for deployment in &mut pair {
-        deployment.finish(stopped, around);
-    }
+    finish_all(&mut pair, stopped, around);
     (!stopped).then(|| pair.into_iter().map(|deployment| deployment.data).collect())
 }
 

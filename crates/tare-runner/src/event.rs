@@ -1,5 +1,6 @@
 //! What happens in a run, for whoever shows or keeps it.
 
+use crate::standing::StandingDeployment;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tare_core::load::SecondRow;
@@ -67,6 +68,16 @@ pub enum Event {
     Searched {
         /// What it came to, in words.
         words: String,
+    },
+    /// Trials have failed, and their deployments are kept standing until somebody has looked into them.
+    KeptStanding {
+        /// What stands: of several trials where they stand side by side.
+        deployments: Vec<StandingDeployment>,
+    },
+    /// What was kept standing may go, and is taken down now.
+    LetGo {
+        /// How long it was kept.
+        after: Duration,
     },
     /// A trial is over and on disk.
     TrialEnded {

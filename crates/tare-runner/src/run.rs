@@ -3,6 +3,7 @@
 use crate::alternate::{Around, BlockInputs, run_alternate};
 use crate::chop::{BLOCKS_ALONE, Slice, run_chopped};
 use crate::duet::{halves, run_duet};
+use crate::keeping::Holding;
 use crate::pace::{Pace, end_of_round, fitting};
 use crate::progress::Progress;
 use crate::stages::run_trial;
@@ -81,6 +82,8 @@ pub(crate) struct Doing<'a> {
     before: Duration,
     /// How many blocks of the plan there will be, as far as is known.
     blocks: u32,
+    /// Whether, and for how long, what failed was kept standing in the last trial or block.
+    held: Holding,
 }
 
 impl Doing<'_> {
@@ -109,7 +112,8 @@ impl Run<'_> {
         let (trials, done) = (self.header.plan.len() as u32 + profiles, self.done.len() as u32 + profiled);
         self.tell(clock, subscriber, &Event::RunStarted { trials, done })?;
         let blocks = blocks(&self.header.plan);
-        let mut doing = Doing { apparatus, clock, stop, subscriber, began: clock.now(), before, blocks };
+        let (began, held) = (clock.now(), Holding::default());
+        let mut doing = Doing { apparatus, clock, stop, subscriber, began, before, blocks, held };
         let planned = self.planned_blocks(&mut state, &mut doing)?.unwrap_or(Ending::Complete);
         let mut ending = planned;
         if !matches!(planned, Ending::Interrupted | Ending::BudgetSpent) {
@@ -260,7 +264,7 @@ impl Run<'_> {
             self.announce(planned, left, doing)?;
             let trial_began = doing.clock.now();
             let Some(data) = self.one(planned, state, doing) else { return Ok(Some(Ending::Interrupted)) };
-            let took = doing.clock.now().saturating_sub(trial_began);
+            let took = doing.clock.now().saturating_sub(trial_began + doing.held.time());
             self.keep(&data, took, state, doing)?;
         }
         Ok(None)
@@ -294,9 +298,10 @@ impl Run<'_> {
         let ran = self.stand_together(&open.iter().filter(there).copied().collect::<Vec<_>>(), state, doing);
         // What the stop cut short while a form was verified would be mistaken for a failure of that form.
         let cut_short = |data: &TrialData| matches!(data.record.outcome, Outcome::Failed { stage: Stage::Verify, .. });
-        let whole = |trials: &Vec<TrialData>| !(doing.stop.raised() && trials.iter().any(cut_short));
+        let stopped = doing.stop.raised() && !doing.held.any();
+        let whole = |trials: &Vec<TrialData>| !(stopped && trials.iter().any(cut_short));
         let Some(trials) = ran.filter(whole) else { return Ok(Some(Ending::Interrupted)) };
-        let took = doing.clock.now().saturating_sub(began) / trials.len().max(1) as u32;
+        let took = doing.clock.now().saturating_sub(began + doing.held.time()) / trials.len().max(1) as u32;
         for mut data in trials {
             take_out(&mut data.record, &self.header.workload.services);
             self.keep(&data, took, state, doing)?;
@@ -319,8 +324,12 @@ impl Run<'_> {
                 trial.own_ports = true;
             });
         }
-        let subscriber = &mut *doing.subscriber;
-        let mut tell = |event| subscriber(&event);
+        let (subscriber, held) = (&mut *doing.subscriber, &mut doing.held);
+        *held = Holding::default();
+        let mut tell = |event: Event| {
+            held.note(&event);
+            subscriber(&event);
+        };
         let mut around = Around { apparatus: doing.apparatus, clock: doing.clock, stop: doing.stop, tell: &mut tell };
         if let Arrangement::Alternate(slices) = self.header.study.design.arrangement {
             return run_alternate(&BlockInputs { trials: &inputs, slices, seed: self.header.seed }, &mut around);
@@ -394,12 +403,17 @@ impl Run<'_> {
     }
 
     pub(crate) fn one(&self, planned: &PlannedTrial, state: &Progress, doing: &mut Doing) -> Option<TrialData> {
+        doing.held = Holding::default();
         if let Some(why) = &self.header.forms[&planned.form].unavailable {
             return Some(skipped(planned, why, doing.clock));
         }
         let inputs = self.inputs(planned, state);
-        let subscriber = &mut *doing.subscriber;
-        let ran = run_trial(&inputs, doing.apparatus, doing.clock, doing.stop, &mut |event| subscriber(&event));
+        let (subscriber, held) = (&mut *doing.subscriber, &mut doing.held);
+        let mut tell = |event: Event| {
+            held.note(&event);
+            subscriber(&event);
+        };
+        let ran = run_trial(&inputs, doing.apparatus, doing.clock, doing.stop, &mut tell);
         ran.map(|mut data| {
             take_out(&mut data.record, &self.header.workload.services);
             data

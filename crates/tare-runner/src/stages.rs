@@ -2,6 +2,7 @@
 
 use crate::bits;
 use crate::deploying::path_of_all;
+use crate::keeping::{hold, standing};
 use crate::peak::Guiding;
 use crate::placing::{ran_on, starts, strayed};
 use crate::probe_rests::probe_rests;
@@ -35,14 +36,16 @@ pub(crate) fn run_trial(
     record.emulated = inputs.emulated;
     let mut data = TrialData { record, seconds: Vec::new(), telemetry: Vec::new() };
     let (stage, stage_began) = (Stage::Provision, clock.now());
-    Trial { inputs, apparatus, clock, stop, tell, data: &mut data, stage, stage_began }.whole();
-    // What was measured before the stop is kept; what the stop cut short would be mistaken for a failure.
-    let whole = data.record.load.is_some();
+    let held = Trial { inputs, apparatus, clock, stop, tell, data: &mut data, stage, stage_began }.whole();
+    // What was measured before the stop is kept, and what had failed before it; what the stop cut short would be
+    // mistaken for a failure.
+    let whole = data.record.load.is_some() || held;
     if stop.raised() && !whole { None } else { Some(data) }
 }
 
 impl Trial<'_, '_> {
-    fn whole(&mut self) {
+    /// From the first stage to the last. Whether it failed and was kept standing for a while.
+    fn whole(&mut self) -> bool {
         self.stage_began = self.clock.now();
         (self.tell)(Event::StageStarted { stage: Stage::Provision });
         let starts = starts(self.inputs);
@@ -50,8 +53,13 @@ impl Trial<'_, '_> {
         let label = format!("{letter}{}", self.inputs.planned.index);
         let mut host = match self.apparatus.open_form(&label, self.inputs.form, &starts) {
             Ok(host) => host,
-            Err(OpenError::Unavailable(why)) => return self.end(Early::Unavailable(why)),
-            Err(OpenError::Failed(why)) => return self.end(Early::Failed(why)),
+            Err(error) => {
+                self.end(match error {
+                    OpenError::Unavailable(why) => Early::Unavailable(why),
+                    OpenError::Failed(why) => Early::Failed(why),
+                });
+                return false;
+            }
         };
         let mut started = Vec::new();
         if let Err(early) = self.up_to_verify(host.as_mut(), &starts, &mut started) {
@@ -60,7 +68,22 @@ impl Trial<'_, '_> {
         } else if self.data.record.outcome != Outcome::Measured {
             self.keep_logs(host.as_mut(), &started);
         }
+        let held = self.hold_failed(host.as_mut(), &started);
         self.take_down(host, &started);
+        held
+    }
+
+    /// Keeps what stands of a trial that failed until somebody has looked into it, where that is wanted. Whether it was.
+    fn hold_failed(&mut self, host: &mut dyn Host, started: &[Instance]) -> bool {
+        if !self.apparatus.keeps_failed() || self.stop.raised() {
+            return false;
+        }
+        let Some(deployment) = standing(self.inputs, self.data, host, started) else { return false };
+        self.leave();
+        hold(vec![deployment], self.apparatus, self.clock, self.stop, self.tell);
+        // No stage took that long.
+        self.stage_began = self.clock.now();
+        true
     }
 
     /// Up to the point from which load can be driven, where it is handed over.

@@ -1,6 +1,8 @@
-//! Runs over a stage of our own: designs, order, profiles, preparation, stops, and records of others.
+//! Runs over a stage of our own: designs, order, profiles, preparation, stops, what is kept standing, and records of
+//! others.
 
 mod designs;
+mod keeping;
 mod order;
 mod pacing;
 mod preparing;

@@ -12,7 +12,7 @@ use tare_core::fault::Fault;
 use tare_core::held::Held;
 use tare_core::host::{
     Facts, FilesSeen, Host, Instance, InstanceState, OpenError, Property, ResourceReport, SeenFile, ServiceStart,
-    Surroundings, Wait,
+    Surroundings, Wait, WayIn,
 };
 use tare_core::layer::LayerUse;
 use tare_core::profile::{Profile, Stack};
@@ -97,6 +97,9 @@ impl Host for LoggingHost {
     fn log(&mut self, _: &str) -> Result<String, Fault> {
         let port = self.trouble == Trouble::LosesItsPort;
         Ok(if port { "bind: Address already in use" } else { "the last words" }.to_owned())
+    }
+    fn ways_in(&mut self, instance: &str) -> Vec<WayIn> {
+        vec![WayIn::new(WayIn::SHELL, format!("enter {instance} of {}", self.form))]
     }
     fn begin_command(&mut self, instance: &str, command: &CommandStart) -> Result<(), Fault> {
         self.say(&format!("begin {} beside {instance}", command.command.join(" ")));

@@ -9,7 +9,7 @@ mod ran;
 
 use host::LoggingHost;
 use lengths::{cpu_by_turn, lengths, one_turn};
-pub(crate) use ran::{Ran, outcomes, run, run_paced, run_with};
+pub(crate) use ran::{Ran, outcomes, run, run_keeping, run_paced, run_with};
 
 use base64::Engine;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
@@ -113,9 +113,14 @@ pub(crate) struct TestApparatus<'a> {
     /// The data sets that are kept.
     kept: Vec<DataSet>,
     stop_in_run: Option<u32>,
+    /// Whether what failed is kept standing for [`KEPT_FOR`], and whether the user then wants an end.
+    keeps_failed: Option<bool>,
     stop: Stop,
     runs: u32,
 }
+
+/// How long somebody looks into what is kept standing.
+pub(crate) const KEPT_FOR: Duration = Duration::from_secs(600);
 
 impl TestApparatus<'_> {
     /// What is wrong with the host that was opened last, and whether it is dead.
@@ -167,6 +172,16 @@ impl Apparatus for TestApparatus<'_> {
         self.hosts.insert(port, (trouble, dead.clone()));
         let (form, log, stop) = (form.name.clone(), self.log.clone(), self.stop.clone());
         Ok(Box::new(LoggingHost { form, log, trouble, port, dead, awaited: 0, stop }))
+    }
+    fn keeps_failed(&self) -> bool {
+        self.keeps_failed.is_some()
+    }
+    fn hold(&mut self, stop: &Stop) {
+        self.log.lock().unwrap().push("hold".to_owned());
+        self.clock.sleep(KEPT_FOR);
+        if self.keeps_failed == Some(true) {
+            stop.raise();
+        }
     }
     fn reachable(&mut self, endpoint: SocketAddr) -> bool {
         self.hosts[&endpoint.port()].0 != Trouble::NeverReady

@@ -37,6 +37,22 @@ pub(crate) fn run_paced(
     stop_in_run: Option<u32>,
     pace: Pace,
 ) -> Ran {
+    run_on(path, header, troubles, (stop_in_run, None), pace)
+}
+
+/// The same where what fails is kept standing; whether the user `ends` the run when it is.
+pub(crate) fn run_keeping(path: &Path, header: &Header, troubles: &[(&str, Trouble)], ends: bool) -> Ran {
+    let always = |form: &str, _| troubles.iter().find(|(of, _)| *of == form).map_or(Trouble::None, |(_, it)| *it);
+    run_on(path, header, &always, (None, Some(ends)), Pace::untimed(&header.forms))
+}
+
+fn run_on(
+    path: &Path,
+    header: &Header,
+    troubles: &dyn Fn(&str, u32) -> Trouble,
+    (stop_in_run, keeps_failed): (Option<u32>, Option<bool>),
+    pace: Pace,
+) -> Ran {
     let clock = TestClock::default();
     let log = Log::default();
     let stop = Stop::default();
@@ -48,6 +64,7 @@ pub(crate) fn run_paced(
         hosts: BTreeMap::new(),
         kept: Vec::new(),
         stop_in_run,
+        keeps_failed,
         stop: stop.clone(),
         runs: 0,
     };

@@ -1,0 +1,83 @@
+//! Deployments whose trial failed are kept standing, where the apparatus does so, until somebody has looked into them.
+
+use crate::placing::starts;
+use crate::standing::{StandingDeployment, StandingService};
+use crate::trial::TrialInputs;
+use crate::{Apparatus, Clock, Event, Stop};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+use tare_core::host::{Host, Instance, ServiceStart};
+use tare_core::record::TrialData;
+use tare_core::secrets::take_out;
+use tare_core::trial::Outcome;
+
+/// What stands of a trial, if it failed; whose services' output was kept before.
+pub(crate) fn standing(
+    inputs: &TrialInputs,
+    data: &mut TrialData,
+    host: &mut dyn Host,
+    started: &[Instance],
+) -> Option<StandingDeployment> {
+    let record = &mut data.record;
+    // What is shown now is not looked through by who keeps the record.
+    take_out(record, &inputs.workload.services);
+    let Outcome::Failed { stage, why } = &record.outcome else { return None };
+    let starts = starts(inputs);
+    let service = |instance: &Instance| {
+        let name = &instance.instance;
+        let start = starts.iter().find(|start| start.instance == *name);
+        StandingService {
+            name: name.clone(),
+            state: host.state(name).ok(),
+            endpoints: instance.endpoints.clone(),
+            ways_in: host.ways_in(name),
+            volumes: start.map_or_else(BTreeMap::new, |start| volumes(host, start)),
+            log: record.logs.get(name).cloned().unwrap_or_default(),
+        }
+    };
+    let services = started.iter().map(service).collect();
+    Some(StandingDeployment { trial: inputs.planned.clone(), stage: *stage, why: why.clone(), services })
+}
+
+fn volumes(host: &dyn Host, start: &ServiceStart) -> BTreeMap<String, PathBuf> {
+    let paths = host.volumes(start).unwrap_or_default();
+    start.service.volumes.keys().cloned().zip(paths).collect()
+}
+
+/// Tells what stands and waits until it may go, or the user wants an end. Nothing that stands is touched.
+pub(crate) fn hold(
+    deployments: Vec<StandingDeployment>,
+    apparatus: &mut dyn Apparatus,
+    clock: &dyn Clock,
+    stop: &Stop,
+    tell: &mut dyn FnMut(Event),
+) {
+    let began = clock.now();
+    tell(Event::KeptStanding { deployments });
+    apparatus.hold(stop);
+    tell(Event::LetGo { after: clock.now().saturating_sub(began) });
+}
+
+/// How long deployments were kept standing in what was run last, if any were.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Holding(Option<Duration>);
+
+impl Holding {
+    /// Takes note of an event.
+    pub(crate) fn note(&mut self, event: &Event) {
+        if let Event::LetGo { after } = event {
+            self.0 = Some(self.0.unwrap_or_default() + *after);
+        }
+    }
+
+    /// Whether any were: then what failed did so before the user wanted an end.
+    pub(crate) fn any(self) -> bool {
+        self.0.is_some()
+    }
+
+    /// How long.
+    pub(crate) fn time(self) -> Duration {
+        self.0.unwrap_or_default()
+    }
+}
