@@ -2,6 +2,7 @@
 
 use crate::catalog;
 use crate::driver::{Asked, Driver};
+use crate::standing;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -38,6 +39,8 @@ pub(crate) struct Machine {
     pub(crate) scratch: PathBuf,
     /// Where data sets are kept; none once one could not be.
     pub(crate) data_sets: Option<DataSets>,
+    /// Whether deployments whose trial failed are kept standing for somebody to look into them.
+    pub(crate) keep_failed: bool,
 }
 
 impl Apparatus for Machine {
@@ -95,6 +98,14 @@ impl Apparatus for Machine {
     fn forget(&mut self, data: &DataSet) -> Result<(), Fault> {
         let key = self.key(data)?;
         self.data_sets.as_ref().map_or(Ok(()), |sets| sets.remove(&key))
+    }
+
+    fn keeps_failed(&self) -> bool {
+        self.keep_failed
+    }
+
+    fn hold(&mut self, stop: &Stop) {
+        standing::wait(stop);
     }
 
     fn reachable(&mut self, endpoint: SocketAddr) -> bool {

@@ -60,6 +60,9 @@ pub(crate) struct RunArgs {
     /// Wait until a run that is under way on this machine has ended
     #[arg(long)]
     pub(crate) wait: bool,
+    /// Keep the deployment of a trial that fails standing, until Enter, Ctrl-C or SIGTERM
+    #[arg(long)]
+    pub(crate) keep_failed: bool,
     /// Print the plan and the expected time, and start nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -169,6 +172,9 @@ pub(crate) struct ResumeArgs {
     /// Wait until a run that is under way on this machine has ended
     #[arg(long)]
     pub(crate) wait: bool,
+    /// Keep the deployment of a trial that fails standing, until Enter, Ctrl-C or SIGTERM
+    #[arg(long)]
+    pub(crate) keep_failed: bool,
     /// Print the report as JSON; progress goes to standard error
     #[arg(long)]
     pub(crate) json: bool,

@@ -32,6 +32,7 @@ mod schema;
 mod session;
 mod so_far;
 mod sources;
+mod standing;
 mod suite;
 mod terminal;
 mod verbs;

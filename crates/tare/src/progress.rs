@@ -1,6 +1,7 @@
 //! What a run looks like while it runs: a live line on a terminal, plain lines elsewhere.
 
 use crate::so_far::SoFar;
+use crate::standing;
 use crate::terminal::columns;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
@@ -13,7 +14,7 @@ use tare_core::study::Study;
 use tare_core::trial::{Outcome, Stage};
 use tare_core::units::show_duration;
 use tare_report::{flow, paragraph, plain_quantity};
-use tare_runner::Event;
+use tare_runner::{Event, StandingDeployment};
 
 /// Shows events as they come.
 pub(crate) struct Progress {
@@ -131,6 +132,14 @@ impl Progress {
                 self.held = Some(held(window, unit));
                 self.refresh();
             }
+            Event::KeptStanding { deployments } => {
+                let blocks = self.trial.as_ref().map_or(0, |(_, blocks)| *blocks);
+                let trial = |of: &StandingDeployment| format!("{} {}", self.place(&of.trial, blocks), of.trial.arm());
+                let text = standing::describe(deployments, &trial, self.width);
+                self.put(&(text + &flow(&standing::how_to_end(), self.width)));
+                self.bar.set_message("kept standing");
+            }
+            Event::LetGo { .. } => self.line("removing what was kept standing"),
             Event::Searched { words } => self.found = Some(words.clone()),
             Event::TrialEnded { trial, outcome, throughput, p99_us } => {
                 if self.at_most.is_none() {
@@ -210,9 +219,14 @@ impl Progress {
         }
     }
 
-    /// A reader that went away (`| head`) must not end the run: what stands on the machine has to be taken down.
     fn line(&mut self, text: &str) {
         let text = flow(text, self.width);
+        self.put(&text);
+    }
+
+    /// Shows lines that fit already. A reader that went away (`| head`) must not end the run: what stands on the
+    /// machine has to be taken down.
+    fn put(&mut self, text: &str) {
         let text = text.trim_end();
         if self.live {
             self.bar.println(text);

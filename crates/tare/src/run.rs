@@ -101,8 +101,9 @@ pub(crate) fn start_and(
     outlook.too_short().iter().for_each(|warning| say(warning));
     let record = RecordDir::create(&out, &header)?;
     say(&format!("record: {}\n", out.display()));
-    let ending =
-        session::conduct(Session { header: &header, record, done: Vec::new(), carrier, json: args.json, stop })?;
+    let (done, keep_failed) = (Vec::new(), args.keep_failed);
+    let session = Session { header: &header, record, done, carrier, json: args.json, keep_failed, stop };
+    let ending = session::conduct(session)?;
     finish(&out, ending)
 }
 

@@ -125,6 +125,8 @@ pub(crate) struct Session<'a> {
     pub(crate) done: Vec<TrialRecord>,
     pub(crate) carrier: Arc<Carrier>,
     pub(crate) json: bool,
+    /// Whether what fails is kept standing for somebody to look into it.
+    pub(crate) keep_failed: bool,
     pub(crate) stop: Stop,
 }
 
@@ -133,7 +135,7 @@ pub(crate) struct Session<'a> {
 /// # Errors
 /// When the run could not be begun, or its record not be written.
 pub(crate) fn conduct(session: Session) -> Result<Ending> {
-    let Session { header, record, done, carrier, json, stop } = session;
+    let Session { header, record, done, carrier, json, keep_failed, stop } = session;
     let cpus = |key: &str| CpuSet::parse(header.placement.get(key).map_or("", String::as_str));
     let generator_cpus = cpus(GENERATOR).map_err(Fault::new)?;
     let service_cpus = cpus(SERVICES).map_err(Fault::new)?;
@@ -141,7 +143,7 @@ pub(crate) fn conduct(session: Session) -> Result<Ending> {
     let _awake = Awake::as_asked(header.study.design.idle)?;
     let mark = RunMark::create(&header.run)?;
     let sets = [service_cpus, cpus(HYPERVISOR).map_err(Fault::new)?];
-    let opened = open_machine(header, carrier, sets, mark.scratch());
+    let opened = open_machine(header, carrier, sets, mark.scratch(), keep_failed);
     let ran = opened.and_then(|mut machine| {
         let pace = outlook::pace(&header.study, &header.workload, Some(&header.forms));
         let run = Run { header, generator_cpus, service_cpus: machine.cpus.clone(), record, done, pace };
@@ -165,7 +167,13 @@ fn own_numbers(header: &Header) -> BTreeSet<u32> {
     services.filter(|service| service.own_user).map(|service| service.user.0).collect()
 }
 
-fn open_machine(header: &Header, carrier: Arc<Carrier>, sets: [CpuSet; 2], scratch: PathBuf) -> Result<Machine, Fault> {
+fn open_machine(
+    header: &Header,
+    carrier: Arc<Carrier>,
+    sets: [CpuSet; 2],
+    scratch: PathBuf,
+    keep_failed: bool,
+) -> Result<Machine, Fault> {
     let (subnets, mut beside) = (free_subnets()?, Networks::of(&header.run));
     let (seat, address) = match header.study.from {
         // A tool inside is not reached from outside, but whether the service is ready is seen from there.
@@ -184,7 +192,20 @@ fn open_machine(header: &Header, carrier: Arc<Carrier>, sets: [CpuSet; 2], scrat
     let run = header.run.clone();
     // Without them data are loaded in each trial.
     let data_sets = DataSets::open(&paths::bundles()).ok();
-    Ok(Machine { run, carrier, seat, address, subnets, beside, reached, cpus, hypervisor, scratch, data_sets })
+    Ok(Machine {
+        run,
+        carrier,
+        seat,
+        address,
+        subnets,
+        beside,
+        reached,
+        cpus,
+        hypervisor,
+        scratch,
+        data_sets,
+        keep_failed,
+    })
 }
 
 /// Says that other machines can reach a run's networks, where they can, unless it is `known`. Whether they can.

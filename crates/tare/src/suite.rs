@@ -75,6 +75,7 @@ pub(crate) fn run(args: &RunArgs, mut suite: Suite) -> Result<u8> {
             done: Vec::new(),
             carrier: carrier.clone(),
             json: args.json,
+            keep_failed: args.keep_failed,
             stop: stop.clone(),
         };
         interrupted = conduct(session, &stop)?;
@@ -116,8 +117,15 @@ pub(crate) fn resume(path: &Path, args: &ResumeArgs) -> Result<u8> {
         say(&format!("\npart {}: {there} of {all} trials are on disk", part_name(&part.header)));
         let done = part.trials.into_iter().map(|trial| trial.record).collect();
         let record = RecordDir::open(&folder)?;
-        let session =
-            Session { header: &part.header, record, done, carrier: carrier.clone(), json, stop: stop.clone() };
+        let session = Session {
+            header: &part.header,
+            record,
+            done,
+            carrier: carrier.clone(),
+            json,
+            keep_failed: args.keep_failed,
+            stop: stop.clone(),
+        };
         interrupted = conduct(session, &stop)?;
         if interrupted {
             break;

@@ -117,6 +117,7 @@ impl PowerArgs {
             profile: false,
             json: self.json,
             verbose: false,
+            keep_failed: false,
             wait: self.wait,
             dry_run: self.dry_run,
         }
@@ -182,7 +183,9 @@ fn calibrate(args: &PowerArgs, study: Study, mut workload: Workload) -> Result<u
     let (clock, trials) = (SystemClock::new(), header.plan.len());
     say(&format!("calibrating: {trials} trials of {}", exact_duration(header.study.measure)));
     let began = clock.now();
-    let ending = session::conduct(Session { header: &header, record, done: Vec::new(), carrier, json: true, stop })?;
+    let done = Vec::new();
+    let session = Session { header: &header, record, done, carrier, json: true, keep_failed: false, stop };
+    let ending = session::conduct(session)?;
     if ending == Ending::Interrupted {
         return Ok(EXIT_INTERRUPTED);
     }

@@ -54,7 +54,9 @@ pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
     say(&format!("{}: {} of {} trials are on disk\n", path.display(), trials.len(), header.plan.len()));
     let record = RecordDir::open(&path)?;
     let done = trials.into_iter().map(|trial| trial.record).collect();
-    let ending = session::conduct(Session { header: &header, record, done, carrier, json: args.json, stop })?;
+    let keep_failed = args.keep_failed;
+    let session = Session { header: &header, record, done, carrier, json: args.json, keep_failed, stop };
+    let ending = session::conduct(session)?;
     if header.study.design.best_in.is_some() {
         return place::finish(&path, ending, None, args.json);
     }

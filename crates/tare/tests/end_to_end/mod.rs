@@ -18,6 +18,7 @@ mod profiling;
 mod scaleout;
 mod searching;
 mod secrets;
+mod standing;
 mod strangers;
 mod suites;
 mod tools;
