@@ -299,7 +299,7 @@ fn read_chop(fields: &mut Fields, problems: &mut Problems) -> Option<Chop> {
     if slice.is_some_and(|slice| slice < shortest || slice > longest) {
         let message =
             format!("slices of a chopped load last {} to {}", exact_duration(shortest), exact_duration(longest));
-        problems.add(place, message, "write for example {slice: 20ms}, or leave it away and it is found by the run");
+        problems.add(place, message, "write for example {slice: 20ms}, or omit it to have the run find one");
         return None;
     }
     Some(Chop { slice, freeze, ..Chop::default() })

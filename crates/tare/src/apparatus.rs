@@ -1,4 +1,4 @@
-//! The real apparatus: layers opened on this machine, load driven by a process of its own.
+//! The real apparatus: opens layers on this machine and drives load from a separate process.
 
 use crate::catalog;
 use crate::driver::{Asked, Driver};
@@ -18,26 +18,26 @@ use tare_layers::marks;
 use tare_layers::network::{GeneratorSeat, Networks};
 use tare_runner::{Apparatus, DataSet, Place, Restored, RunInside, Stop};
 
-/// How long a connection may take to be accepted when readiness is asked for.
+/// How long a readiness check waits for its connection to be accepted.
 const CONNECT_LIMIT: Duration = Duration::from_millis(500);
 
 /// This machine, as a run uses it.
 pub(crate) struct Machine {
     pub(crate) run: String,
     pub(crate) carrier: Arc<Carrier>,
-    /// Where the load comes from; none puts it on the host's loopback.
+    /// The namespace of the load generator; none if it uses the host's loopback.
     pub(crate) seat: Option<GeneratorSeat>,
     pub(crate) address: IpAddr,
     pub(crate) subnets: (u8, u8),
-    /// Of the forms that stand side by side; and the above, where the load comes from no network of its own.
+    /// Networks of the forms deployed side by side; without a seat, also those of the first form.
     pub(crate) beside: Networks,
-    /// Whether it has been said that other machines can reach these networks.
+    /// Whether the user was warned that other machines can reach these networks.
     pub(crate) reached: bool,
     pub(crate) cpus: CpuSet,
-    /// For threads of hypervisors that are no virtual CPUs; empty when they share those of services.
+    /// CPUs for hypervisors' own threads, which are no virtual CPUs; empty if they share those of services.
     pub(crate) hypervisor: CpuSet,
     pub(crate) scratch: PathBuf,
-    /// Where data sets are kept; none once one could not be.
+    /// Where data sets are kept; none after one could not be kept.
     pub(crate) data_sets: Option<DataSets>,
     /// Whether deployments whose trial failed are kept standing for somebody to look into them.
     pub(crate) keep_failed: bool,
@@ -60,16 +60,16 @@ impl Apparatus for Machine {
         let Place { number, own_ports } = place;
         let around = Surroundings { place: number, ..self.surroundings(label, services) };
         let address = match &self.seat {
-            // A plain process listens at every address, so that its ports would be taken twice.
+            // A plain process listens on every address, so two of them would need the same ports.
             Some(seat) if form.layers.is_empty() && !own_ports => {
                 let host = LocalHost::in_room(self.carrier.clone(), around, seat.room(number)?)?;
                 return Ok(Box::new(host));
             }
             Some(seat) => seat.address_beside(number)?,
-            // The loopback has one address, at which forms are told apart by their ports.
+            // The loopback has one address, on which only ports tell forms apart.
             None if own_ports => self.address,
             None => {
-                let fault = Fault::new("forms cannot stand side by side on the loopback at the same ports");
+                let fault = Fault::new("forms cannot be deployed side by side on the loopback with the same ports");
                 return Err(OpenError::Unavailable(fault.remedy("use `from: outside` or `design: blocks`")));
             }
         };
@@ -89,7 +89,7 @@ impl Apparatus for Machine {
         let Some(sets) = &self.data_sets else { return Err(Fault::new("this run keeps no data sets")) };
         let kept = sets.keep(&key, &data.places);
         if kept.is_err() {
-            // Loading twice in each trial to fail again would be worse than loading once.
+            // Otherwise each trial would load its data twice, only to fail again.
             self.data_sets = None;
         }
         kept
@@ -146,13 +146,13 @@ impl Apparatus for Machine {
         insides: Vec<&mut RunInside>,
         each_second: &mut dyn FnMut(usize, &SecondRow),
     ) -> Vec<Result<LoadSummary, Fault>> {
-        // All are started before one is waited for.
+        // Start all before waiting for one.
         let drivers: Vec<_> = plans.iter().map(|plan| (plan.task, self.unguided(plan))).collect();
         let mut insides = insides.into_iter();
         let mut drivers = drivers.into_iter().map(|(task, driver)| (task, driver, insides.next()));
         let Some((task, first, inside)) = drivers.next() else { return Vec::new() };
         let (driven, rows) = std::thread::scope(|scope| {
-            // The others' seconds come when all are over: nobody could look at several lines at once.
+            // The seconds of the other loads are passed on at the end: nobody could watch several lines at once.
             let others: Vec<_> = drivers
                 .map(|(task, driver, inside)| {
                     scope.spawn(move || {
@@ -196,7 +196,7 @@ impl Machine {
         Driver::start(command, LoadGroup::make(&self.run)?, plan)
     }
 
-    /// A load process that is told nothing, unless it has commands run inside the form.
+    /// A load process that gets no orders, except results of commands that it runs inside the form.
     fn unguided(&self, plan: &LoadPlan) -> Result<Driver, Fault> {
         let mut driver = self.driver(plan)?;
         let protocol = catalog::protocol(&plan.protocol);
@@ -223,7 +223,7 @@ impl Machine {
     }
 }
 
-/// The same for a shorter time: what lives as long as the load need not live as long as what it refers to.
+/// Shortens a lifetime: a reference for the duration of the load need not live as long as what it refers to.
 fn shortened<'a>(inside: Option<&'a mut RunInside<'_>>) -> Option<&'a mut RunInside<'a>> {
     match inside {
         Some(inside) => Some(inside),

@@ -1,4 +1,4 @@
-//! CPUs that are kept from deep idle states while a run is under way, where its study says so.
+//! Keeps CPUs out of deep idle states during a run, if its study says so.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -6,8 +6,8 @@ use std::path::Path;
 use tare_core::design::Idle;
 use tare_core::fault::Fault;
 
-/// Where the kernel is told how long a CPU may take to wake: us, as a number of 32 bits. It holds for as long as the
-/// file is open, so it ends with this process, however that ends.
+/// Tells the kernel how long a CPU may take to wake: us, as a 32-bit number. The limit holds while the file is open, so
+/// it ends with this process in any case.
 const LATENCY: &str = "/dev/cpu_dma_latency";
 
 /// Keeps every CPU in its shallowest idle state until it is dropped.
@@ -16,10 +16,10 @@ pub(crate) struct Awake {
 }
 
 impl Awake {
-    /// As the study wants it; none where CPUs rest as they do anyway.
+    /// What the study asks for; none if CPUs may idle as usual.
     ///
     /// # Errors
-    /// When the kernel cannot be told.
+    /// When the kernel does not accept the limit.
     pub(crate) fn as_asked(idle: Idle) -> Result<Option<Awake>, Fault> {
         match idle {
             Idle::Any => Ok(None),
@@ -34,8 +34,8 @@ impl Awake {
             Ok(held)
         };
         let held = hold().map_err(|error| {
-            let text = format!("keep CPUs from deep idle states by {}", file.display());
-            Fault::from_error(&text, &error).remedy("leave 'idle' out of the study")
+            let text = format!("keep CPUs out of deep idle states by {}", file.display());
+            Fault::from_error(&text, &error).remedy("omit 'idle' from the study")
         })?;
         Ok(Awake { _held: held })
     }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_is_told_that_waking_may_take_no_time() {
+    fn the_kernel_gets_a_latency_limit_of_zero() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("latency");
         let refused = Awake::by(&file).err().expect("there is no such device").to_string();

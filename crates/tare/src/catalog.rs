@@ -1,4 +1,4 @@
-//! What studies and workloads may refer to, from the tables of the crates that implement it.
+//! The layers and protocols that studies and workloads may name, from the tables of the crates that implement them.
 
 use crate::images::plain_image;
 use crate::layers::LAYERS;
@@ -24,7 +24,7 @@ impl Catalog for Tables {
     }
 
     fn image(&self, image: &str) -> Result<Option<ImageConfig>, Fault> {
-        // By the one name that its bundle has, whichever way the workload names it.
+        // By the canonical name, which its bundle has however the workload names it.
         let image = plain_image(image);
         tare_bundle::image_says(&paths::bundles(), &image)
     }
@@ -56,8 +56,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn rules_name_variants_that_there_are() {
-        // A form of each layer with everything that a variant may do otherwise, and both limits of resources.
+    fn rules_name_existing_variants() {
+        // A form of each layer with everything that a variant may change, and both limits of resources.
         let text = "study: s\nworkload: redis\nfrom: host\nload: {closed: {}}\nforms:\n  plain: []\n  boxed: {layers: [container: \
                     {network: published, storage: overlay, limits: quota}], resources: {cpu_quota: 0.5, memory: 300MiB}}\n  \
                     guest: [vm: {vhost: \"off\", pin: false, cache: writethrough, disk: qcow2}]\n  \

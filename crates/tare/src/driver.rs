@@ -1,4 +1,4 @@
-//! The load process: started, told, listened to, ended.
+//! Starts the load process, sends it orders, reads its results, and ends it.
 
 use crate::paths;
 use rustix::process::{Pid, Signal, kill_process};
@@ -13,50 +13,50 @@ use tare_core::load::{LoadLine, LoadOrder, LoadPlan, LoadSummary, LoadTask, Seco
 use tare_layers::local::LoadGroup;
 use tare_runner::{RunInside, Stop};
 
-/// How often it is looked whether the user wants an end.
+/// How often to check whether the user has interrupted.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long a load process may take to end when it is told to.
+/// How long a load process may take to end after SIGTERM.
 const END_WITHIN: Duration = Duration::from_secs(2);
-/// The end of the load process's standard error that is kept for a message.
+/// How much of the end of the load process's standard error is kept for messages, bytes.
 const STDERR_KEPT: usize = 4096;
 
-/// Says what a guided load does next: at first, and after each window.
+/// Decides what a guided load does next: at the beginning, and after each window.
 type NextOrder<'a> = dyn FnMut(Option<&WindowRow>) -> LoadOrder + 'a;
 
-/// What a load process asks of who has started it.
+/// How to answer the load process's messages.
 pub(crate) struct Asked<'a> {
-    /// Is handed every second of load.
+    /// Receives every second of load.
     pub(crate) each_second: &'a mut dyn FnMut(&SecondRow),
-    /// Says what comes after each window, where a load is guided.
+    /// Decides what comes after each window of a guided load.
     pub(crate) next: Option<&'a mut NextOrder<'a>>,
-    /// Runs a command inside the form, where there is one.
+    /// Runs a command inside the form, if there is one.
     pub(crate) inside: Option<&'a mut RunInside<'a>>,
 }
 
-/// A load process under way; killed when dropped.
+/// A running load process; killed when dropped.
 pub(crate) struct Driver {
     child: Child,
-    /// Where orders go, as long as there may be any.
+    /// Where orders go, as long as there may be more.
     told: Option<ChildStdin>,
     lines: Receiver<Result<LoadLine, Fault>>,
     stderr: Option<JoinHandle<String>>,
-    /// Goes last, with what the tools have left.
+    /// Dropped last, which ends what tools have left running.
     _group: Option<LoadGroup>,
 }
 
 impl Driver {
-    /// What starts a load process; where it runs may still be changed.
+    /// The command that starts a load process; callers may still change where it runs.
     pub(crate) fn command() -> Command {
         let mut command = Command::new("/proc/self/exe");
         command.arg("drive").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A workload's tools are found by it, and get nothing else of the user's environment.
+        // PATH finds a workload's tools; they get nothing else of the user's environment.
         command.env_clear().envs(paths::search_path().map(|path| ("PATH", path)));
-        // A group of its own, so that Ctrl-C reaches Tare only, which then decides.
+        // A process group of its own, so that Ctrl-C reaches only Tare, which then decides.
         command.process_group(0);
         command
     }
 
-    /// Starts it with a plan, in a group of a run's if there is one.
+    /// Starts it with a plan, in a run's control group if given.
     ///
     /// # Errors
     /// When it could not be started.
@@ -91,10 +91,10 @@ impl Driver {
         Ok(Driver { child, told: Some(stdin), lines, stderr: Some(stderr), _group: group })
     }
 
-    /// Hands on an order; after the last one the input is closed. A load process that is gone says so itself.
+    /// Sends an order, and closes the input after the last one. If the load process has died, `hear` reports it.
     ///
     /// # Errors
-    /// When the order cannot be written down.
+    /// When the order cannot be encoded.
     pub(crate) fn tell(&mut self, order: &LoadOrder) -> Result<(), Fault> {
         let Some(told) = &mut self.told else { return Ok(()) };
         let mut line = serde_json::to_vec(order).doing("encode an order for the load")?;
@@ -106,15 +106,15 @@ impl Driver {
         Ok(())
     }
 
-    /// There will be no further orders.
+    /// Closes the input: there will be no more orders.
     pub(crate) fn told_all(&mut self) {
         self.told = None;
     }
 
-    /// What the load process says next; none when it says nothing for a moment.
+    /// The next message of the load process; none if it sends nothing for a moment.
     ///
     /// # Errors
-    /// What it failed at, or how it died.
+    /// Why it failed, or how it died.
     pub(crate) fn hear(&mut self) -> Result<Option<LoadLine>, Fault> {
         match self.lines.recv_timeout(LOOK) {
             Ok(Ok(LoadLine::Failed(fault)) | Err(fault)) => Err(fault),
@@ -129,10 +129,10 @@ impl Driver {
         }
     }
 
-    /// Waits for the end of its task, and answers what it asks on the way.
+    /// Waits for the end of its task, and answers its messages on the way.
     ///
     /// # Errors
-    /// What it failed at, how it died, that `limit` is over, or that the user wants an end.
+    /// Why it failed, how it died, that it took longer than `limit`, or that the user interrupted it.
     pub(crate) fn wait(
         &mut self,
         task: LoadTask,
@@ -158,7 +158,7 @@ impl Driver {
                     }
                 }
                 Some(LoadLine::Inside(mut command)) => {
-                    // What nobody waits for any longer need not run any longer.
+                    // A command need not run longer than anybody waits for it.
                     command.within = command.within.min(limit.saturating_sub(began.elapsed()));
                     let no_form = || Err(Fault::new("there is no form to run a command in"));
                     let went = inside.as_mut().map_or_else(no_form, |inside| inside(&command));
@@ -173,13 +173,13 @@ impl Driver {
     fn died(&mut self) -> Fault {
         let how = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
         let stderr = self.stderr.take().and_then(|reader| reader.join().ok()).unwrap_or_default();
-        Fault::new(format!("the load process died without a word: {how}")).with_log(stderr)
+        Fault::new(format!("the load process died without a message: {how}")).with_log(stderr)
     }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // A tool that it has started must end before it does; kindly first, then not.
+        // SIGTERM first, so that it can end its tools before itself; then SIGKILL.
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
             let given_up = Instant::now() + END_WITHIN;

@@ -1,4 +1,4 @@
-//! What a run would do and come to, in words, where nothing is started.
+//! Describes what a run would do and how long it would take, without starting anything.
 
 use crate::outlook::{self, Outlook, Total};
 use crate::places::{self, Places};
@@ -14,7 +14,7 @@ use tare_core::workload::Workload;
 use tare_report::{paragraph, whole};
 use tare_runner::Pace;
 
-/// A study or a workload by its name, and what it says of itself if anything.
+/// A study or a workload by its name, with its question or description, if it has one.
 pub(crate) fn named(what: &str, name: &str, about: &str) -> String {
     if about.is_empty() { format!("{what} {name}") } else { format!("{what} {name}: {about}") }
 }
@@ -53,9 +53,9 @@ pub(crate) fn dry_run(study: &Study, workload: &Workload, places: &Places, seed:
     text
 }
 
-/// A search in words, for the plan that is shown: what it keeps, and what each trial does.
+/// A search in words: the QoS, and what each trial does.
 fn search(plan: &PeakPlan, qos: Option<&Qos>) -> [String; 2] {
-    let kept = format!("searching the greatest load that keeps: {}", qos.map(Qos::describe).unwrap_or_default());
+    let kept = format!("searching for the greatest load that keeps: {}", qos.map(Qos::describe).unwrap_or_default());
     let (first, last, unit) = (level_text(plan.start), level_text(plan.at_most), &plan.unit);
     let trial = match plan.rules {
         PeakRules::Staircase => format!(
@@ -75,7 +75,7 @@ fn search(plan: &PeakPlan, qos: Option<&Qos>) -> [String; 2] {
     [kept, trial]
 }
 
-/// What a run of a part would do, in lines of at most `width` columns; what it comes to is added to `all`.
+/// What a run of a part would do, in lines of at most `width` columns; its trials and time are added to `all`.
 pub(crate) fn describe_part(study: &Study, workload: &Workload, width: usize, all: &mut Total) -> String {
     let pace = outlook::pace(study, workload, None);
     let trials = plan(study, &pace.emulated(), 0);
@@ -92,7 +92,7 @@ pub(crate) fn describe_part(study: &Study, workload: &Workload, width: usize, al
     paragraph(&format!("  {part:<18} "), 21, &text, width)
 }
 
-/// What a run would come to: its blocks, how long they take, and what was made shorter so that they fit.
+/// The blocks of a run, how long they take, and what was shortened to make them fit.
 pub(crate) fn outcome_of(
     study: &Study,
     pace: &Pace,
@@ -105,7 +105,7 @@ pub(crate) fn outcome_of(
     let mut say = |label: &str, hanging: usize, line: &str| text.push_str(&paragraph(label, hanging, line, width));
     let trials = plan(study, &pace.emulated(), seed);
     let all = blocks(&trials);
-    // Of a study that goes on until it is content nobody wants to read all that there may be.
+    // A study that runs until its intervals are narrow may have many blocks; show the first ones.
     let shown = if study.design.ends_by_itself() { all.min(FIRST_LOOK) } else { all };
     for block in 0..shown {
         let arms: Vec<String> = trials.iter().filter(|trial| trial.block == block).map(|t| whole(&t.arm())).collect();
@@ -127,9 +127,9 @@ pub(crate) fn outcome_of(
     if study.forms.iter().any(|form| form.layers.iter().any(|layer| layer.layer == "vm")) {
         let emulated: Vec<String> = pace.emulated().iter().map(|form| whole(form)).collect();
         let known = if emulated.is_empty() {
-            "whether a virtual machine is emulated here shows when the run starts".to_owned()
+            "the run will find out whether virtual machines are emulated here".to_owned()
         } else {
-            format!("emulated the last time: {}", emulated.join(", "))
+            format!("emulated last time: {}", emulated.join(", "))
         };
         let blocks = match study.emulated_blocks {
             1 => "block".to_owned(),

@@ -1,4 +1,4 @@
-//! Finding and reading studies and workloads.
+//! Finds and reads studies and workloads.
 
 use crate::catalog::Tables;
 use crate::cli::RunArgs;
@@ -19,11 +19,11 @@ use tare_core::study::{Study, Suite};
 use tare_core::units::show_bytes;
 use tare_core::workload::{Service, Workload};
 
-/// No study or workload is longer; what is, is something else.
+/// The largest study or workload; a longer file is something else.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Data that a workload's options name goes into the plan of the load, which may have 16 MiB.
+/// The largest file of data that a workload's options name: it goes into the plan of the load, which may have 16 MiB.
 const DATA_BYTES_MAX: u64 = 4 << 20;
-/// What a folder of sources may hold: a build takes all of it along, in memory.
+/// Limits on a folder of sources, because a build takes all of it into memory.
 const SOURCE_FILES_MAX: usize = 10_000;
 const SOURCE_BYTES_MAX: usize = 64 << 20;
 
@@ -34,17 +34,17 @@ pub(crate) fn read_suite(name: &str, preset: Option<&str>, workloads: Option<&Pa
     read_suite_in(&text, &shown(&path), preset, path.parent(), workloads)
 }
 
-/// Reads the study that was typed, and for a run brings the images that decide what stands in it.
+/// Reads the study that was typed; for a run, first fetches the images that its services take settings from.
 pub(crate) fn read_to_run(args: &RunArgs) -> Result<Suite> {
     let read = || read_suite(&args.study, args.preset.as_deref(), args.workloads.as_deref());
     with_images(!args.dry_run, args.json, read)
 }
 
-/// Reads as `read` does. What a service takes from an image that is not here is known only once that is fetched: for a
-/// run (`bring`) its bundle is built then, and all is read again.
+/// Reads by `read`. What a service takes from an image is known only once the image is here, so for a run (`bring`)
+/// this builds the bundles of missing images and reads again.
 ///
 /// # Errors
-/// The mistakes of the files, and why an image could not be had.
+/// The mistakes in the files, and why an image is not available.
 pub(crate) fn with_images(bring: bool, json: bool, read: impl Fn() -> Result<Suite>) -> Result<Suite> {
     let suite = read()?;
     let services =
@@ -68,13 +68,13 @@ pub(crate) fn with_images(bring: bool, json: bool, read: impl Fn() -> Result<Sui
     read()
 }
 
-/// The study of `suite` where it must be one of one workload.
+/// The study of `suite`, which must have one workload.
 ///
 /// # Errors
-/// When it has parts; `verb` is what was asked for.
+/// When it has parts; `verb` is the user's command.
 pub(crate) fn only_part(suite: Suite, verb: &str) -> Result<(Study, Workload)> {
     if suite.is_divided() {
-        let text = format!("study '{}' has parts, and `tare {verb}` takes one workload at a time", suite.name);
+        let text = format!("study '{}' has parts, but `tare {verb}` takes one workload at a time", suite.name);
         return Err(Mistake::new(format!("{text}\n  to do: tare run {}", suite.name)).into());
     }
     Ok(suite.parts.into_iter().next().expect("a study has a part"))
@@ -85,7 +85,7 @@ pub(crate) fn presets(name: &str) -> Result<Vec<String>> {
     Ok(Suite::presets(&read_text(&find_study(name)?)?))
 }
 
-/// Reads a study that stands in no file; `what` names it in messages.
+/// Reads a study from a text; `what` names it in messages.
 pub(crate) fn read_suite_text(text: &str, what: &str, workloads: Option<&Path>) -> Result<Suite> {
     read_suite_in(text, what, None, None, workloads)
 }
@@ -115,7 +115,7 @@ fn read_suite_in(
                 None
             }
             Err(error) => {
-                problems.add(place, format!("this workload cannot be read: {error:#}"), "");
+                problems.add(place, format!("cannot read this workload: {error:#}"), "");
                 None
             }
         }
@@ -152,7 +152,7 @@ pub(crate) fn read_workload(path: &Path, chosen: &Parameters) -> Result<Result<W
         }
     }
     sources::missing(&text, folder, Some(&workload), &mut problems);
-    // By one name each, from wherever they are asked for again.
+    // So that each source has one name, wherever it is named.
     for service in &mut workload.services {
         match &mut service.recipe.source {
             Source::Folder(path) => *path = paths::plain(path),
@@ -163,7 +163,7 @@ pub(crate) fn read_workload(path: &Path, chosen: &Parameters) -> Result<Result<W
     if problems.is_empty() { Ok(Ok(workload)) } else { Ok(Err(problems.into_vec())) }
 }
 
-/// Where a workload names the file that is to be at `inside` of a service's bundle, or a source of its build.
+/// Where a workload names the file for `inside` of a service's bundle, or a source of its build.
 fn place_of_file(text: &str, service: &str, inside: &str) -> Place {
     let root = parse(text, &mut Problems::default());
     let find = |keys: &[&str]| root.as_ref().and_then(|root| root.find(keys));
@@ -178,8 +178,8 @@ fn place_of_file(text: &str, service: &str, inside: &str) -> Place {
     found.map_or(Place { line: 1, column: 1, width: 1 }, |node| node.place)
 }
 
-/// All files below the folder `name` of a workload's `folder`, by their names relative to it. Hidden ones are left out:
-/// editors and tools keep theirs so, and nobody means them. Links are not followed.
+/// All files below the folder `name` of a workload's `folder`, by their names relative to it. Hidden files, which
+/// belong to editors and tools, are left out. Links are not followed.
 fn files_below(folder: &Path, name: &Path) -> Result<BTreeMap<String, String>, String> {
     let whole = shown(&folder.join(name));
     let (mut found, mut bytes, mut open) = (BTreeMap::new(), 0, vec![PathBuf::new()]);
@@ -197,14 +197,14 @@ fn files_below(folder: &Path, name: &Path) -> Result<BTreeMap<String, String>, S
             }
             if found.len() + open.len() > SOURCE_FILES_MAX || bytes > SOURCE_BYTES_MAX {
                 let most = show_bytes(SOURCE_BYTES_MAX as u64);
-                return Err(format!("the folder {whole} has more than {SOURCE_FILES_MAX} files, or {most} of them"));
+                return Err(format!("the folder {whole} has more than {SOURCE_FILES_MAX} files, or more than {most}"));
             }
         }
     }
     if found.is_empty() { Err(format!("the folder {whole} has no files to build from")) } else { Ok(found) }
 }
 
-/// Reads the files of a folder by the names that a file in it gives them.
+/// Reads the files of a folder by the names that another file in it uses.
 pub(crate) fn files_of(folder: &Path) -> impl Fn(&str) -> Result<Vec<u8>, String> + 'static {
     let folder = folder.to_owned();
     move |name| {
@@ -213,7 +213,7 @@ pub(crate) fn files_of(folder: &Path) -> impl Fn(&str) -> Result<Vec<u8>, String
     }
 }
 
-/// Reads a workload by its file, its folder or its name, all mistakes in the error.
+/// Reads a workload by its file, its folder or its name. The error has all mistakes.
 pub(crate) fn find_workload(name: &str, workloads: Option<&Path>) -> Result<Workload> {
     let files = workload_files(name, None, workloads);
     let typed = Some(PathBuf::from(name)).filter(|_| is_typed_path(name));
@@ -239,28 +239,28 @@ fn find_study(name: &str) -> Result<PathBuf> {
     known.sort();
     known.dedup();
     let hint = if known.is_empty() {
-        "there is no folder studies/ beside this program; go to where Tare's source stands, or name a file".to_owned()
+        "there is no folder studies/ near this program; change to Tare's source tree, or name a file".to_owned()
     } else {
-        // Who typed a path is not told of names as if they were paths.
+        // After a path, say that these are names.
         format!("{}: {}", if is_typed_path(name) { "studies by name" } else { "there are" }, known.join(", "))
     };
     let what = match direct.metadata() {
         _ if !is_typed_path(name) => format!("there is no study '{name}'"),
-        Ok(there) if there.is_dir() => format!("{name} is a folder, and a study is a file"),
-        Ok(_) => format!("{name} is no regular file"),
+        Ok(there) if there.is_dir() => format!("{name} is a folder, but a study is a file"),
+        Ok(_) => format!("{name} is not a regular file"),
         Err(error) => format!("{name} cannot be read: {error}"),
     };
     let hint = hint + &meant_here(name, &format!("studies/{file_name}"), false).unwrap_or_default();
     Err(Mistake::new(format!("{what}; {hint}")).into())
 }
 
-/// Whether a path was typed. Any other word is a name, and what lies here under that name is not meant: here may be
-/// anybody's folder.
+/// Whether a path was typed. Any other word is a name, which never means a file in the current folder: that may be
+/// anybody's.
 fn is_typed_path(typed: &str) -> bool {
     typed.contains('/') || [".yaml", ".yml"].iter().any(|end| typed.ends_with(end))
 }
 
-/// How to mean what lies here under a name, if it does: in a file, in a folder (`is_folder`), or in `among`.
+/// How to refer to what has this name here, if anything has: a file, a folder (`is_folder`), or one in `among`.
 fn meant_here(name: &str, among: &str, is_folder: bool) -> Option<String> {
     if is_typed_path(name) {
         return None;
@@ -273,15 +273,15 @@ fn meant_here(name: &str, among: &str, is_folder: bool) -> Option<String> {
         (folder.join(WORKLOAD_FILE).is_file(), "folder", format!("./{among}/{name}")),
     ];
     let (_, what, path) = places.into_iter().find(|(there, ..)| *there)?;
-    Some(format!("\n  to do: to mean the {what} here, write {path}"))
+    Some(format!("\n  to do: to use the {what} here, write {path}"))
 }
 
-/// The file of a workload in its folder; other files of the kind there are its variants.
+/// The file of a workload in its folder; other `.yaml` files there are its variants.
 const WORKLOAD_FILE: &str = "workload.yaml";
 
-/// The files that a workload's name may mean, in the order in which they are looked at: a path is that of a folder,
-/// relative to the study, or else to here; a name is that of a folder in [`homes`], or of one and a variant in it, with
-/// a slash between.
+/// The files that a workload's name may mean, in search order. A path names a folder, relative to the study or else to
+/// the current folder; a name is that of a folder in [`homes`], or of such a folder and a variant in it, separated by a
+/// slash.
 fn workload_files(name: &str, study: Option<&Path>, extra: Option<&Path>) -> Vec<PathBuf> {
     if !name.contains('/') && name != "." {
         return homes(study, extra).into_iter().map(|folder| folder.join(name).join(WORKLOAD_FILE)).collect();
@@ -294,13 +294,13 @@ fn workload_files(name: &str, study: Option<&Path>, extra: Option<&Path>) -> Vec
     files
 }
 
-/// The folders in which workloads are looked for by name: what was said, what stands beside the study and above it,
-/// and what came along.
+/// The folders in which workloads are looked up by name: the one that was typed, those beside the study and above it,
+/// and those that come with Tare.
 fn homes(study: Option<&Path>, extra: Option<&Path>) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = extra.iter().map(|folder| (*folder).to_owned()).collect();
     let beside = study.into_iter().flat_map(|study| {
         let places = [study.join("workloads"), study.to_owned(), study.join("../workloads")];
-        // Whoever could have changed the study that was named may have put workloads beside it, and nobody else.
+        // Only users who could change the study itself may provide workloads beside it.
         places.into_iter().filter(move |place| paths::is_trusted(place, study))
     });
     folders.extend(beside);
@@ -314,21 +314,21 @@ fn homes(study: Option<&Path>, extra: Option<&Path>) -> Vec<PathBuf> {
     folders
 }
 
-/// `there are: echo, nginx, redis`.
+/// Such as `there are: echo, nginx, redis`.
 pub(crate) fn workloads_there_are(extra: Option<&Path>) -> String {
     format!("there are: {}", known_workloads(None, extra).join(", "))
 }
 
-/// That there is no such workload, and where it was looked for.
+/// The message that there is no such workload, with the places that were searched.
 fn no_workload(name: &str, files: &[PathBuf]) -> String {
     let mut looked: Vec<String> = Vec::new();
     for file in files.iter().map(|file| shown(file)) {
-        // A folder may be looked for by two names.
+        // Two names may lead to one folder.
         if !looked.contains(&file) {
             looked.push(file);
         }
     }
-    format!("there is no workload '{name}': none of these files is there: {}", looked.join(", "))
+    format!("there is no workload '{name}': none of these files exists: {}", looked.join(", "))
 }
 
 fn known_workloads(study: Option<&Path>, extra: Option<&Path>) -> Vec<String> {
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_workload_names_outside_its_folder_is_a_problem_with_its_place() {
+    fn naming_a_file_outside_the_workloads_folder_is_a_mistake_with_its_place() {
         let outer = tempfile::tempdir().unwrap();
         let folder = outer.path().join("w");
         std::fs::create_dir(&folder).unwrap();

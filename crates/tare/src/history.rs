@@ -1,4 +1,4 @@
-//! The history: an index over records. Records hold the truth; the index can be made again from them.
+//! The history: an index over records. The records hold the truth; the index can be rebuilt from them.
 
 mod spreads;
 
@@ -22,12 +22,15 @@ use tare_stats::{Conditions, Equals, Interval, Occasion, Occasions, Ratio, Serie
 /// The version of the tables.
 const VERSION: i64 = 9;
 
-/// The tables of version 9: the ratios of every metric (without an interval where one is withheld or only a bound, and
-/// then with the side of it on which the truth lies), what each record was made under (by the keys of conditions), how
-/// far apart equals were (the A/A control: `log` of its ratio, with its own error and the degrees of freedom of that),
-/// how long trials of each form took beyond settling and measuring (`stands` is what was deployed, as JSON), and how
-/// each ratio varied from block to block and within deployments. `unread` holds the records that an older version took
-/// in, and kept less of, until they have been read again.
+/// The tables of version 9:
+/// - `runs`: each record, with the conditions under which it was made;
+/// - `ratios`: the ratio of every form in every metric, without an interval if that is withheld or the ratio is a
+///   bound, and for a bound with the side on which the truth lies;
+/// - `equals`: how far apart equals were, from the A/A control: `log` of its ratio, with its error and degrees of
+///   freedom;
+/// - `times`: how long trials of each form took beyond settling and measuring; `stands` is what was deployed, as JSON;
+/// - `spreads`: how each ratio varied between blocks and within deployments;
+/// - `unread`: records added by an older version, which kept less of them, until they have been read again.
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS runs (
         run TEXT PRIMARY KEY, started TEXT NOT NULL, study TEXT NOT NULL, workload TEXT NOT NULL,
@@ -50,7 +53,7 @@ const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS unread (path TEXT PRIMARY KEY) STRICT;
     INSERT OR IGNORE INTO unread SELECT path FROM runs;";
 
-/// From version 1, which kept the throughput's ratios only and no conditions.
+/// From version 1, which kept ratios of throughput only and no conditions.
 const FROM_VERSION_1: &str = "
     ALTER TABLE runs ADD COLUMN conditions TEXT NOT NULL DEFAULT '{}';
     ALTER TABLE ratios RENAME TO ratios_1;";
@@ -58,24 +61,23 @@ const FROM_VERSION_1_KEPT: &str = "
     INSERT INTO ratios SELECT run, form, 'throughput', position, ratio, low, high, NULL FROM ratios_1;
     DROP TABLE ratios_1;";
 
-/// From version 2 to 5, which took bounds for ratios.
+/// From versions 2 to 5, which did not tell bounds from ratios.
 const FROM_VERSION_2: &str = "ALTER TABLE ratios ADD COLUMN bound TEXT;";
 
-/// From any version up to 7, which kept conditions by words, intervals of what is withheld, and the error that a run
-/// claimed of its equals. What can be read again is; of the others nobody can say better, so nothing is learned from
-/// them.
+/// From any version up to 7, which kept conditions as words, intervals of withheld verdicts, and a run's own error of
+/// its equals. Records that still exist are read again; nothing is learned from the others.
 const FROM_VERSION_7: &str = "
     UPDATE runs SET conditions = '{}';
     DELETE FROM equals;";
 
-/// From any version up to 8, which kept what was deployed by its words: nobody asks for these any more.
+/// From any version up to 8, which kept what was deployed as words, which are no longer used as keys.
 const FROM_VERSION_8: &str = "
     DELETE FROM times;";
 
-/// How many of the latest runs say how long a deployment takes: so few that a machine which changed is soon known.
+/// How many of the latest runs predict how long a deployment takes: few, so that changes of the machine show soon.
 const TIMES_KEPT_IN_MIND: u32 = 5;
 
-/// How many of the latest runs say what occasions add: enough to know a variance, and none of another machine's life.
+/// How many of the latest runs show what occasions add: enough to estimate a variance, but none too old.
 const RUNS_KEPT_IN_MIND: usize = 40;
 
 /// A line of the history.
@@ -89,7 +91,7 @@ pub(crate) struct Entry {
     pub(crate) trials: i64,
     pub(crate) ended: String,
     pub(crate) path: String,
-    /// By form: the ratio to the baseline of its throughput, or of its peak load where that was searched.
+    /// By form: the ratio to the baseline of its throughput, or of its peak load after a search.
     pub(crate) forms: Vec<FormRatio>,
 }
 
@@ -100,7 +102,7 @@ pub(crate) struct FormRatio {
     pub(crate) ratio: Option<f64>,
     pub(crate) low: Option<f64>,
     pub(crate) high: Option<f64>,
-    /// Where the truth lies, where the ratio is only a bound.
+    /// The side on which the truth lies, if the ratio is only a bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bound: Option<Side>,
 }
@@ -118,7 +120,7 @@ fn open_at(path: &Path) -> Result<Connection> {
     let mut db = Connection::open(path).with_context(doing)?;
     db.busy_timeout(std::time::Duration::from_secs(5))?;
     let version: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0)).with_context(doing)?;
-    anyhow::ensure!(version <= VERSION, "{}: a newer Tare wrote the history {}", doing(), path.display());
+    anyhow::ensure!(version <= VERSION, "{}: a newer version of Tare wrote {}", doing(), path.display());
     if version < VERSION {
         let (before, kept) = match version {
             1 => (FROM_VERSION_1, FROM_VERSION_1_KEPT),
@@ -134,15 +136,15 @@ fn open_at(path: &Path) -> Result<Connection> {
     Ok(db)
 }
 
-/// Takes in again the records that are still where they were. Who is killed meanwhile leaves the rest for the next one
-/// to open the history.
+/// Reads again the records that are still where they were. If this is interrupted, the next one to open the history
+/// continues.
 fn read_again(db: &mut Connection) -> Result<()> {
     let paths: Vec<String> =
         db.prepare("SELECT path FROM unread")?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     for path in paths {
         match tare_runner::read_record(Path::new(&path)) {
             Ok(record) => insert(db, &record, Path::new(&path))?,
-            // It may be on a disk that is not there today.
+            // It may be on a disk that is not mounted now.
             Err(_) if !Path::new(&path).exists() => continue,
             Err(_) => {}
         }
@@ -151,7 +153,7 @@ fn read_again(db: &mut Connection) -> Result<()> {
     Ok(())
 }
 
-/// Puts a record into the history, in place of what stood there of the same run.
+/// Adds a record to the history, replacing an earlier entry of the same run.
 pub(crate) fn add(record: &Record, path: &Path) -> Result<()> {
     home::claim()?;
     insert(&mut open()?, record, path)
@@ -216,7 +218,7 @@ fn insert(db: &mut Connection, record: &Record, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What is kept of a ratio.
+/// What the history keeps of a ratio.
 #[derive(Debug, PartialEq)]
 struct Kept {
     ratio: Option<f64>,
@@ -225,8 +227,8 @@ struct Kept {
 }
 
 impl Kept {
-    /// Of a bound there is no interval, nor of a ratio whose verdict is withheld: that of its figure is none of what is
-    /// followed from run to run.
+    /// A bound is kept without an interval, and so is a ratio whose verdict is withheld: neither is followed from run
+    /// to run.
     fn of(ratio: Option<&Ratio>) -> Kept {
         let side = ratio.and_then(|ratio| ratio.bound).map(|bound| bound.side);
         let followed =
@@ -236,7 +238,7 @@ impl Kept {
     }
 }
 
-/// What is deployed in a form, whatever that is called, as JSON: a deployment of the same takes as long.
+/// What is deployed in a form, as JSON and without names: deployments of the same things take equally long.
 fn stands(study: &Study, workload: &Workload, form: &Form) -> String {
     let Form { name: _, layers, placement: _, instances: _, options, resources, weight } = form;
     let services = study.deployed(workload, form).services.len();
@@ -247,7 +249,7 @@ fn stands(study: &Study, workload: &Workload, form: &Form) -> String {
     stands.to_string()
 }
 
-/// A layer with those options that are not as usual: one that older versions did not have changes nothing.
+/// A layer with the options that differ from the default, so that options added by newer versions change nothing.
 fn telling(layer: &LayerUse) -> serde_json::Value {
     let usual = machine::usual_options(&layer.layer);
     let options = layer.options.as_object().into_iter().flatten();
@@ -256,14 +258,14 @@ fn telling(layer: &LayerUse) -> serde_json::Value {
     serde_json::json!({"layer": layer.layer, "options": telling})
 }
 
-/// What trials of a form took beyond settling and measuring, in one run.
+/// How long trials of a form took beyond settling and measuring, in one run.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Time {
     pub(crate) emulated: bool,
     pub(crate) overhead: Duration,
 }
 
-/// By form of the study: what trials of the same took in the latest runs of this workload, the last one first.
+/// By form of the study: how long trials of the same deployment took in the latest runs of this workload, newest first.
 pub(crate) fn times(study: &Study, workload: &Workload) -> Result<BTreeMap<String, Vec<Time>>> {
     if !paths::history().exists() {
         return Ok(BTreeMap::new());
@@ -287,8 +289,8 @@ fn times_of(db: &Connection, study: &Study, workload: &Workload) -> Result<BTree
     Ok(times)
 }
 
-/// By metric: what occasions add to the error between two runs, as the A/A controls of the latest runs on this machine
-/// show that are arranged like both of them. Nothing where the two are not arranged alike.
+/// By metric: what occasions add to the error between two runs, from the A/A controls of the latest runs on this
+/// machine that are arranged like them. Empty if the two are not arranged alike.
 pub(crate) fn occasions(before: &Header, after: &Header) -> Result<Occasions> {
     let workload = after.workload.name.clone();
     let [before, after] = [before, after].map(tare_stats::conditions);
@@ -315,13 +317,13 @@ fn occasions_of(db: &Connection, workload: &str, conditions: &Conditions) -> Res
     Ok(equals.into_iter().filter_map(|(metric, runs)| Some((metric, Occasion::learn(&runs)?))).collect())
 }
 
-/// How the run ended, and whether its record still says everything.
+/// How the run ended, and whether its record is still complete.
 fn ended(record: &Record) -> String {
     let how = record.end.as_ref().map_or("unfinished", |end| end.how.as_str());
     match record.lost().len() {
         0 => how.to_owned(),
-        1 => format!("{how}, but 1 of its trials is gone"),
-        lost => format!("{how}, but {lost} of its trials are gone"),
+        1 => format!("{how}, but 1 of its trials is missing"),
+        lost => format!("{how}, but {lost} of its trials are missing"),
     }
 }
 
@@ -363,7 +365,7 @@ pub(crate) fn list() -> Result<Vec<Entry>> {
 }
 
 /// The series of every study, workload, baseline and form in `metric`, with their change points. Only ratios with an
-/// interval take part: without one a ratio came from too few blocks or from emulation, is only a bound, or is withheld.
+/// interval count: without one, a ratio comes from too few blocks or from emulation, is only a bound, or is withheld.
 pub(crate) fn series(metric: &str) -> Result<Vec<Series>> {
     if !paths::history().exists() {
         return Ok(Vec::new());
@@ -382,7 +384,7 @@ fn series_of(db: &Connection, metric: &str) -> Result<Vec<Series>> {
     while let Some(row) = found.next()? {
         let conditions: String = row.get(5)?;
         let conditions: Conditions = serde_json::from_str(&conditions).unwrap_or_default();
-        // Taken in by an older version, and gone since: nobody knows any more to what its ratios were.
+        // Added by an older version and gone since, so the baseline of its ratios is unknown.
         let Some(baseline) = tare_stats::baseline_of(&conditions) else { continue };
         let key = [row.get(0)?, row.get(1)?, baseline, row.get(2)?];
         if !order.contains(&key) {

@@ -1,5 +1,5 @@
-//! What services take from the images that their bundles are made of, settled by the image's files once the bundle is
-//! there.
+//! What services take from the images that their bundles are made of, resolved by the image's files once the bundle
+//! exists.
 
 use crate::paths;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
@@ -14,21 +14,21 @@ use tare_core::fault::Fault;
 use tare_core::image::{FromImage, user_numbers};
 use tare_core::workload::{NOBODY, Service, USUAL_PATH, Workload};
 
-/// What is read of a file of an image, bytes.
+/// The most that is read of a file in an image, bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Whether an image is a file or folder of this machine, and no reference of a registry: no part of one begins with a
-/// dot.
+/// Whether an image is a file or folder of this machine rather than a reference to a registry, no part of which begins
+/// with a dot.
 pub(crate) fn is_path(image: &str) -> bool {
     image.starts_with(['/', '.']) || image.contains("/.")
 }
 
-/// An image by one name: a path without detours, or the reference as it stands.
+/// The canonical name of an image: a path without detours, or the reference as it is.
 pub(crate) fn plain_image(image: &str) -> String {
     if is_path(image) { paths::plain(Path::new(image)).display().to_string() } else { image.to_owned() }
 }
 
-/// What the services of a workload take from images, in lines.
+/// What the services of a workload take from images, one line each.
 pub(crate) fn lines(workload: &Workload) -> Vec<String> {
     let of = |service: &Service| {
         let lines = service.image.iter().flat_map(FromImage::lines);
@@ -37,11 +37,11 @@ pub(crate) fn lines(workload: &Workload) -> Vec<String> {
     workload.services.iter().flat_map(of).collect()
 }
 
-/// Looks up in a service's bundle what only its files tell: the numbers of a user, the place of a program; and sees
-/// that what is to be started is there.
+/// Looks up in a service's bundle what only its files say, such as the numbers of a user and the path of a program, and
+/// checks that the program can be started.
 ///
 /// # Errors
-/// What is missing, and what to write in its stead; with the field of the workload that it is wrong in.
+/// What is wrong and what to write instead, with the field of the workload.
 pub(crate) fn settle(service: &mut Service, bundle: &dyn Bundle) -> Result<(), (&'static str, Fault)> {
     let directory = bundle.directory().map_err(|fault| ("bundle", fault))?;
     let opened = rustix::fs::open(&directory, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
@@ -55,53 +55,54 @@ pub(crate) fn settle(service: &mut Service, bundle: &dyn Bundle) -> Result<(), (
     }
     let name = &service.name;
     let Some(program) = service.command.first() else {
-        return Err((
-            "bundle",
-            Fault::new(format!("service '{name}' has no command: what its image says was not read")),
-        ));
+        return Err(("bundle", Fault::new(format!("service '{name}' has no command: its image was not read"))));
     };
     can_start(&tree, program).map_err(|(why, remedy)| {
         ("command", Fault::new(format!("service '{name}' starts {program}, which {why}")).remedy(remedy).as_mistake())
     })?;
     let made = |path: &str| service.volumes.keys().any(|volume| Path::new(path).starts_with(volume));
     if let Some(directory) = service.directory.as_deref().filter(|path| !made(path) && !tree.is_folder(path)) {
-        let fault = Fault::new(format!("service '{name}' starts in {directory}, which is no directory of its bundle"));
-        return Err(("directory", fault.remedy("let 'directory:' name one, or one below a volume").as_mistake()));
+        let fault =
+            Fault::new(format!("service '{name}' starts in {directory}, which is not a directory in its bundle"));
+        return Err((
+            "directory",
+            fault.remedy("set 'directory:' to one that exists, or to one below a volume").as_mistake(),
+        ));
     }
     Ok(())
 }
 
 /// Why a program of the tree cannot be started, and what to do about it.
 fn can_start(tree: &Tree, program: &str) -> Result<(), (String, &'static str)> {
-    const NAME_IT: &str = "name the program by its path inside the bundle; `tare bundle show` lists what is in it";
+    const NAME_IT: &str = "name the program by its path in the bundle; `tare bundle show` lists its files";
     let facts = tree.program(program).ok_or(("is not in its bundle".to_owned(), NAME_IT))?;
     if facts.mode() & 0o111 == 0 {
-        return Err(("is not executable".to_owned(), "allow it where the bundle is made: `chmod +x`"));
+        return Err(("is not executable".to_owned(), "make it executable in the bundle's source: `chmod +x`"));
     }
     let Some(mut file) = tree.open(program, OFlags::RDONLY | OFlags::NONBLOCK) else { return Ok(()) };
     let (what, other) = match needs(&mut file) {
         Ok(Needs::Nothing) => return Ok(()),
         Ok(Needs::Interpreter(other)) => ("is a script for", other),
         Ok(Needs::Loader(other)) => ("is linked for the loader", other),
-        Err(why) => return Err((why, "put one into the bundle that this machine can start")),
+        Err(why) => return Err((why, "put a program into the bundle that this machine can start")),
     };
     match tree.program(&other) {
         Some(_) => Ok(()),
         None => Err((
-            format!("{what} {other}, and that is not in its bundle"),
-            "put it into the bundle, or start another program",
+            format!("{what} {other}, which is not in its bundle"),
+            "add it to the bundle, or start another program",
         )),
     }
 }
 
-/// What is wrong, and the field that it is wrong in.
+/// What is wrong, after the field in which it is.
 type Wrong = (&'static str, Fault);
 
 fn settle_image(service: &mut Service, image: &mut FromImage, bundle: &dyn Bundle, tree: &Tree) -> Result<(), Wrong> {
     let name = &service.name;
     if image.says.as_ref() != bundle.image() {
         let fault = Fault::new(format!("the image {} of service '{name}' has changed since it was read", image.image));
-        return Err(("bundle", fault.remedy("start again; what is known of images is then read anew")));
+        return Err(("bundle", fault.remedy("run the command again; it will read the image anew")));
     }
     if let Some(user) = image.user.clone() {
         let (passwd, group) = (tree.text("/etc/passwd"), tree.text("/etc/group"));
@@ -129,8 +130,8 @@ fn settle_image(service: &mut Service, image: &mut FromImage, bundle: &dyn Bundl
             .find(|place| place.starts_with('/') && tree.program(place).is_some_and(|file| file.mode() & 0o111 != 0));
         *program = found.ok_or_else(|| {
             let fault =
-                Fault::new(format!("service '{name}' starts '{program}', which is in no folder of PATH {path}"));
-            let remedy = "name the program by its path inside the bundle; `tare bundle show` lists what is in it";
+                Fault::new(format!("service '{name}' starts '{program}', which is not in any folder of PATH {path}"));
+            let remedy = "name the program by its path in the bundle; `tare bundle show` lists its files";
             ("command", fault.remedy(remedy).as_mistake())
         })?;
         if image.taken.contains_key("command") {
@@ -139,13 +140,13 @@ fn settle_image(service: &mut Service, image: &mut FromImage, bundle: &dyn Bundl
     }
     let hidden = |path: &&String| image.taken.contains_key("volumes") && tree.holds_something(path);
     if let Some(path) = service.volumes.keys().find(hidden) {
-        let line = format!("{}; what the image holds in {path} is not seen", image.taken["volumes"]);
+        let line = format!("{}; the image's own content of {path} is hidden", image.taken["volumes"]);
         image.note("volumes", line);
     }
     Ok(())
 }
 
-/// A bundle's tree. Whatever is looked up in it, links are followed inside it: it was made by strangers.
+/// A bundle's tree. Links are followed inside it only, because strangers made it.
 struct Tree(OwnedFd);
 
 impl Tree {
@@ -175,7 +176,7 @@ impl Tree {
         let is_file = |file: &File| file.metadata().is_ok_and(|facts| facts.is_file());
         let mut bytes = Vec::new();
         if let Some(file) = self.open(path, OFlags::RDONLY | OFlags::NONBLOCK).filter(is_file) {
-            // What cannot be read names nobody.
+            // A file that cannot be read names no users.
             let _ = file.take(FILE_BYTES_MAX).read_to_end(&mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()
@@ -235,7 +236,7 @@ mod tests {
         tree
     }
 
-    /// The service of a workload of an image, with other lines in it, settled by that tree.
+    /// The service of a workload that uses an image, with `more` fields, settled by that tree.
     fn settled(more: &str, change: impl FnOnce(&mut ImageConfig)) -> Result<Service, Fault> {
         let tree = tree();
         let mut says = ImageConfig {
@@ -292,10 +293,12 @@ mod tests {
             (says.command, says.directory) = (vec!["./own".to_owned()], "/srv".to_owned());
         });
         assert_eq!(relative.unwrap().command, ["/srv/./own"]);
-        assert!(fault(", command: [nothing]", |_| {}).contains("'nothing', which is in no folder of PATH /none:/bin"));
+        assert!(
+            fault(", command: [nothing]", |_| {}).contains("'nothing', which is not in any folder of PATH /none:/bin")
+        );
         assert!(fault(", command: [/bin/nothing]", |_| {}).contains("starts /bin/nothing, which is not in its bundle"));
         assert!(fault(", command: [/opt/bin]", |_| {}).contains("not in its bundle"));
-        assert!(fault(", directory: /none", |_| {}).contains("starts in /none, which is no directory"));
+        assert!(fault(", directory: /none", |_| {}).contains("starts in /none, which is not a directory"));
         settled(", directory: /none/below, volumes: {/none: 1MiB}", |_| {}).unwrap();
     }
 
@@ -329,14 +332,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_volume_hides_is_told() {
+    fn content_hidden_by_a_volume_is_reported() {
         let with = |says: &mut ImageConfig| says.volumes = vec!["/data".to_owned(), "/srv".to_owned()];
         let told = settled("", with).unwrap().image.unwrap().taken["volumes"].clone();
-        assert_eq!(told, "/data, /srv, empty, with 512 MiB each; what the image holds in /srv is not seen");
+        assert_eq!(told, "/data, /srv, empty, with 512 MiB each; the image's own content of /srv is hidden");
     }
 
     #[test]
-    fn an_image_that_changed_meanwhile_is_not_started() {
+    fn an_image_that_has_changed_is_not_started() {
         let mut service = settled("", |_| {}).unwrap();
         let tree = tree();
         let other = Laid(tree.path().to_owned(), Some(ImageConfig::default()));

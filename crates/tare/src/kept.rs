@@ -1,4 +1,4 @@
-//! What is kept between runs to save time, and how it is removed.
+//! Lists and removes what is kept between runs to save time.
 
 use crate::layers::LAYERS;
 use crate::paths;
@@ -33,16 +33,17 @@ impl Keeper {
     }
 }
 
-/// What is kept between runs to save time: what layers made of bundles, and data sets; with who keeps it, and whether
-/// somebody could not say.
+/// What is kept between runs to save time: what layers made of bundles, and data sets, each with who keeps it; and
+/// whether some could not be listed.
 pub(crate) fn all_kept() -> (Vec<(Keeper, Kept)>, bool) {
     let (mut all, mut failed) = (Vec::new(), false);
-    let layers = LAYERS.iter().map(|layer| (Keeper::Layer(*layer), format!("layer '{}' keeps", layer.name())));
-    for (keeper, what) in layers.chain([(Keeper::DataSets, "data sets are kept".to_owned())]) {
+    let layers =
+        LAYERS.iter().map(|layer| (Keeper::Layer(*layer), format!("layer '{}' keeps between runs", layer.name())));
+    for (keeper, what) in layers.chain([(Keeper::DataSets, "data sets are kept between runs".to_owned())]) {
         match keeper.kept() {
             Ok(kept) => all.extend(kept.into_iter().map(|kept| (keeper, kept))),
             Err(fault) => {
-                note(&format!("could not see what {what}: {fault}"));
+                note(&format!("could not list what {what}: {fault}"));
                 failed = true;
             }
         }
@@ -51,7 +52,7 @@ pub(crate) fn all_kept() -> (Vec<(Keeper, Kept)>, bool) {
 }
 
 fn data_sets() -> Result<Vec<Kept>, Fault> {
-    // In a folder of somebody else's nothing is kept.
+    // Nothing is kept in somebody else's folder.
     if home::look().is_err() {
         return Ok(Vec::new());
     }
@@ -64,7 +65,7 @@ fn forget_data_set(kept: &Kept) -> Result<(), Fault> {
     DataSets::open(&paths::bundles())?.remove(&kept.name)
 }
 
-/// Removes all of these, and says so of each; whether one could not be removed.
+/// Removes all of these, reporting each; returns whether some could not be removed.
 pub(crate) fn forget_all(all: &[(Keeper, Kept)], say: &dyn Fn(String)) -> bool {
     let mut failed = false;
     for (keeper, kept) in all {
@@ -79,7 +80,7 @@ pub(crate) fn forget_all(all: &[(Keeper, Kept)], say: &dyn Fn(String)) -> bool {
     failed
 }
 
-/// Removes what layers keep of the bundle with this digest; one that is absent keeps nothing.
+/// Removes what layers keep of the bundle with this digest.
 pub(crate) fn forget_bundle(digest: &str) {
     let (mut all, _) = all_kept();
     all.retain(|(_, kept)| kept.bundle.as_deref() == Some(digest));

@@ -1,4 +1,4 @@
-//! What this machine offers a study: forms and bundles.
+//! What this machine provides to a study: forms and bundles.
 
 use crate::layers::{LAYERS, layer_of_form};
 use crate::mistake::Mistake;
@@ -21,7 +21,7 @@ use tare_core::study::Study;
 use tare_core::workload::{Service, Workload};
 use tare_layers::local::BuildGroup;
 
-/// A new run id: six letters and digits, not the id of anything that stands here.
+/// A new, random run id: six letters and digits.
 pub(crate) fn new_run_id() -> String {
     const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let random = uuid::Uuid::now_v7();
@@ -29,31 +29,31 @@ pub(crate) fn new_run_id() -> String {
     random.as_bytes()[10..].iter().map(|byte| char::from(ALPHABET[usize::from(byte & 31)])).collect()
 }
 
-/// What the layers are supplied with on this machine.
+/// What layers need from this machine.
 pub(crate) fn carrier() -> Result<Arc<Carrier>> {
     tare_layers::home::claim()?;
     let store = Store::open(&paths::bundles())?.with_puller(Box::new(ByEngine)).with_bounds(Box::new(ByGroup));
-    // Beside what was asked for, so that who reads a result alone is not disturbed.
+    // On standard error, to keep results on standard output clean.
     let store = store.with_teller(Box::new(note));
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
     let prober = tare_telemetry::process_prober;
     Ok(Arc::new(Carrier { bundles: Arc::new(store), prober, program, layers: LAYERS }))
 }
 
-/// Fetches images from registries by a layer's engine, which has the user's credentials and mirrors.
+/// Fetches images from registries through a layer's engine, which has the user's credentials and mirrors.
 struct ByEngine;
 
 impl PullImage for ByEngine {
     fn pull(&self, reference: &str, into: &mut dyn Write) -> Result<(), Fault> {
         let Some(pull) = LAYERS.iter().find_map(|layer| layer.pull()) else {
-            let fault = Fault::new(format!("there is nothing here that fetches {reference} from a registry"));
-            return Err(fault.remedy("save the image to a file, and name that"));
+            let fault = Fault::new(format!("nothing on this machine can fetch {reference} from a registry"));
+            return Err(fault.remedy("save the image to a file, and name the file"));
         };
         pull(reference, into)
     }
 }
 
-/// Bounds builds by a control group each.
+/// Limits each build by a control group.
 struct ByGroup;
 
 impl BoundBuilds for ByGroup {
@@ -74,7 +74,7 @@ impl BuildRoom for Grouped {
     }
 }
 
-/// What each form is on this machine. May take seconds: a guest is booted to see whether it can be.
+/// What each form is on this machine. May take seconds, because it boots a guest to find out whether guests run.
 pub(crate) fn form_states(study: &Study, carrier: &Carrier) -> BTreeMap<String, FormState> {
     study.forms.iter().map(|form| (form.name.clone(), form_state(form, carrier))).collect()
 }
@@ -87,7 +87,7 @@ fn form_state(form: &Form, carrier: &Carrier) -> FormState {
         facts: BTreeMap::new(),
         placement: None,
     };
-    // Only the outermost layer stands on this machine; what it cannot carry shows when it is opened.
+    // Only the outermost layer can be probed on this machine; inner layers show their problems when they are opened.
     let Some(outermost) = form.layers.first() else { return state };
     match layer_of_form(&outermost.layer).probe(&outermost.options, carrier) {
         Availability::Ready(facts) => state.facts = facts,
@@ -97,8 +97,8 @@ fn form_state(form: &Form, carrier: &Carrier) -> FormState {
     state
 }
 
-/// The layers with what characterises them, their first option and whatever is not as usual:
-/// `vm > container(network=published, seccomp=unconfined)`. The record holds all options.
+/// The layers, each with its first option and those that differ from the default:
+/// `vm > container(network=published, seccomp=unconfined)`. The record has all options.
 pub(crate) fn describe(form: &Form) -> String {
     if form.layers.is_empty() {
         return form.describe();
@@ -120,14 +120,14 @@ pub(crate) fn describe(form: &Form) -> String {
     form.with_own(layers.collect::<Vec<_>>().join(" > "))
 }
 
-/// The options that a layer has when a study names none.
+/// The default options of a layer.
 pub(crate) fn usual_options(layer: &str) -> serde_json::Value {
     let nothing = Node { place: Place::default(), kind: NodeKind::Map(Vec::new()) };
     let options = layer_named(LAYERS, layer).and_then(|layer| layer.read(&nothing, &mut Problems::default()));
     options.unwrap_or(serde_json::Value::Null)
 }
 
-/// Builds the services' bundles, naming those that are not there yet, settles what services take from images, and
+/// Builds the services' bundles, announcing those that do not exist yet, resolves what services take from images, and
 /// returns the digests by service.
 pub(crate) fn build_bundles(
     workload: &mut Workload,
@@ -148,14 +148,14 @@ pub(crate) fn build_bundles(
     if problems.is_empty() { Ok(digests) } else { Err(Mistake::in_files(problems).into()) }
 }
 
-/// Builds the bundle of a service, naming it if it is not there yet.
+/// Builds the bundle of a service, announcing it if it does not exist yet.
 pub(crate) fn build_bundle(
     service: &Service,
     store: &dyn BundleStore,
     say: &mut dyn FnMut(&str),
 ) -> Result<Arc<dyn Bundle>, Fault> {
     if !store.keeps(&service.recipe) {
-        say(&format!("bundle of service {}: {}", service.name, describe_source(&service.recipe.source)));
+        say(&format!("building the bundle of service {}: {}", service.name, describe_source(&service.recipe.source)));
     }
     store.bundle(&service.recipe)
 }

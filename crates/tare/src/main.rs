@@ -1,8 +1,8 @@
 //! Tare: a scale for deployment forms.
 //!
-//! **Architecture invariant:** this is the only crate that knows all others. It reads what the user typed, finds the
-//! files, hands the runner an apparatus made of real layers, and shows what comes out. One file per verb in `cmd/`;
-//! what verbs share stands beside it.
+//! **Architecture invariant:** this is the only crate that knows all others. It parses the command line, finds the
+//! files, gives the runner an apparatus of real layers, and shows the results. `cmd/` has one file per verb; what verbs
+//! share is beside it.
 
 mod apparatus;
 mod awake;
@@ -45,18 +45,18 @@ use rustix::fs::Mode;
 use std::process::ExitCode;
 use verbs::{Cli, Verb};
 
-/// It was done.
+/// Success.
 pub(crate) const EXIT_OK: u8 = 0;
-/// It was tried and something went wrong; what, was printed.
+/// Failure; the reason was printed.
 pub(crate) const EXIT_FAILED: u8 = 1;
-/// The user's mistake: a wrong flag, a wrong file. Nothing was started.
+/// A mistake of the user's: a wrong flag or a wrong file. Nothing was started.
 pub(crate) const EXIT_MISTAKE: u8 = 2;
-/// `tare gate` could not tell: the bound lies inside the interval, or there is none.
+/// `tare gate` was inconclusive: the bound lies inside the interval, or there is no interval.
 pub(crate) const EXIT_INCONCLUSIVE: u8 = 3;
-/// The user interrupted it.
+/// Interrupted by the user.
 pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
-/// What is made from here on is nobody else's to write to, whatever the user's shell says: it is used as root again.
+/// Makes new files unwritable for others, whatever the user's umask: root will use them again.
 fn keep_others_from_writing() {
     let others = Mode::WGRP | Mode::WOTH;
     let before = rustix::process::umask(others);
@@ -64,7 +64,7 @@ fn keep_others_from_writing() {
 }
 
 fn main() -> ExitCode {
-    // In a guest the kernel adds arguments of its own behind this one, and there is nobody to read usage errors.
+    // In a guest the kernel appends arguments of its own, and nobody would read usage errors.
     if std::env::args_os().nth(1).is_some_and(|verb| verb == "agent") {
         tare_layers::agent::run_guest(tare_telemetry::process_prober, layers::LAYERS);
     }
@@ -113,7 +113,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Shows help, the version, or what is wrong with what was typed. Help keeps to the terminal by itself, usage does not.
+/// Shows help, the version, or a usage error. Clap wraps help to the terminal, but not usage.
 fn refuse(wrong: &clap::Error) -> ExitCode {
     if wrong.use_stderr() {
         let text = wrong.to_string();

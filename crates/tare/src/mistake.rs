@@ -1,4 +1,4 @@
-//! What is wrong with what the user typed, or with the files that it names.
+//! Mistakes on the command line, or in the files that it names.
 
 use std::fmt;
 use tare_core::config::Problem;
@@ -6,14 +6,14 @@ use tare_core::config::Problem;
 /// The user's mistake: exit code 2, nothing was started.
 #[derive(Debug)]
 pub(crate) enum Mistake {
-    /// In what was typed; what to do stands in a line of its own.
+    /// On the command line; the remedy is on a line of its own.
     Typed(String),
     /// In files, each with its place.
     InFiles(Vec<Problem>),
 }
 
 impl Mistake {
-    /// A mistake in what was typed.
+    /// A mistake on the command line.
     pub(crate) fn new(message: impl Into<String>) -> Mistake {
         Mistake::Typed(message.into())
     }
@@ -24,7 +24,7 @@ impl Mistake {
     }
 }
 
-/// Without `error:` in front, as a part of another message.
+/// Without the prefix `error:`, so that it can be part of another message.
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

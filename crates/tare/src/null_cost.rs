@@ -1,4 +1,4 @@
-//! The apparatus' own cost: what an operation takes when there is neither network nor server.
+//! The apparatus cost: the CPU time of an operation without network and server.
 
 use crate::driver::{Asked, Driver};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,8 +11,8 @@ use tare_runner::Stop;
 const MEASURE: Duration = Duration::from_millis(300);
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// CPU time by operation of the null protocol on these CPUs, us. It stands beside every result and decides nothing, so
-/// that it could not be had is no reason not to run.
+/// CPU time per operation of the `null` protocol on these CPUs, us. It accompanies every result but decides nothing, so
+/// failing to measure it is no reason not to run.
 pub(crate) fn measure(cpus: &CpuSet) -> Option<f64> {
     let plan = LoadPlan {
         settle: Duration::from_millis(50),
@@ -43,7 +43,7 @@ mod tests {
     use tare_core::load::OperationSummary;
 
     #[test]
-    fn the_cost_is_cpu_time_by_operation() {
+    fn the_cost_is_cpu_time_per_operation() {
         let mut summary = LoadSummary { generator_cpu_s: 0.25, ..LoadSummary::default() };
         assert_eq!(cost(&summary), None);
         let nothing = OperationSummary { count: 10_000_000, ..OperationSummary::default() };

@@ -1,5 +1,5 @@
-//! What a run will take on this machine: how long, and how many blocks fit into the time given. And how a study is made
-//! to fit, before anything of it is measured.
+//! Predicts how long a run will take on this machine and how many blocks fit into a time limit, and makes a study fit
+//! into its limit before anything is measured.
 
 use crate::history;
 use std::collections::BTreeMap;
@@ -15,16 +15,16 @@ use tare_report::whole;
 use tare_runner::{FormPace, Pace};
 use tare_stats::power::best_length_s;
 
-/// Blocks that intervals need.
+/// The number of blocks that intervals need.
 const ROUNDS_MIN: u32 = 3;
-/// To fit, a trial measures no shorter than this, nor than this share of what was asked for.
+/// To fit, a trial's measuring time is cut no further than to this time, and to this share of the requested time.
 const MEASURE_MIN: Duration = Duration::from_secs(2);
 const MEASURE_SHARE_MIN: f64 = 0.25;
 
-/// How long trials of the study took here before. `forms` says what each form is on this machine; without it, each is
-/// taken for what it was the last time.
+/// How long trials of the study took on this machine before. `forms` says what each form is here; without it, each is
+/// assumed to be what it was last time.
 pub(crate) fn pace(study: &Study, workload: &Workload, forms: Option<&BTreeMap<String, FormState>>) -> Pace {
-    // Nobody has to be able to read the history; then all is a guess.
+    // Without a readable history, all is a guess.
     let timed = history::times(study, workload).unwrap_or_default();
     let of = |form: &String| {
         let state = forms.and_then(|forms| forms.get(form));
@@ -43,11 +43,11 @@ pub(crate) fn pace(study: &Study, workload: &Workload, forms: Option<&BTreeMap<S
     Pace::new(study.forms.iter().map(|form| (form.name.clone(), of(&form.name))).collect())
 }
 
-/// Makes the study fit into the time given, as far as can be foreseen: emulated forms, which make no claim, take part
-/// once; where not even the blocks fit that intervals need, trials measure for a shorter time; and where load is
-/// chopped, which costs next to nothing to begin, they do so where more deployments make intervals narrower. All blocks
-/// are alike, so this is decided before the first. Says what was done. `typed` is whether somebody typed how long to
-/// measure.
+/// Makes the study fit into its time limit, as far as can be predicted: emulated forms, about which nothing is claimed,
+/// take part in one block only; if too few blocks for intervals fit even so, trials measure for a shorter time; and
+/// where load is chopped, which costs next to nothing to begin, they do so if more deployments make intervals narrower.
+/// All blocks are alike, so this is decided before the first one. Returns what was changed, in words. `typed` is
+/// whether the user typed the measuring time.
 pub(crate) fn fit(study: &mut Study, pace: &Pace, typed: bool) -> Option<String> {
     let most = study.at_most.filter(|_| !study.design.ends_by_itself())?;
     let allowed = |study: &Study| rounds_within(study, pace, most);
@@ -71,7 +71,7 @@ pub(crate) fn fit(study: &mut Study, pace: &Pace, typed: bool) -> Option<String>
         if let Some(measure) = fits {
             study.measure = measure;
             let (measure, asked) = (exact_duration(measure), exact_duration(asked));
-            said.push(format!("each trial measures {measure} instead of {asked}, else {needed} blocks would not fit"));
+            said.push(format!("each trial measures {measure} instead of {asked}, so that {needed} blocks fit"));
         }
     }
     (!said.is_empty()).then(|| format!("to fit into {}: {}", exact_duration(most), said.join("; ")))
@@ -98,18 +98,18 @@ fn rounds_within(study: &Study, pace: &Pace, most: Duration) -> u32 {
     rounds(study, &plan, pace.blocks_within(study, &plan, most))
 }
 
-/// How many rounds are whole in the first `begun` blocks.
+/// The number of complete rounds in the first `begun` blocks.
 fn rounds(study: &Study, plan: &[PlannedTrial], begun: u32) -> u32 {
     begun.checked_sub(1).map_or(0, |last| rounds_after(plan, study, last))
 }
 
-/// How much a run will be, and how long it will take.
+/// How many trials a run has, and how long they will take.
 pub(crate) struct Outlook<'a> {
     study: &'a Study,
     plan: &'a [PlannedTrial],
     pace: &'a Pace,
     profiles: Vec<PlannedTrial>,
-    /// Blocks that will be carried out.
+    /// Blocks that will be run.
     blocks: u32,
 }
 
@@ -120,19 +120,19 @@ impl Outlook<'_> {
         Outlook { study, plan, pace, profiles: plan_profiles(study), blocks }
     }
 
-    /// The trials that will be carried out, those that are profiled included.
+    /// The number of trials that will be run, including profiled ones.
     pub(crate) fn trials(&self) -> usize {
         self.counted().count() + self.profiles.len()
     }
 
-    /// How long they will take. A time limit holds for those that count.
+    /// How long they will take. A time limit applies to those that count.
     pub(crate) fn time(&self) -> Duration {
         let counted = self.pace.of_trials(self.study, self.counted());
         let most = self.study.at_most.filter(|_| self.study.design.ends_by_itself());
         most.map_or(counted, |most| counted.min(most)) + self.profiling()
     }
 
-    /// How long those take that are profiled.
+    /// How long the profiled trials take.
     fn profiling(&self) -> Duration {
         self.pace.of_trials(self.study, &self.profiles)
     }
@@ -141,28 +141,28 @@ impl Outlook<'_> {
         self.plan.iter().filter(|trial| trial.block < self.blocks)
     }
 
-    /// In words: `22 trials in 5 blocks, about 4m 48s (as such trials took here before)`.
+    /// In words: `22 trials in 5 blocks, about 4m 48s (based on earlier trials)`.
     pub(crate) fn describe(&self) -> String {
         match self.limit() {
-            // Nothing was worked out.
+            // The limit alone decides: nothing was predicted.
             Some(_) if self.profiles.is_empty() => self.amount(),
             _ => format!("{} ({})", self.amount(), self.basis()),
         }
     }
 
-    /// What ends a study that goes on until its intervals are narrow, if all of its blocks would take longer.
+    /// The time limit of a study that runs until its intervals are narrow, if all of its blocks would take longer.
     fn limit(&self) -> Option<Duration> {
         self.study.design.half_width?;
         self.study.at_most.filter(|most| self.pace.of_trials(self.study, self.counted()) > *most)
     }
 
-    /// The same without what it is worked out from.
+    /// The same without the basis of the prediction.
     pub(crate) fn amount(&self) -> String {
         let (study, all) = (self.study, blocks(self.plan));
         let trials = plural(self.counted().count() as u32, "trial");
         let profiled = match self.profiles.len() {
             0 => String::new(),
-            profiled => format!(" and {profiled} profiled behind them"),
+            profiled => format!(" and {profiled} profiled after them"),
         };
         let time = whole(&show_duration(self.time()));
         let until =
@@ -181,7 +181,7 @@ impl Outlook<'_> {
         match study.at_most.filter(|_| self.blocks < all) {
             Some(most) => {
                 let (most, blocks) = (whole(&exact_duration(most)), self.blocks);
-                format!("{most} allow about {blocks} of {all} blocks: {trials}{profiled}, about {time}")
+                format!("about {blocks} of {all} blocks fit into {most}: {trials}{profiled}, about {time}")
             }
             None => {
                 let at_most = if study.design.ends_by_itself() { "at most " } else { "" };
@@ -190,27 +190,27 @@ impl Outlook<'_> {
         }
     }
 
-    /// What the time is worked out from.
+    /// The basis of the predicted time.
     fn basis(&self) -> String {
         let mut untimed = self.pace.untimed_of(self.study);
         if self.limit().is_some() {
-            // How long the blocks take, the limit says.
+            // The limit says how long the blocks take.
             untimed.retain(|form| self.profiles.iter().any(|trial| trial.form == *form));
         }
         let mut guesses: Vec<Duration> = untimed.iter().map(|form| self.pace.guess(form)).collect();
         guesses.sort();
         guesses.dedup();
         let guesses: Vec<String> = guesses.into_iter().map(|guess| whole(&exact_duration(guess))).collect();
-        let guessed = format!("guessed to take {} beside its load", guesses.join(" or "));
+        let guessed = format!("guessed to take {} in addition to its load", guesses.join(" or "));
         let names: Vec<String> = untimed.iter().map(|form| whole(form)).collect();
         match names.len() {
-            0 => "as such trials took here before".to_owned(),
-            all if all == self.study.forms.len() => format!("a trial is {guessed}: none was timed here yet"),
-            _ => format!("a trial of {} is {guessed}: none was timed here yet", names.join(", ")),
+            0 => "based on earlier trials".to_owned(),
+            all if all == self.study.forms.len() => format!("a trial is {guessed}: no earlier trials"),
+            _ => format!("a trial of {} is {guessed}: no earlier trials", names.join(", ")),
         }
     }
 
-    /// Says it when the time given leaves too little of the plan for intervals.
+    /// A warning if too few blocks for intervals fit into the time limit.
     pub(crate) fn too_short(&self) -> Option<String> {
         let Outlook { study, plan, pace, .. } = self;
         let most = study.at_most?;
@@ -221,12 +221,12 @@ impl Outlook<'_> {
         let time_of = |blocks: u32| pace.of_trials(study, plan.iter().filter(|trial| trial.block < blocks));
         let first = time_of(begun);
         let first = if first > most {
-            format!(", which is carried out although it takes about {}", show_duration(first))
+            format!(", which is run although it takes about {}", show_duration(first))
         } else {
             String::new()
         };
         let enough = (1..=all).find(|blocks| rounds(study, plan, *blocks) >= ROUNDS_MIN).map(time_of);
-        let enough = enough.map(|time| format!("; about {} would do", show_duration(time))).unwrap_or_default();
+        let enough = enough.map(|time| format!("; about {} would suffice", show_duration(time))).unwrap_or_default();
         let most = exact_duration(most);
         Some(format!(
             "warning: {most} is time for about {begun} of {all} blocks{first}; intervals need {ROUNDS_MIN}{enough}"
@@ -234,8 +234,8 @@ impl Outlook<'_> {
     }
 }
 
-/// What the forms take in which a rung's feature stands elsewhere: `of all blocks about 4m 10s are for 5 forms with
-/// rungs in other places`. None where there are none.
+/// How long the forms take in which a rung's feature stands in another place, in words: `about 4m 10s of all blocks go
+/// to 5 forms with rungs in other places`. None if there are no such forms.
 pub(crate) fn of_orders(study: &Study, pace: &Pace, seed: u64) -> Option<String> {
     let ladder = study.ladder.as_ref().filter(|ladder| !ladder.turned.is_empty())?;
     let is_turned = |name: &str| ladder.turned.iter().any(|turned| turned.form == name);
@@ -243,13 +243,13 @@ pub(crate) fn of_orders(study: &Study, pace: &Pace, seed: u64) -> Option<String>
     let extra = study.forms.iter().filter(|form| is_extra(form)).count() as u32;
     let kept: Vec<Form> = study.forms.iter().filter(|form| !is_extra(form)).cloned().collect();
     let plain = Study { forms: kept, ..study.clone() };
-    // What a time limit leaves of either is another matter: this is what one block more or less takes.
+    // A time limit is ignored here: this is the difference between whole plans.
     let time = |study: &Study| pace.of_trials(study, &plan(study, &pace.emulated(), seed));
     let more = whole(&show_duration(time(study).saturating_sub(time(&plain))));
-    Some(format!("of all blocks about {more} are for {} with rungs in other places", plural(extra, "form")))
+    Some(format!("about {more} of all blocks go to {} with rungs in other places", plural(extra, "form")))
 }
 
-/// What the runs of several parts come to.
+/// The sum over the parts of a study.
 #[derive(Default)]
 pub(crate) struct Total {
     parts: u32,
@@ -267,19 +267,19 @@ impl Total {
         self.guessed += u32::from(!part.pace.untimed_of(part.study).is_empty());
     }
 
-    /// In words: `8 parts, 96 trials, about 10m 30s (as such trials took here before)`.
+    /// In words: `8 parts, 96 trials, about 10m 30s (based on earlier trials)`.
     pub(crate) fn describe(&self) -> String {
         let basis = match self.guessed {
-            0 => "as such trials took here before".to_owned(),
-            all if all == self.parts => "a guess: in each part is a form that was not timed here yet".to_owned(),
-            some => format!("in {} partly a guess: not timed here yet", plural(some, "part")),
+            0 => "based on earlier trials".to_owned(),
+            all if all == self.parts => "a guess: each part has a form without earlier trials".to_owned(),
+            some => format!("partly a guess: {} without earlier trials", plural(some, "part")),
         };
         let (parts, trials) = (plural(self.parts, "part"), plural(self.trials as u32, "trial"));
         format!("{parts}, {trials}, about {} ({basis})", whole(&show_duration(self.time)))
     }
 }
 
-/// A share as a study says it.
+/// A share as a study writes it.
 fn percent(share: f64) -> String {
     whole(&format!("{} %", (share * 1e4).round() / 100.0))
 }
@@ -305,7 +305,7 @@ mod tests {
         files::only_part(files::read_suite_text(&text, "s", Some(&workloads)).unwrap(), "run").unwrap().0
     }
 
-    /// A plain process that is deployed in a second, and an emulated guest that takes 51 s.
+    /// A plain process that takes a second to deploy, and an emulated guest that takes 51 s.
     fn slow() -> Pace {
         let of =
             |emulated, seconds| FormPace { emulated, unavailable: false, overhead: Some(Duration::from_secs(seconds)) };
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_claim_is_cut_first_and_the_time_measured_last() {
+    fn emulated_blocks_are_cut_first_and_the_measuring_time_last() {
         // Five blocks of 20 s and 60 s for each guest.
         let fit_within = |most: &str, more: &str, typed| {
             let mut study = study(&format!("at_most: {most}\nemulated_blocks: 5\n{more}"));
@@ -332,10 +332,10 @@ mod tests {
         assert_eq!(cut("120s"), (1, 8, 3));
         assert_eq!(cut("119s"), (1, 7, 3), "intervals need three blocks");
         assert_eq!(cut("78s"), (1, 2, 3));
-        assert_eq!(cut("77s"), (1, 8, 1), "three do not fit, and what is measured is measured as it was asked for");
+        assert_eq!(cut("77s"), (1, 8, 1), "three do not fit, so the measuring time stays as requested");
         let (.., said) = fit_within("119s", "", false);
         let wanted = "to fit into 119 s: emulated forms take part in one block only; each trial measures 7 s instead of \
-                      8 s, else 3 blocks would not fit";
+                      8 s, so that 3 blocks fit";
         assert_eq!(said, wanted);
         assert_eq!(fit_within("119s", "", true).1, 8, "what was typed is kept");
         assert_eq!(fit_within("119s", "design: {alternate: {slice: 4s, settle: 1s}}", false).1, 8);
@@ -350,13 +350,13 @@ mod tests {
             (study.measure.as_secs(), said)
         };
         let (measure, said) = fit_within("120s", false);
-        assert!((1..=2).contains(&measure) && said.contains("instead of 8 s, for"), "{measure}: {said}");
+        assert!((1..=2).contains(&measure) && said.contains("instead of 8 s"), "{measure}: {said}");
         assert_eq!(fit_within("120s", true), (8, String::new()), "what was typed is kept");
         assert_eq!(fit_within("2h", false), (8, String::new()), "there is time for all five blocks");
     }
 
     #[test]
-    fn a_study_that_goes_on_until_it_is_content_is_left_as_it_is() {
+    fn a_study_that_runs_until_its_intervals_are_narrow_is_not_cut() {
         let mut study = study("until: {half_width: 2%, at_most: 60s}\nemulated_blocks: 5");
         let before = study.clone();
         assert_eq!(fit(&mut study, &slow(), false), None);
@@ -364,23 +364,23 @@ mod tests {
         let plan = plan(&study, &slow().emulated(), 0);
         let words = Outlook::of(&study, &plan, &slow()).describe();
         assert_eq!(words.replace('\u{a0}', " "), "until intervals reach 2 % either way, 60 s at most");
-        // The limit holds for blocks alone.
+        // The limit applies to blocks only.
         study.profile = Some(Profiled::All);
         let pace = slow();
         let outlook = Outlook::of(&study, &plan, &pace);
         let wanted = "until intervals reach 2 % either way, 60 s at most, then 2 profiled trials, about 1m 10s more \
-                      (as such trials took here before)";
+                      (based on earlier trials)";
         assert_eq!(outlook.describe().replace('\u{a0}', " "), wanted);
         assert_eq!(outlook.time(), Duration::from_secs(130));
         study.profile = Some(Profiled::Forms(vec!["plain".to_owned()]));
         let timed = Pace::new([("plain".to_owned(), slow().of("plain"))].into());
         let words = Outlook::of(&study, &plan, &timed).describe().replace('\u{a0}', " ");
-        assert!(words.ends_with("then 1 profiled trial, about 10 s more (as such trials took here before)"), "{words}");
+        assert!(words.ends_with("then 1 profiled trial, about 10 s more (based on earlier trials)"), "{words}");
         study.profile = None;
         study.at_most = None;
         let words = Outlook::of(&study, &plan, &slow()).describe();
-        let wanted = "until intervals reach 2 % either way, at most 85 trials in 40 blocks, about 18m 20s (as such \
-                      trials took here before)";
+        let wanted = "until intervals reach 2 % either way, at most 85 trials in 40 blocks, about 18m 20s (based on \
+                      earlier trials)";
         assert_eq!(words.replace('\u{a0}', " "), wanted);
     }
 }

@@ -1,28 +1,27 @@
-//! Where things are kept. The only file of this crate that reads the environment.
+//! Where Tare keeps and finds things. The only file of this crate that reads the environment.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
 use tare_core::workload::USUAL_PATH;
 use tare_layers::hands;
 
-/// Where bundles, guests' parts and the history live: `$TARE_HOME`, else `/var/lib/tare`.
+/// The folder of bundles, of guests' parts and of the history: `$TARE_HOME`, else `/var/lib/tare`.
 pub(crate) fn home() -> PathBuf {
     let stated = std::env::var_os("TARE_HOME").filter(|home| !home.is_empty());
     stated.map_or_else(|| PathBuf::from("/var/lib/tare"), PathBuf::from)
 }
 
-/// Takes empty entries out of PATH: they are the current directory to whatever looks for a program, and anybody may
-/// have filled that.
+/// Removes empty entries from PATH, which mean the current directory: anybody may have put programs there.
 pub(crate) fn keep_current_directory_off_path() {
     let Some(path) = std::env::var_os("PATH") else { return };
     let cleaned = without_empty(&path);
     if cleaned != path {
-        // SAFETY: it is called first of all, when there is no other thread that could read the environment.
+        // SAFETY: called before there is any other thread that could read the environment.
         unsafe { std::env::set_var("PATH", cleaned) };
     }
 }
 
-/// Where programs are looked for.
+/// Where to look for programs.
 pub(crate) fn search_path() -> Option<OsString> {
     std::env::var_os("PATH")
 }
@@ -36,51 +35,51 @@ fn without_empty(path: &OsStr) -> OsString {
     }
 }
 
-/// Where bundles are kept.
+/// The folder of bundles.
 pub(crate) fn bundles() -> PathBuf {
     home().join("bundles")
 }
 
-/// The index over records.
+/// The file of the history.
 pub(crate) fn history() -> PathBuf {
     home().join("history.db")
 }
 
-/// Where the record of a calibration stands while it is made.
+/// The folder of the record of a calibration in progress.
 pub(crate) fn calibration() -> PathBuf {
     home().join("calibration")
 }
 
-/// Where records go unless the user says otherwise.
+/// The default folder of records.
 pub(crate) fn records() -> PathBuf {
     PathBuf::from("records")
 }
 
-/// Folders in which studies and workloads are looked for by name: where they come along with the program, and here,
-/// but for those into which another user could have put something, where it is root who looks, unless that one could
-/// have put another program in the place of this one.
+/// Folders in which studies and workloads are looked up by name: those that come with the program, and the current one.
+/// For root, without those into which another user could have put something, unless that user could also have replaced
+/// this program.
 pub(crate) fn data_folders(kind: &str) -> Vec<PathBuf> {
     let program = std::env::current_exe().unwrap_or_default();
     let is_own = |place: &PathBuf| hands::is_own(place, behind_sudo());
-    // Whose program root runs has no need of another way.
+    // A user whose program root runs needs no other way in.
     let beside = program.parent().unwrap_or(&program);
     let along = folders_of(&program, kind).into_iter().filter(|folder| is_trusted(folder, beside));
     along.chain(Some(PathBuf::from(kind)).filter(is_own)).collect()
 }
 
-/// Whether nobody could have put something into a folder who could not into `trusted`, a folder in which stands what
-/// root is going by already; or whether both are its own.
+/// Whether only users who can write to `trusted`, on whose content root relies already, can write to the folder; or
+/// whether it is root's own.
 pub(crate) fn is_trusted(folder: &Path, trusted: &Path) -> bool {
     hands::is_own(folder, behind_sudo()) || hands::is_no_more_open(folder, trusted)
 }
 
-/// The user who has become root by sudo(8).
+/// The user who became root by sudo(8).
 pub(crate) fn behind_sudo() -> Option<u32> {
     std::env::var("SUDO_UID").ok()?.parse().ok()
 }
 
-/// Above the program, for one that was built in its source tree and is called from elsewhere; and in `share/tare` of
-/// the folder that it was installed in, such as `/usr` for `/usr/bin/tare`.
+/// Folders above the program, for one that was built in its source tree; and `share/tare` below the prefix that it was
+/// installed in, such as `/usr` for `/usr/bin/tare`.
 fn folders_of(program: &Path, kind: &str) -> Vec<PathBuf> {
     let above = program.ancestors().skip(1).take(4).map(|folder| folder.join(kind));
     let installed = program.ancestors().nth(2).map(|folder| folder.join("share/tare").join(kind));
@@ -93,8 +92,8 @@ pub(crate) fn colour_wanted() -> bool {
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// `path` from the root on and without detours: `a/b/../c` below `/x` is `/x/a/c`, unless `b` leads elsewhere. What
-/// does not exist yet is taken by its name.
+/// The absolute `path` without detours: `a/b/../c` below `/x` is `/x/a/c`, unless `b` is a link. Parts that do not
+/// exist yet are taken as plain names.
 pub(crate) fn plain(path: &Path) -> PathBuf {
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let found = whole.ancestors().find_map(|known| Some((known.canonicalize().ok()?, whole.strip_prefix(known).ok()?)));
@@ -111,15 +110,15 @@ pub(crate) fn plain(path: &Path) -> PathBuf {
     plain
 }
 
-/// `path` as it would be typed from here.
+/// `path`, relative to the current folder if it is below it.
 pub(crate) fn relative(path: &Path) -> PathBuf {
     let here = std::env::current_dir().unwrap_or_default();
     path.strip_prefix(&here).map_or_else(|_| path.to_owned(), Path::to_owned)
 }
 
-/// The same in words.
+/// The same as a text.
 pub(crate) fn shown(path: &Path) -> String {
-    // Without the `.` of a `./folder` that was joined to another.
+    // Drops the `.` of a `./folder` that was joined to another path.
     relative(path).components().collect::<PathBuf>().display().to_string()
 }
 
@@ -128,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_installed_program_knows_where_its_studies_are() {
+    fn an_installed_program_finds_its_studies() {
         let found = |program: &str| folders_of(Path::new(program), "studies");
         assert_eq!(found("/usr/bin/tare").last(), Some(&PathBuf::from("/usr/share/tare/studies")));
         assert_eq!(found("/opt/tare/bin/tare").last(), Some(&PathBuf::from("/opt/tare/share/tare/studies")));
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_entry_of_path_is_not_the_current_directory() {
+    fn empty_entries_of_path_are_removed() {
         let cleaned = |path: &str| without_empty(OsStr::new(path)).into_string().unwrap();
         assert_eq!(cleaned(":/usr/bin::/bin:"), "/usr/bin:/bin");
         assert_eq!(cleaned("/usr/bin"), "/usr/bin");

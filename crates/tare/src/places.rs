@@ -1,4 +1,4 @@
-//! Which CPUs of this machine serve what, in each form of a study.
+//! Assigns the CPUs of this machine to what runs, in each form of a study.
 
 mod room;
 
@@ -15,15 +15,15 @@ use tare_core::topology::Topology;
 use tare_core::units::CpuSet;
 use tare_core::workload::Workload;
 
-/// Who runs where.
+/// Who runs on which CPUs.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Places {
     pub(crate) generator: CpuSet,
-    /// Every CPU that services may have.
+    /// Every CPU that services may use.
     pub(crate) service: CpuSet,
-    /// Those of hypervisors' other threads; empty when they share the services'.
+    /// Those for hypervisors' own threads; empty if they share the services' CPUs.
     pub(crate) hypervisor: CpuSet,
-    /// Those that are kept free for interrupts.
+    /// Those kept free for interrupts.
     pub(crate) interrupts: CpuSet,
     /// By form: where each service runs. A duet halves the CPUs by itself.
     pub(crate) forms: BTreeMap<String, Placement>,
@@ -32,7 +32,7 @@ pub(crate) struct Places {
 /// Plans for this machine, as far as this process may use it.
 ///
 /// # Errors
-/// When the study asks for more than this machine has: every wish that cannot be met.
+/// Every request of the study that this machine cannot meet.
 pub(crate) fn places(study: &Study, workload: &Workload) -> Result<Places> {
     let (topology, _) = machine(study)?;
     let (places, unmet) = plan(study, workload, &topology);
@@ -41,21 +41,21 @@ pub(crate) fn places(study: &Study, workload: &Workload) -> Result<Places> {
     if mistakes.is_empty() { Ok(places) } else { Err(Mistake::new(mistakes.join("\nerror: ")).into()) }
 }
 
-/// The wishes that cannot be met, a message for those about which the same is to be done.
+/// The requests that cannot be met, with one message for all that have the same remedy.
 fn refusals(unmet: &BTreeSet<Unmet>) -> Vec<String> {
     let remedies: BTreeSet<&str> = unmet.iter().map(|unmet| unmet.remedy).collect();
     let message = |remedy: &str| {
         let alike = unmet.iter().filter(|unmet| unmet.remedy == remedy);
         let list: String = alike.map(|unmet| format!("\n  - {unmet}")).collect();
-        format!("this machine cannot be shared out as the study asks:{list}\n  to do: {remedy}")
+        format!("this machine cannot provide what the study asks for:{list}\n  to do: {remedy}")
     };
     remedies.into_iter().map(message).collect()
 }
 
-/// This machine as far as this process may use it, and what a study keeps aside of it.
+/// This machine, as far as this process may use it, and what a study keeps aside of it.
 ///
 /// # Errors
-/// When the kernel does not tell what this process may use.
+/// When the kernel does not say which CPUs this process may use.
 pub(crate) fn machine(study: &Study) -> Result<(Topology, Aside)> {
     let allowed = rustix::thread::sched_getaffinity(None)?;
     let cpus = (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).map(|cpu| cpu as u32);
@@ -64,7 +64,7 @@ pub(crate) fn machine(study: &Study) -> Result<(Topology, Aside)> {
     Ok((topology, aside))
 }
 
-/// What is kept aside: from services, and from a service that is loaded from outside.
+/// How many CPUs are kept aside: for this study, and if the load came from outside the form.
 fn asides(study: &Study, topology: &Topology) -> [Aside; 2] {
     let Kept { generator, hypervisor, interrupts } = study.kept;
     let count = topology.cpus.len() as u32;
@@ -74,9 +74,9 @@ fn asides(study: &Study, topology: &Topology) -> [Aside; 2] {
     [aside, outside]
 }
 
-/// A quarter of the CPUs, at least one, makes the load, unless the study says how many; the rest serves. On a machine
-/// of one CPU both share it. Where the load is a tool inside the form, nothing runs beside it that would need CPUs, and
-/// all serve. With it comes every wish that cannot be met; where too much is kept aside, nobody serves.
+/// A quarter of the CPUs, at least one, generates load, unless the study says how many; the rest is for services. On a
+/// machine with one CPU both share it. If the load is a tool inside the form, nothing outside needs CPUs, and all are
+/// for services. Also returns every request that cannot be met; if too much is kept aside, no CPU is left for services.
 fn plan(study: &Study, workload: &Workload, topology: &Topology) -> (Places, BTreeSet<Unmet>) {
     let mut unmet = BTreeSet::new();
     let [aside, outside] = asides(study, topology);
@@ -85,7 +85,7 @@ fn plan(study: &Study, workload: &Workload, topology: &Topology) -> (Places, BTr
         placed.map_err(|wishes| unmet.extend(wishes)).unwrap_or_default()
     };
     let all = apart(aside);
-    // What asks whether a service inside is ready runs beside it.
+    // The check whether a service inside is ready runs on the same CPUs.
     let generator = apart(outside).generator;
     let generator = if generator.is_empty() { all.system_under_test.clone() } else { generator };
     let mut places = Places {
@@ -106,7 +106,7 @@ fn plan(study: &Study, workload: &Workload, topology: &Topology) -> (Places, BTr
             Ok(placement) => {
                 places.forms.insert(form.name.clone(), placement);
             }
-            // What nobody wished for is told in other words, by what asks whether there is room at all.
+            // Nobody asked for this placement; `check_room` reports too few CPUs in better words.
             Err(_) if stated.is_none() => {}
             Err(more) => unmet.extend(more),
         }
@@ -114,7 +114,7 @@ fn plan(study: &Study, workload: &Workload, topology: &Topology) -> (Places, BTr
     (places, unmet)
 }
 
-/// Where the services of a form run, in words.
+/// Describes where the services of a form run.
 pub(crate) fn describe(placement: &Placement) -> String {
     let of = |(service, placed): (&String, &tare_core::placement::Placed)| {
         let how = if placed.free { "any of CPUs" } else { "CPUs" };
@@ -134,7 +134,7 @@ mod tests {
     use std::path::Path;
     use tare_core::topology::Cpu;
 
-    /// One package, one node, four cores of two CPUs; the second ones are numbered behind the first.
+    /// One package, one node, four cores of two CPUs; the second ones are numbered after the first.
     fn topology() -> Topology {
         let cpu = |cpu: u32| Cpu { siblings: CpuSet::new([cpu % 4, cpu % 4 + 4]), node: Some(0), ..Cpu::bare(cpu) };
         Topology { cpus: (0..8).map(cpu).collect(), nodes: [(0, CpuSet::new(0..8))].into(), ..Topology::default() }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_aside_is_said_or_follows_from_the_machine() {
+    fn what_is_kept_aside_is_stated_or_depends_on_the_machine() {
         let kept = "placement: {aside: {generator: 1, hypervisor: 2, interrupts: 1}}\nforms: {a: []}";
         let places = planned(kept, &topology()).unwrap();
         let sets = [&places.generator, &places.hypervisor, &places.interrupts, &places.service].map(CpuSet::to_string);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_wished_for_is_refused_and_what_was_not_is_left_to_others() {
+    fn unmet_requests_are_refused_and_defaults_are_checked_elsewhere() {
         let forms = "forms: {a: [], b: []}\nresources: {cpus: 7}";
         assert_eq!(planned(forms, &topology()).unwrap().forms.len(), 0, "whether there is room is asked elsewhere");
         let said = planned(&format!("placement: thread\n{forms}"), &topology()).unwrap_err();

@@ -1,4 +1,4 @@
-//! What a study will show on this machine, as far as earlier runs say it.
+//! Predicts what a study will show on this machine from earlier runs.
 
 pub(crate) mod show;
 
@@ -13,13 +13,13 @@ use tare_core::workload::Workload;
 use tare_runner::Pace;
 use tare_stats::power::{Ahead, Power, power};
 
-/// The half-width that is asked about where neither the study nor the user names one.
+/// The half-width to predict if neither the study nor the user names one.
 const ASKED: f64 = 0.01;
 
-/// The times of which is said what they show.
+/// The times for which half-widths are predicted, s.
 const TIMES_S: [f64; 3] = [60.0, 300.0, 1800.0];
 
-/// What earlier runs say of a study, where there are any. Nothing is started.
+/// The forecast from earlier runs, if there are any. Nothing is started.
 pub(crate) fn foreseen(
     study: &Study,
     workload: &Workload,
@@ -35,11 +35,11 @@ pub(crate) fn foreseen(
     Ok(power(&seen, &ahead(study, pace, half_width)).map(|power| (power, basis)))
 }
 
-/// The same in a few lines for a plan that is shown, or how it could be found out.
+/// The same in a few lines below a plan, or how to find it out.
 pub(crate) fn foreseen_text(study: &Study, workload: &Workload, pace: &Pace, width: usize) -> String {
     let mut study = study.clone();
     study.set_apart(workload, &catalog::Tables);
-    // Nobody has to be able to read the history.
+    // A plan can be shown without a readable history.
     match foreseen(&study, workload, pace, None).unwrap_or_default() {
         Some((power, basis)) => show::text(&power, &basis, width),
         None if study.peak.is_some() => String::new(),
@@ -47,7 +47,7 @@ pub(crate) fn foreseen_text(study: &Study, workload: &Workload, pace: &Pace, wid
     }
 }
 
-/// A header that says under which conditions a run would be made, as far as they can be known before it.
+/// A header with the conditions of a run, as far as they are known before it.
 pub(crate) fn bare_header(study: &Study, workload: &Workload) -> Header {
     Header {
         schema: SCHEMA,
@@ -67,7 +67,7 @@ pub(crate) fn bare_header(study: &Study, workload: &Workload) -> Header {
     }
 }
 
-/// What is asked of a study: how far its intervals will reach, and when they reach as far as is wanted.
+/// What to predict of a study: the half-widths of its intervals, and when they reach the requested one.
 pub(crate) fn ahead(study: &Study, pace: &Pace, half_width: Option<f64>) -> Ahead {
     Ahead {
         asked: half_width.or(study.design.half_width).unwrap_or(ASKED),

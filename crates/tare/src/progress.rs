@@ -1,4 +1,4 @@
-//! What a run looks like while it runs: a live line on a terminal, plain lines elsewhere.
+//! Shows a run while it runs: a live line on a terminal, plain lines elsewhere.
 
 use crate::so_far::SoFar;
 use crate::standing;
@@ -20,21 +20,21 @@ use tare_runner::{Event, StandingDeployment};
 pub(crate) struct Progress {
     bar: ProgressBar,
     live: bool,
-    /// Where lines go when nobody watches a live one.
+    /// Where lines go if there is no live one.
     out: Box<dyn Write>,
     trial: Option<(PlannedTrial, u32)>,
     stage: Stage,
     last: Option<SecondRow>,
     /// The last level of a search, in words.
     held: Option<String>,
-    /// What a search came to, in words.
+    /// The outcome of a search, in words.
     found: Option<String>,
     ends_in: Duration,
     so_far: SoFar,
     /// Columns of a line.
     width: usize,
     began: std::time::Instant,
-    /// Whether nobody knows how many blocks there will be.
+    /// Whether the number of blocks is not known in advance.
     open_ended: bool,
     /// What an open-ended run may take.
     at_most: Option<Duration>,
@@ -43,15 +43,14 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// For a person at a terminal, or for a log; to standard error when standard output carries a report for a
-    /// program.
+    /// For a terminal or a log; on standard error if standard output carries a report for programs.
     pub(crate) fn of(study: &Study, to_stderr: bool) -> Progress {
         let open_ended = study.design.ends_by_itself();
         let at_most = study.at_most.filter(|_| open_ended);
         Progress { open_ended, at_most, ..Progress::new(to_stderr, &study.baseline) }
     }
 
-    /// The same of a run of so many blocks. Ratios are to `baseline`.
+    /// The same for a run with a known number of blocks. Ratios are to `baseline`.
     fn new(to_stderr: bool, baseline: &str) -> Progress {
         let live = if to_stderr { std::io::stderr().is_terminal() } else { std::io::stdout().is_terminal() };
         let bar = ProgressBar::new(1);
@@ -96,13 +95,13 @@ impl Progress {
                 self.bar.set_length(self.at_most.map_or(u64::from(*trials), |most| most.as_secs()));
                 self.bar.set_position(if self.at_most.is_some() { 0 } else { u64::from(*done) });
                 if *done > 0 {
-                    self.line(&format!("{done} of {trials} trials are on disk already"));
+                    self.line(&format!("{done} of {trials} trials are already on disk"));
                 }
             }
             Event::Fitted { most, blocks, of, trials, round } => {
                 self.bar.set_length(u64::from(*trials));
                 let (most, round) = (show_duration(*most), show_duration(*round));
-                self.line(&format!("{most} allow {blocks} of {of} blocks here: another one takes about {round}"));
+                self.line(&format!("only {blocks} of {of} blocks fit into {most}: another one takes about {round}"));
             }
             Event::TrialStarted { trial, blocks, left } => {
                 if self.trial.as_ref().is_some_and(|(last, _)| last.block != trial.block) {
@@ -151,13 +150,13 @@ impl Progress {
             }
             Event::RunEnded { how } => match how.as_str() {
                 COMPLETE | FITTED => {}
-                PRECISE_ENOUGH => self.line("the intervals are as narrow as was asked for"),
+                PRECISE_ENOUGH => self.line("the intervals are as narrow as requested"),
                 how => self.line(&format!("the run ended early: {how}")),
             },
         }
     }
 
-    /// Takes the live line away.
+    /// Removes the live line.
     pub(crate) fn end(&self) {
         self.bar.finish_and_clear();
     }
@@ -169,7 +168,7 @@ impl Progress {
         }
         let mut text = format!("{} {} {}", self.place(trial, *blocks), trial.arm(), self.stage);
         match (&self.held, &self.last) {
-            // Where the level is what is looked for, it says more than the rate.
+            // In a search the level says more than the rate.
             (Some(held), _) => text.push_str(&format!("; {held}")),
             (None, Some(row)) if row.operations > 0 => {
                 let rate = row.operations as f64 / row.seconds.max(1e-9);
@@ -202,7 +201,7 @@ impl Progress {
         paragraph(&label, 4, &text, self.width)
     }
 
-    /// Where a trial stands in its run.
+    /// The place of a trial in its run.
     fn place(&self, trial: &PlannedTrial, blocks: u32) -> String {
         let block = trial.block + 1;
         match (trial.profiled, self.open_ended) {
@@ -224,8 +223,7 @@ impl Progress {
         self.put(&text);
     }
 
-    /// Shows lines that fit already. A reader that went away (`| head`) must not end the run: what stands on the
-    /// machine has to be taken down.
+    /// Shows lines that fit already. A closed pipe (`| head`) must not end the run, which has to clean up the machine.
     fn put(&mut self, text: &str) {
         let text = text.trim_end();
         if self.live {
@@ -236,13 +234,13 @@ impl Progress {
     }
 }
 
-/// `98,200 op/s  p99 1.23 ms`, in columns.
+/// Such as `98,200 op/s  p99 1.23 ms`, in columns.
 fn figures(rate: f64, p99_us: Option<f64>) -> String {
     let p99 = p99_us.map(|us| format!("  p99 {:>7}", plain_quantity(us, "us"))).unwrap_or_default();
     format!("{:>14}{p99}", plain_quantity(rate, "op/s"))
 }
 
-/// The last level of a search: `staircase: 1,250 users, kept`.
+/// The last level of a search, such as `staircase: 1,250 users, QoS kept`.
 fn held(window: &PeakWindow, unit: &str) -> String {
     let phase = format!("{:?}", window.phase).to_lowercase();
     let kept = if window.passed { "kept" } else { "broken" };
@@ -257,7 +255,7 @@ mod tests {
     use std::rc::Rc;
     use tare_core::fault::Fault;
 
-    /// A reader that goes away after so many lines.
+    /// A reader that goes away after this many lines.
     struct Head(Rc<RefCell<Vec<String>>>, usize);
 
     impl Write for Head {
@@ -275,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn how_a_trial_ended_keeps_to_eighty_columns() {
+    fn outcomes_of_trials_fit_into_eighty_columns() {
         let seen = Rc::new(RefCell::new(Vec::new()));
         let mut progress =
             Progress { live: false, out: Box::new(Head(seen.clone(), 99)), ..Progress::new(false, "native") };
@@ -290,7 +288,7 @@ mod tests {
         let why =
             Fault::new("redis ended with exit code 1 before it was ready to answer anything").remedy("see its log");
         ended(Outcome::Failed { stage: Stage::Deploy, why }, None);
-        // Line feeds come by themselves.
+        // Line feeds are written separately.
         let seen: Vec<String> = seen.borrow().iter().filter(|line| !line.is_empty()).cloned().collect();
         assert_eq!(seen[0], "block 1/5  container-hostnet    10,000,000 op/s  p99 1.23 ms");
         assert!(seen.len() > 2 && seen.iter().all(|line| line.chars().count() <= 80), "{seen:#?}");
@@ -298,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_goes_on_until_it_is_content_promises_no_number_of_blocks() {
+    fn an_open_ended_run_shows_no_total_of_blocks() {
         let progress = |open_ended| Progress { open_ended, ..Progress::new(false, "native") };
         let trial = |profiled| {
             let (form, control) = ("native".to_owned(), false);
@@ -317,6 +315,6 @@ mod tests {
         for done in 1..4 {
             progress.show(&Event::RunStarted { trials: 9, done });
         }
-        assert_eq!(*seen.borrow(), ["1 of 9 trials are on disk already"]);
+        assert_eq!(*seen.borrow(), ["1 of 9 trials are already on disk"]);
     }
 }

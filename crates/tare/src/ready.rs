@@ -1,4 +1,4 @@
-//! What has to be known of a study and of this machine before a run of it begins.
+//! Gathers what a run needs to know of its study and of this machine before it starts.
 
 use crate::catalog::Tables;
 use crate::places::{self, Places};
@@ -15,18 +15,18 @@ use tare_core::study::Study;
 use tare_core::workload::Workload;
 use tare_runner::{Clock, SystemClock};
 
-/// A seed that no study names.
+/// A random seed, for a study that names none.
 pub(crate) fn new_seed() -> u64 {
     u64::from_le_bytes(*uuid::Uuid::now_v7().as_bytes().last_chunk().expect("16 bytes")) >> 16
 }
 
-/// Looks at what each form is on this machine, and says which cannot be had or are emulated.
+/// Finds out what each form is on this machine, and says which are unavailable or emulated.
 pub(crate) fn look_at_forms(
     study: &Study,
     carrier: &Carrier,
     say: &mut dyn FnMut(&str),
 ) -> BTreeMap<String, FormState> {
-    say("looking at what each form is on this machine");
+    say("checking which forms this machine can run");
     let forms = machine::form_states(study, carrier);
     for (name, state) in &forms {
         if let Some(why) = &state.unavailable {
@@ -38,18 +38,18 @@ pub(crate) fn look_at_forms(
     forms
 }
 
-/// A study with all that a run of it needs to know beforehand.
+/// A study with everything that a run of it needs to know beforehand.
 pub(crate) struct Ready {
     pub(crate) study: Study,
     pub(crate) workload: Workload,
     pub(crate) forms: BTreeMap<String, FormState>,
-    /// Facts of the machine, and what the apparatus costs on it.
+    /// Facts about the machine, and the apparatus cost on it.
     pub(crate) environment: Facts,
     bundles: BTreeMap<String, String>,
     places: Places,
 }
 
-/// Brings together what a run needs. `environment` is looked at unless it is known already.
+/// Gathers what a run needs. The environment is read unless it is given.
 pub(crate) fn ready(
     study: Study,
     workload: Workload,
@@ -99,15 +99,15 @@ impl Ready {
     }
 }
 
-/// Sees that the bundles are what they were when the run began, building them if they are gone.
+/// Checks that the bundles are what they were when the run began, building them if they are gone.
 pub(crate) fn same_bundles(header: &Header, carrier: &Carrier, say: &mut dyn FnMut(&str)) -> Result<()> {
     let bundles = machine::build_bundles(&mut header.workload.clone(), carrier.bundles.as_ref(), say)?;
     for (service, digest) in &header.bundles {
         let now = bundles.get(service);
         if now != Some(digest) {
             let now = now.map_or("none", String::as_str);
-            let text = format!("the bundle of service {service} is {now} now, the run began with {digest}");
-            return Err(Fault::new(text).remedy("start a new run: other bits are another study").into());
+            let text = format!("the bundle of service {service} is now {now}, but the run began with {digest}");
+            return Err(Fault::new(text).remedy("start a new run: it would measure other bits").into());
         }
     }
     Ok(())

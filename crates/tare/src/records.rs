@@ -1,4 +1,4 @@
-//! Where records are: which one is meant, and whether root may write there.
+//! Finds the record that is meant, and checks that root may write to it.
 
 use crate::mistake::Mistake;
 use crate::{paths, written};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tare_core::fault::Fault;
 use tare_layers::hands;
 
-/// The record that was named, else the latest in ./records.
+/// The record named, else the latest in ./records.
 pub(crate) fn record_path(named: Option<&Path>) -> Result<PathBuf> {
     if let Some(path) = named {
         return Ok(path.to_owned());
@@ -16,36 +16,35 @@ pub(crate) fn record_path(named: Option<&Path>) -> Result<PathBuf> {
     let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
     // Names start with the date, so the greatest is the latest.
     let latest = entries.filter(|path| path.join("record.json").is_file() || tare_runner::is_suite(path)).max();
-    latest.ok_or_else(|| Mistake::new("there is no record in ./records; name one, or `tare run` first").into())
+    latest.ok_or_else(|| Mistake::new("there is no record in ./records; name one, or run `tare run` first").into())
 }
 
-/// Makes ./records for who does not say where a record is to go. Root writes there only where no other user could have
-/// it write elsewhere.
+/// Makes ./records, the default place for records. Root uses it only if no other user could redirect what it writes.
 pub(crate) fn claim_records() -> Result<()> {
     let folder = paths::records();
     let refused = |fault: Fault| {
-        let text = format!("records go to {}/ here, but {}", folder.display(), fault.message);
-        let hint = "name a directory with --out (or the record), or start Tare in a folder where you alone may write";
+        let text = format!("cannot use the default place for records, {}/: {}", folder.display(), fault.message);
+        let hint =
+            "name a directory with --out (or name the record), or start Tare in a folder where only you may write";
         Mistake::new(format!("{text}\n  to do: {hint}"))
     };
     Ok(hands::make_own(&folder, paths::behind_sudo()).map_err(refused)?)
 }
 
-/// Makes sure that nobody else has, or could put, a link or a file of theirs where root is about to write in a record.
-/// There are no links in a record, so one that is there came from somewhere else: a copy of one made by others has
-/// their links in it, as root's own.
+/// Makes sure that nobody else has put, or could put, a link or file where root is about to write in a record. Records
+/// have no links, so any link came from elsewhere: root's copy of a foreign record has foreign links, owned by root.
 pub(crate) fn claim_record(record: &Path) -> Result<()> {
     let written = ["record.json", "suite.json", "trials", "profiles", "events.jsonl", "end.json", "report.html"];
     let places = || written.iter().map(|name| record.join(name));
     places().try_for_each(|place| refuse_link(&place))?;
     let mut all = places().chain([record.to_owned()]);
     let Some(foreign) = all.find(|at| !hands::is_own(at, paths::behind_sudo())) else { return Ok(()) };
-    let text = format!("{} is in the hands of others, who could have what root writes go elsewhere", foreign.display());
-    let hint = "copy the record to a folder of your own, without its owners (cp -r), and resume the copy";
+    let text = format!("other users can change {}, and so redirect what root writes", foreign.display());
+    let hint = "copy the record to a folder of your own without preserving owners (cp -r), and resume the copy";
     Err(Mistake::new(format!("{text}\n  to do: {hint}")).into())
 }
 
-/// The same of a part's record in that of a whole study.
+/// The same for the record of a part of a study.
 pub(crate) fn claim_part(record: &Path) -> Result<()> {
     refuse_link(record)?;
     claim_record(record)
@@ -56,23 +55,23 @@ fn refuse_link(place: &Path) -> Result<()> {
         return Ok(());
     }
     let place = place.display();
-    let text = format!("{place} is a link, of which there are none in a record: what is written could go elsewhere");
-    Err(Mistake::new(format!("{text}\n  to do: remove it, or put what it names in its place")).into())
+    let text = format!("{place} is a link, which could redirect what is written; records have no links");
+    Err(Mistake::new(format!("{text}\n  to do: remove it, or replace it by what it points to")).into())
 }
 
-/// A run of ten minutes must not end with "permission denied".
+/// Checks before a run that its record can be written, so that ten minutes do not end with "permission denied".
 pub(crate) fn require_writable(out: &Path) -> Result<()> {
     if out.join("record.json").exists() || tare_runner::is_suite(out) {
-        let text = format!("{} holds a record already, and records are never overwritten", out.display());
-        return Err(Mistake::new(text + "\n  to do: name another directory, or continue that one: tare resume").into());
+        let text = format!("{} already holds a record, and records are never overwritten", out.display());
+        return Err(Mistake::new(text + "\n  to do: name another directory, or continue that run: tare resume").into());
     }
     let probe = out.join(format!(".writable-{}", std::process::id()));
-    // Made new: what is removed is what was made.
+    // Created anew, so that what is removed is what was made.
     let tried = written::make_own_folder(out).and_then(|()| std::fs::File::create_new(&probe));
     let tried = tried.and_then(|mut file| std::io::Write::write_all(&mut file, b"x").and(std::fs::remove_file(&probe)));
     tried.map_err(|error| {
-        let text = format!("the record cannot be written to {}: {error}", out.display());
-        Mistake::new(text + "\n  to do: name a directory that can be written with --out").into()
+        let text = format!("cannot write the record to {}: {error}", out.display());
+        Mistake::new(text + "\n  to do: name a writable directory with --out").into()
     })
 }
 
@@ -81,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_with_a_link_in_it_is_not_written_to() {
+    fn a_record_that_contains_a_link_is_not_written_to() {
         let folder = tempfile::tempdir().unwrap();
         claim_record(folder.path()).unwrap();
         for name in ["report.html", "trials"] {
@@ -94,6 +93,6 @@ mod tests {
         let part = folder.path().join("part");
         std::os::unix::fs::symlink(folder.path(), &part).unwrap();
         claim_record(&part).unwrap();
-        assert!(claim_part(&part).is_err(), "a record may be called by a link, a part of one may not");
+        assert!(claim_part(&part).is_err(), "a record may be named by a link, but a part of one must not be one");
     }
 }

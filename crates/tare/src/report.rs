@@ -1,4 +1,4 @@
-//! Records rendered: in a format, for a terminal or for a file.
+//! Renders records in a format, for a terminal or for a file.
 
 use crate::cli::Format;
 use crate::paths;
@@ -16,20 +16,20 @@ pub(crate) fn render(record: &Record, format: Format, style: &Style) -> Result<S
     Ok((row.render)(record, &analysis, style)?)
 }
 
-/// Renders a record of several parts.
+/// Renders a record with several parts.
 pub(crate) fn render_suite(suite: &SuiteRecord, format: Format, style: &Style) -> Result<String> {
     let analysed = |record| -> AnalysedPart<'_> { (record, tare_stats::analyse(record)) };
     let parts: Vec<AnalysedPart<'_>> = suite.parts.iter().map(analysed).collect();
     Ok(tare_report::render_suite(&suite.header, &parts, format.name(), style)?)
 }
 
-/// How a person at this terminal wants it.
+/// The style for this terminal.
 pub(crate) fn terminal_style() -> Style {
     let stdout = std::io::stdout();
     Style { color: stdout.is_terminal() && paths::colour_wanted(), width: columns(stdout), verbose: false }
 }
 
-/// How a file wants it.
+/// The style for a file.
 pub(crate) fn plain_style() -> Style {
     Style::default()
 }

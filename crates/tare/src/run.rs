@@ -1,4 +1,4 @@
-//! A run of a study, from what was typed to its end: what the verbs share that measure one.
+//! A run of a study, from its arguments to its end: shared by the verbs that measure.
 
 use crate::catalog::{self, Tables};
 use crate::cli::RunArgs;
@@ -21,7 +21,7 @@ use tare_core::units::typed_duration;
 use tare_core::workload::Workload;
 use tare_runner::{Ending, RecordDir};
 
-/// Puts what was typed over a study, and sees whether it can be run on this machine.
+/// Applies the arguments to a study, and checks that it can be run on this machine.
 pub(crate) fn prepare(args: &RunArgs, study: &mut Study, workload: &Workload) -> Result<()> {
     check_times(args, study)?;
     put_together(args, study, workload)?;
@@ -29,7 +29,7 @@ pub(crate) fn prepare(args: &RunArgs, study: &mut Study, workload: &Workload) ->
     places::places(study, workload).map(drop)
 }
 
-/// A study whose load brings times of its own would not heed those that are typed.
+/// Refuses `--measure` and `--settle` for a study whose load has its own times.
 pub(crate) fn check_times(args: &RunArgs, study: &Study) -> Result<()> {
     let typed = [("--measure", args.measure), ("--settle", args.settle)];
     let Some((flag, _)) = typed.into_iter().find(|(_, time)| time.is_some()) else { return Ok(()) };
@@ -40,19 +40,17 @@ pub(crate) fn check_times(args: &RunArgs, study: &Study) -> Result<()> {
     } else {
         return Ok(());
     };
-    let text = format!(
-        "{flag} would change nothing: the load of study '{}' is {what}, which has times of its own",
-        study.name
-    );
+    let text =
+        format!("{flag} has no effect here: the load of study '{}' is {what}, which has its own times", study.name);
     Err(Mistake::new(format!("{text}\n  to do: {instead}")).into())
 }
 
-/// Carries out what was read. `command` is what repeats it, where that is not `tare run`; the rest is added to it.
+/// Runs the study and prints its report. `repeat` is the beginning of the command that repeats it, if not `tare run`.
 pub(crate) fn start(args: &RunArgs, study: Study, workload: Workload, repeat: Option<String>) -> Result<u8> {
     start_and(args, study, workload, repeat, |path, ending| session::show_end(path, ending, args.json, args.verbose))
 }
 
-/// The same, with another end than the report: `finish` is handed the record and how the run ended.
+/// The same, but ends with `finish`, which gets the record and how the run ended, instead of the report.
 pub(crate) fn start_and(
     args: &RunArgs,
     mut study: Study,
@@ -107,7 +105,7 @@ pub(crate) fn start_and(
     finish(&out, ending)
 }
 
-/// Puts what was typed over what the file says, and decides what neither says.
+/// Applies the arguments, and decides what neither they nor the file say.
 fn put_together(args: &RunArgs, study: &mut Study, workload: &Workload) -> Result<()> {
     apply(args, study)?;
     study.arrange(workload, &Tables);
@@ -115,7 +113,7 @@ fn put_together(args: &RunArgs, study: &mut Study, workload: &Workload) -> Resul
     check_whole(study, workload)
 }
 
-/// What was typed goes over what the file says.
+/// Overrides the file with the arguments.
 fn apply(args: &RunArgs, study: &mut Study) -> Result<()> {
     for name in &args.forms {
         if !study.forms.iter().any(|form| form.name == *name) {
@@ -128,14 +126,14 @@ fn apply(args: &RunArgs, study: &mut Study) -> Result<()> {
         let baseline = study.baseline.clone();
         study.forms.retain(|form| form.name == baseline || args.forms.contains(&form.name));
     }
-    // The same one again keeps what the study says of it, such as its slices.
+    // Naming the study's own design keeps its options, such as slices.
     if let Some(design) = args.design.clone() {
         study.design.chosen = Chosen::Asked;
         if design.name() != study.design.arrangement.name() {
             study.design.arrangement = design;
         }
     }
-    // So many blocks, neither more nor fewer.
+    // Exactly this many blocks.
     if let Some(repeat) = args.repeat {
         (study.repeat, study.design.half_width) = (repeat, None);
     }
@@ -146,20 +144,20 @@ fn apply(args: &RunArgs, study: &mut Study) -> Result<()> {
     }
     study.seed = args.seed.or(study.seed);
     if args.ruler.is_some() && !study.takes_ruler() {
-        let text = "--ruler would change nothing: what is compared here are rungs, variants or placements of one form";
-        return Err(Mistake::new(format!("{text}\n  to do: leave it away, or weigh one with `tare run`")).into());
+        let text = "--ruler has no effect here: this compares rungs, variants or placements of one form";
+        return Err(Mistake::new(format!("{text}\n  to do: omit it, or use it with `tare run`")).into());
     }
     study.ruler = args.ruler.or(study.ruler);
     if args.profile {
         study.profile.get_or_insert(Profiled::All);
     }
     if study.measure.as_secs_f64() < 1.0 {
-        return Err(Mistake::new("less than a second of measuring says nothing; raise --measure").into());
+        return Err(Mistake::new("--measure must be at least 1s").into());
     }
     Ok(())
 }
 
-/// What was typed may have brought together what does not go together.
+/// The arguments may have combined what does not go together.
 fn check_whole(study: &Study, workload: &Workload) -> Result<()> {
     let conflicts = study.conflicts(workload, &Tables);
     if conflicts.is_empty() {
@@ -176,12 +174,12 @@ fn default_out(study: &Study) -> PathBuf {
     paths::records().join(format!("{}-{}", session::folder_stamp(), study.name))
 }
 
-/// The option for the number of blocks; nothing of a study that ends once its intervals are narrow.
+/// The option for the number of blocks; empty for a study that ends once its intervals are narrow.
 fn repeat_option(study: &Study) -> String {
     if study.design.half_width.is_some() { String::new() } else { format!(" --repeat {}", study.repeat) }
 }
 
-/// The command that repeats this run, with everything that was decided.
+/// The command that repeats this run, with all that was decided.
 fn command(args: &RunArgs, study: &Study, seed: u64) -> String {
     let mut text = format!("tare run {}{} --seed {seed}", args.study, repeat_option(study));
     for name in &args.forms {

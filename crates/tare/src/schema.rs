@@ -1,12 +1,12 @@
-//! JSON Schemas of the files that users write, for editors that complete and check as one types. `tare check` remains
-//! the judge: a schema knows shapes, not whether a form, a port or a level exists.
+//! JSON Schemas of the files that users write, for editors that complete and check while one types. `tare check`
+//! decides: a schema describes shapes, not whether a form, a port or a level exists.
 
 use crate::catalog::Tables;
 use serde_json::{Map, Value, json};
 use tare_core::catalog::Catalog;
 use tare_core::config::{Node, NodeKind, Place, Problems};
 
-/// What no layer and no protocol has an option called.
+/// A name that no option of any layer or protocol has.
 const NO_SUCH: &str = "no such name";
 
 /// The schema of study files, with the options of every layer.
@@ -34,13 +34,13 @@ pub(crate) fn workload() -> Value {
 }
 
 fn parsed(text: &str) -> Value {
-    serde_json::from_str(text).expect("the schemas that are built in are JSON; a test reads them")
+    serde_json::from_str(text).expect("the built-in schemas are valid JSON; a test reads them")
 }
 
 type Read<'a> = &'a dyn Fn(&Node, &mut Problems) -> Option<Value>;
 
-/// The schema of options, by asking their reader: told of an option that it does not have, it names those it has; told
-/// of a word that it does not know, it names those it knows. Their values are its own business.
+/// The schema of options, made by asking their reader: given an unknown option, it names the known ones; given an
+/// unknown word, it names the known words. It says nothing about other values.
 fn options(read: Read<'_>) -> Value {
     let known = known_to(read, NO_SUCH, NodeKind::Scalar { text: String::new(), quoted: true });
     if known.is_empty() {
@@ -54,7 +54,7 @@ fn options(read: Read<'_>) -> Value {
     json!({ "type": ["object", "null"], "properties": properties, "additionalProperties": false })
 }
 
-/// What the reader says there is, where it finds [`NO_SUCH`] in the map `{name: value}`.
+/// The names that the reader lists when it finds [`NO_SUCH`] in the map `{name: value}`.
 fn known_to(read: Read<'_>, name: &str, value: NodeKind) -> Vec<String> {
     let place = Place::default();
     let entry = (name.to_owned(), place, Node { place, kind: value });

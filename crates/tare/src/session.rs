@@ -1,4 +1,4 @@
-//! A run on this machine from its mark to its report: what `tare run` and `tare resume` share.
+//! A run on this machine, from its mark to its report: shared by `tare run` and `tare resume`.
 
 use crate::apparatus::Machine;
 use crate::awake::Awake;
@@ -41,7 +41,7 @@ pub(crate) const HYPERVISOR: &str = "hypervisors' own threads";
 /// See [`GENERATOR`].
 pub(crate) const INTERRUPTS: &str = "interrupts";
 
-/// Whether this process may do what a run needs.
+/// Checks that this process may do what a run needs.
 ///
 /// # Errors
 /// When it is not root.
@@ -49,18 +49,18 @@ pub(crate) fn require_root(verb: &str) -> Result<()> {
     if rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    let fault = Fault::new("making network namespaces, mounts and cgroups needs root, and this is another user");
-    Err(fault.remedy(format!("sudo tare {verb}; on a machine that is used for something else, use a lab one")).into())
+    let fault = Fault::new("making network namespaces, mounts and cgroups needs root");
+    Err(fault.remedy(format!("sudo tare {verb}, preferably on a machine that is used for nothing else")).into())
 }
 
-/// How long until it is asked again whether the machine is free.
+/// The interval between checks whether the machine is free.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
-/// Takes this machine for `what`, such as `tare run canonical`, until the lock is dropped. Where another run has it,
-/// its end is waited for, or not.
+/// Locks this machine for `what`, such as `tare run canonical`, until the lock is dropped. With `wait`, waits for
+/// another run to end.
 ///
 /// # Errors
-/// When another run has it and is not waited for: who, and since when.
+/// Without `wait`, if another run has the lock: which one, and since when.
 pub(crate) fn take_machine(what: &str, wait: bool) -> Result<MachineLock> {
     let mut told = None;
     loop {
@@ -70,25 +70,24 @@ pub(crate) fn take_machine(what: &str, wait: bool) -> Result<MachineLock> {
         };
         let since = holder.since.and_then(|since| jiff::Timestamp::try_from(since).ok());
         let since = since.map_or_else(String::new, |since| since.strftime(" since %Y-%m-%d %H:%M:%S UTC").to_string());
-        let busy = format!("a run is under way on this machine{since} ({})", holder.what);
+        let busy = format!("a run is in progress on this machine{since} ({})", holder.what);
         if !wait {
-            let fault = Fault::new(format!("{busy}; two would measure each other"));
-            return Err(fault.remedy("wait until it has ended, or have it waited for with --wait").into());
+            let fault = Fault::new(format!("{busy}; two runs would disturb each other"));
+            return Err(fault.remedy("wait for it to end, or use --wait").into());
         }
-        // Another may have been faster: whom it waits for now is told once.
+        // Another run may have been faster. Name each one waited for once.
         if told.as_ref() != Some(&holder) {
-            note(&format!("{busy}; waiting until it has ended"));
+            note(&format!("{busy}; waiting for it to end"));
             told = Some(holder);
         }
         std::thread::sleep(ASK_AGAIN);
     }
 }
 
-/// Refuses to start on a host on which a dead run left something, or where what is kept would stand among somebody
-/// else's things.
+/// Refuses to start on a machine on which a dead run left something, or where Tare's home belongs to somebody else.
 ///
 /// # Errors
-/// What was found, and how to be rid of it.
+/// What was found, and how to remove it.
 pub(crate) fn require_clean_host() -> Result<()> {
     home::claim()?;
     let found = leftovers::of_dead_runs(LAYERS)?;
@@ -98,11 +97,11 @@ pub(crate) fn require_clean_host() -> Result<()> {
     let shown: Vec<String> = found.iter().take(5).map(|left| format!("{} {}", left.kind, left.name)).collect();
     let more = if found.len() > 5 { format!(" and {} more", found.len() - 5) } else { String::new() };
     let fault =
-        Fault::new(format!("a dead run left {}{more} on this machine, which would bias this one", shown.join(", ")));
+        Fault::new(format!("a dead run left {}{more} on this machine, which would bias this run", shown.join(", ")));
     Err(fault.remedy("tare clean").into())
 }
 
-/// Removes what the run called `run` left, and says how much it was.
+/// Removes what the run with this id left; returns the number of things removed.
 ///
 /// # Errors
 /// When something of it cannot be seen or removed.
@@ -118,7 +117,7 @@ pub(crate) fn remove_of_run(run: &str) -> Result<usize> {
     Ok(found.len())
 }
 
-/// What [`conduct`] works with.
+/// The input of [`conduct`].
 pub(crate) struct Session<'a> {
     pub(crate) header: &'a Header,
     pub(crate) record: RecordDir,
@@ -130,10 +129,10 @@ pub(crate) struct Session<'a> {
     pub(crate) stop: Stop,
 }
 
-/// Carries a run out and says how it ended.
+/// Carries out a run; returns how it ended.
 ///
 /// # Errors
-/// When the run could not be begun, or its record not be written.
+/// When the run could not start, or its record could not be written.
 pub(crate) fn conduct(session: Session) -> Result<Ending> {
     let Session { header, record, done, carrier, json, keep_failed, stop } = session;
     let cpus = |key: &str| CpuSet::parse(header.placement.get(key).map_or("", String::as_str));
@@ -160,7 +159,7 @@ pub(crate) fn conduct(session: Session) -> Result<Ending> {
     Ok(ending)
 }
 
-/// The users that services of any form are given.
+/// The user numbers that are assigned to services, over all forms.
 fn own_numbers(header: &Header) -> BTreeSet<u32> {
     let forms = header.study.forms.iter();
     let services = forms.flat_map(|form| header.study.deployed(&header.workload, form).services);
@@ -176,7 +175,7 @@ fn open_machine(
 ) -> Result<Machine, Fault> {
     let (subnets, mut beside) = (free_subnets()?, Networks::of(&header.run));
     let (seat, address) = match header.study.from {
-        // A tool inside is not reached from outside, but whether the service is ready is seen from there.
+        // A tool inside the form is not reached from outside, but the service's readiness is checked from there.
         LoadOrigin::Outside | LoadOrigin::Inside => {
             let seat = GeneratorSeat::open(&header.run, subnets)?;
             let address = seat.host_address();
@@ -190,7 +189,7 @@ fn open_machine(
     let reached = note_whom_networks_let_in(seat.as_ref(), &beside, false);
     let [cpus, hypervisor] = sets;
     let run = header.run.clone();
-    // Without them data are loaded in each trial.
+    // Without a store, data are loaded in each trial.
     let data_sets = DataSets::open(&paths::bundles()).ok();
     Ok(Machine {
         run,
@@ -208,20 +207,20 @@ fn open_machine(
     })
 }
 
-/// Says that other machines can reach a run's networks, where they can, unless it is `known`. Whether they can.
+/// Warns that other machines can reach the run's networks, unless that is `known`. Returns whether they can.
 fn note_whom_networks_let_in(seat: Option<&GeneratorSeat>, beside: &Networks, known: bool) -> bool {
     let Some(why) = seat.and_then(GeneratorSeat::reached_by_others).or_else(|| beside.reached_by_others()) else {
         return false;
     };
     if !known {
-        let text = "other machines could reach published ports, containers and guests, by sending to their";
-        note(&format!("{text} addresses by way of this one, for what would drop that could not be had: {why}"));
+        let text = "warning: other machines could reach published ports, containers and guests by routing through this";
+        note(&format!("{text} one, because the rules that would drop such packets could not be set: {why}"));
     }
     true
 }
 
 fn close_machine(machine: Machine) -> Result<(), Fault> {
-    // Networks of later forms, and links that came during the run.
+    // Covers networks of later forms, and links that appeared during the run.
     note_whom_networks_let_in(machine.seat.as_ref(), &machine.beside, machine.reached);
     machine.seat.map_or(Ok(()), GeneratorSeat::close)
 }
@@ -232,10 +231,10 @@ pub(crate) fn say_where(page: &Path, record: &Path) {
     print(&format!("record: {}", paths::relative(record).display()));
 }
 
-/// Shows the report of a run that has ended, and says where it is. The exit code says how it went.
+/// Prints the report of a run that has ended, and where it is. Returns the exit code.
 ///
 /// # Errors
-/// When the record cannot be read, or its page not be written.
+/// When the record cannot be read, or its page cannot be written.
 pub(crate) fn show_end(path: &Path, ending: Ending, json: bool, verbose: bool) -> Result<u8> {
     let record = tare_runner::read_record(path)?;
     let html = keep_report(path, &record)?;
@@ -247,7 +246,7 @@ pub(crate) fn show_end(path: &Path, ending: Ending, json: bool, verbose: bool) -
     Ok(exit_code(&record, ending))
 }
 
-/// Writes a run's page beside its record, and puts the run into the history.
+/// Writes a run's page into its record, and adds the run to the history.
 ///
 /// # Errors
 /// When the page cannot be written.
@@ -255,12 +254,12 @@ pub(crate) fn keep_report(path: &Path, record: &Record) -> Result<PathBuf> {
     let html = path.join("report.html");
     write_own_file(&html, &render(record, Format::Html, &plain_style())?)?;
     if let Err(error) = history::add(record, path) {
-        note(&format!("warning: the run is not in the history: {error:#}"));
+        note(&format!("warning: could not add the run to the history: {error:#}"));
     }
     Ok(html)
 }
 
-/// How a run went, for who only sees the exit code.
+/// The exit code of a run.
 pub(crate) fn exit_code(record: &Record, ending: Ending) -> u8 {
     if ending == Ending::Interrupted {
         return EXIT_INTERRUPTED;
@@ -271,7 +270,7 @@ pub(crate) fn exit_code(record: &Record, ending: Ending) -> u8 {
     if record.trials.iter().any(bad) { EXIT_FAILED } else { EXIT_OK }
 }
 
-/// Ctrl-C and SIGTERM raise the stop; a second one ends the process at once.
+/// Ctrl-C and SIGTERM raise the stop; a second one exits at once.
 ///
 /// # Errors
 /// When no handler can be installed.
@@ -280,16 +279,16 @@ pub(crate) fn stop_on_signals() -> Result<Stop> {
     let raised = stop.clone();
     ctrlc::set_handler(move || {
         if raised.raised() {
-            note("\nended at once; `tare clean` removes what is left");
+            note("\nexiting at once; `tare clean` removes what is left");
             std::process::exit(i32::from(EXIT_INTERRUPTED));
         }
         raised.raise();
-        note("\ninterrupted: taking the trial down; what was measured is kept; again: end now");
+        note("\ninterrupted: taking the trial down; what was measured is kept; interrupt again to exit at once");
     })?;
     Ok(stop)
 }
 
-/// Seconds of the wall clock as the record's folder has them: `20260131-235959`.
+/// The time as in the names of records' folders, to the second: `20260131-235959`.
 pub(crate) fn folder_stamp() -> String {
     let stamp = SystemClock::new().timestamp();
     stamp.chars().filter(char::is_ascii_digit).collect::<String>().split_at(8).0.to_owned()

@@ -1,34 +1,34 @@
-//! What a run has come to so far: each arm's throughput against the baseline's, block by block.
+//! Results of a run so far: each arm's throughput relative to the baseline's, block by block.
 
 use std::collections::BTreeMap;
 use tare_core::plan::PlannedTrial;
 use tare_stats::{Interval, ratio_text, student_quantile};
 
-/// Fewer blocks have no interval.
+/// The fewest blocks that give an interval.
 const BLOCKS_MIN: usize = 3;
 
 /// Throughputs of the trials that were measured.
 #[derive(Debug, Default)]
 pub(crate) struct SoFar {
     baseline: String,
-    /// By block, or by the one that it repeats: by arm.
+    /// By block, or the block that it repeats, then by arm.
     blocks: BTreeMap<u32, BTreeMap<String, f64>>,
 }
 
 impl SoFar {
-    /// Nothing yet, against this form.
+    /// No results yet, relative to this form.
     pub(crate) fn against(baseline: &str) -> SoFar {
         SoFar { baseline: baseline.to_owned(), blocks: BTreeMap::new() }
     }
 
-    /// Takes note of a trial.
+    /// Adds a trial.
     pub(crate) fn note(&mut self, trial: &PlannedTrial, throughput: Option<f64>) {
         let Some(rate) = throughput.filter(|rate| *rate > 0.0 && !trial.profiled) else { return };
         self.blocks.entry(trial.again.unwrap_or(trial.block)).or_default().insert(trial.arm(), rate);
     }
 
-    /// `container 0.65 [0.64, 0.66]; plain (A/A) 1.00 [0.99, 1.01]`: 95 % intervals of each arm by itself (Student's t
-    /// of the log ratios within blocks). None while there are too few blocks.
+    /// Such as `container 0.65 [0.64, 0.66]; plain (A/A) 1.00 [0.99, 1.01]`, with 95 % intervals of each arm alone
+    /// (Student's t of the log ratios within blocks). None while there are too few blocks.
     pub(crate) fn line(&self) -> Option<String> {
         let mut logs: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
         for block in self.blocks.values() {
@@ -74,7 +74,7 @@ mod tests {
             so_far.note(&trial(block, "dead", None), None);
         }
         assert_eq!(so_far.line().unwrap(), "box 0.81 [0.78, 0.84]");
-        // Run again, a block counts once.
+        // A block that is run again counts once.
         so_far.note(&trial(7, "plain", Some(1)), Some(110.0));
         so_far.note(&trial(7, "box", Some(1)), Some(88.0));
         assert_eq!(so_far.line().unwrap(), "box 0.800 [0.800, 0.800]");

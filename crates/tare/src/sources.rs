@@ -1,4 +1,4 @@
-//! What a workload has its bundles made of, as far as it is wrong: told by its place, with all other mistakes at once.
+//! Mistakes in the sources of a workload's bundles, reported by their place and together with all other mistakes.
 
 use crate::cli::FileKind;
 use crate::images::is_path;
@@ -10,13 +10,12 @@ use tare_core::config::{Node, NodeKind, Place, Problem, Problems, parse};
 use tare_core::fault::Fault;
 use tare_core::workload::Workload;
 
-/// The start of a file, where nothing better is known.
+/// The start of a file, for want of a better place.
 const START: Place = Place { line: 1, column: 1, width: 1 };
 
-/// Folders, images and files of this machine that bundles are to be made of, and that are not there: found here, where
-/// they have a place, and not when the first trial is about to start. A workload that could be `read` has its
-/// parameters filled in, and its files are asked for elsewhere; of one with other mistakes, what names a parameter is
-/// left out.
+/// Reports folders, images and files of this machine that bundles need but that do not exist: here, where they have a
+/// place, and not just before the first trial. A workload that could be `read` has its parameters filled in, and its
+/// files are checked elsewhere; in one with other mistakes, whatever names a parameter is skipped.
 pub(crate) fn missing(text: &str, folder: &Path, read: Option<&Workload>, problems: &mut Problems) {
     let Some(root) = parse(text, &mut Problems::default()) else { return };
     for (name, _, service) in entries(root.find(&["services"])) {
@@ -32,9 +31,9 @@ pub(crate) fn missing(text: &str, folder: &Path, read: Option<&Workload>, proble
                     problems.add(node.place, format!("the {kind} {plain} of service '{name}' does not exist"), hint);
                 }
             };
-        let relative = "name one that does, relative to the workload's own folder";
+        let relative = "name one that exists, relative to the workload's folder";
         if let Some(node) = service.find(&["bundle", "image"]) {
-            // A reference of a registry is fetched when the bundle is built.
+            // A reference to a registry is fetched when the bundle is built.
             let path = match source.map(|service| &service.recipe.source) {
                 Some(Source::Image(image)) => Some(PathBuf::from(image)).filter(|_| is_path(image)),
                 _ => node.text(&mut Problems::default()).filter(|named| is_path(named)).and_then(|_| written(node)),
@@ -54,8 +53,8 @@ pub(crate) fn missing(text: &str, folder: &Path, read: Option<&Workload>, proble
     }
 }
 
-/// What a file is by what stands in it: a study by `study:`, or by its forms or parts where it has no services of its
-/// own; else a workload by its services. None where neither is so, or both are.
+/// The kind of a file, by its content: a study if it has `study:`, or forms or parts but no services; a workload if it
+/// has services but no forms or parts. None if neither or both apply.
 pub(crate) fn kind(file: &Path) -> Option<FileKind> {
     let text = std::fs::read_to_string(file).ok()?;
     let root = parse(&text, &mut Problems::default())?;
@@ -74,11 +73,11 @@ fn entries(node: Option<&Node>) -> &[(String, Place, Node)] {
     }
 }
 
-/// A mistake that showed only when a bundle was built, or when it was there, by the place of the field that it comes
-/// from; where that is not written, by that of the bundle.
+/// A mistake found while or after building a bundle, with the place of the field that caused it, or else that of the
+/// bundle.
 ///
 /// # Errors
-/// The fault itself, where it is none of the user's, or the workload was read from no file.
+/// The fault itself, if it is not the user's, or the workload was not read from a file.
 pub(crate) fn placed(file: Option<&Path>, service: &str, field: &str, fault: Fault) -> Result<Problem> {
     let Some((file, text)) =
         file.filter(|_| fault.mistake).and_then(|file| Some((file, std::fs::read_to_string(file).ok()?)))

@@ -1,4 +1,4 @@
-//! Runs of studies with several parts, begun and gone on with.
+//! Runs of studies with several parts, started and resumed.
 
 use crate::cli::{Format, ResumeArgs, RunArgs};
 use crate::dry_run::{describe_part, named};
@@ -25,7 +25,7 @@ use tare_core::trial::Outcome;
 use tare_report::{paragraph, whole};
 use tare_runner::{Clock, RecordDir, Stop, SystemClock};
 
-/// Carries out the parts of a study one after the other, each into a record of its own.
+/// Runs the parts of a study one after the other, each into its own record.
 pub(crate) fn run(args: &RunArgs, mut suite: Suite) -> Result<u8> {
     choose(args, &mut suite)?;
     for (study, workload) in &mut suite.parts {
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &RunArgs, mut suite: Suite) -> Result<u8> {
     say(&format!("study {name}: {}", all.describe()));
     tare_runner::create_suite(&out, &header)?;
     say(&format!("record: {}", out.display()));
-    // All plans are on disk before the first trial, so that a run that is cut short can go on.
+    // All plans are on disk before the first trial, so that an interrupted run can be resumed.
     let mut begun = Vec::new();
     for part in headers {
         let folder = out.join(part_name(&part));
@@ -86,16 +86,16 @@ pub(crate) fn run(args: &RunArgs, mut suite: Suite) -> Result<u8> {
     finish(&out, args.json, interrupted)
 }
 
-/// Goes on with a run of several parts: those that have not ended.
+/// Resumes a run of several parts: those that have not ended.
 pub(crate) fn resume(path: &Path, args: &ResumeArgs) -> Result<u8> {
     let json = args.json;
-    // Before it is read, as far as that can be told before.
+    // Checked before it is read, as far as possible.
     claim_record(path)?;
     let SuiteRecord { header, parts } = tare_runner::read_suite(path)?;
     let mut say = |text: &str| if json { note(text) } else { tell(text) };
     if let Some(part) = header.parts.get(parts.len()) {
-        let fault = Fault::new(format!("the part {part} of {} has no record, not even a plan", path.display()));
-        return Err(fault.remedy("put it back from a copy, or start a new run").into());
+        let fault = Fault::new(format!("part {part} of {} has no record, not even a plan", path.display()));
+        return Err(fault.remedy("restore it from a copy, or start a new run").into());
     }
     let open: Vec<Record> = parts.into_iter().filter(is_open).collect();
     if open.is_empty() {
@@ -134,7 +134,7 @@ pub(crate) fn resume(path: &Path, args: &ResumeArgs) -> Result<u8> {
     finish(path, json, interrupted)
 }
 
-/// Only the parts that were named.
+/// Keeps only the parts that were named.
 fn choose(args: &RunArgs, suite: &mut Suite) -> Result<()> {
     let names: Vec<String> =
         suite.parts.iter().filter_map(|(study, _)| Some(study.part.as_ref()?.name.clone())).collect();
@@ -171,8 +171,8 @@ fn suite_header(args: &RunArgs, suite: &Suite) -> SuiteHeader {
     }
 }
 
-/// A header for each part; `command` repeats the whole, `seed` is what was typed. What is the same for all is found out
-/// once: whether a guest can be had takes seconds.
+/// A header for each part; `command` repeats the whole run, `seed` is the one typed. What all parts share is found out
+/// once: probing for guests takes seconds.
 fn headers(
     suite: Suite,
     (command, seed): (&str, Option<u64>),
@@ -199,7 +199,7 @@ fn headers(
     Ok(all.into_iter().map(header).collect())
 }
 
-/// Carries out one part and renders its page; whether the user wanted an end.
+/// Runs one part and renders its page; returns whether the user interrupted it.
 fn conduct(session: Session, stop: &Stop) -> Result<bool> {
     let path = session.record.path().to_owned();
     session::conduct(session)?;
@@ -207,12 +207,12 @@ fn conduct(session: Session, stop: &Stop) -> Result<bool> {
     hand_folder_to_caller(&path);
     write_own_file(&path.join("report.html"), &render(&record, Format::Html, &plain_style())?)?;
     if let Err(error) = history::add(&record, &path) {
-        note(&format!("warning: the run is not in the history: {error:#}"));
+        note(&format!("warning: could not add the run to the history: {error:#}"));
     }
     Ok(stop.raised())
 }
 
-/// Renders the whole and says where it is. The exit code says how it went.
+/// Renders all parts and prints where the report is. Returns the exit code.
 fn finish(path: &Path, json: bool, interrupted: bool) -> Result<u8> {
     let suite = tare_runner::read_suite(path)?;
     let html: PathBuf = path.join("report.html");
@@ -231,7 +231,7 @@ fn finish(path: &Path, json: bool, interrupted: bool) -> Result<u8> {
     })
 }
 
-/// Whether trials of a part are still to be run.
+/// Whether trials of a part remain to be run.
 fn is_open(part: &Record) -> bool {
     let ended = part.end.as_ref().is_some_and(End::is_whole);
     !ended || !part.lost().is_empty()

@@ -1,4 +1,4 @@
-//! What is printed, to standard output and to standard error, in lines that fit a terminal.
+//! Prints to standard output and to standard error, in lines that fit a terminal.
 
 use crate::mistake::Mistake;
 use std::os::fd::AsFd;
@@ -10,8 +10,8 @@ use tare_report::{USUAL_WIDTH, flow, paragraph};
 /// Raised when something could not be printed.
 static UNPRINTED: AtomicBool = AtomicBool::new(false);
 
-/// Prints to standard output. A reader that went away (`| head`) is no error; what else keeps it from being read, such
-/// as a full disk, ends the command with an error once it is done: see [`all_was_printed`].
+/// Prints to standard output. A closed pipe (`| head`) is no error; any other failure, such as a full disk, makes the
+/// command end with an error once it is done: see [`all_was_printed`].
 pub(crate) fn print(text: &str) {
     use std::io::Write;
     let mut out = std::io::stdout();
@@ -24,7 +24,7 @@ pub(crate) fn print(text: &str) {
     }
 }
 
-/// Whether everything that was to be printed could be.
+/// Whether all output could be printed.
 pub(crate) fn all_was_printed() -> bool {
     !UNPRINTED.load(Ordering::Relaxed)
 }
@@ -44,22 +44,22 @@ pub(crate) fn complain(error: &anyhow::Error) {
     print_aside(&show_error(error, columns(std::io::stderr())));
 }
 
-/// Prints to standard error; there, too, a reader may have gone away.
+/// Prints to standard error, whose reader may have gone away too.
 fn print_aside(text: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{}", text.trim_end_matches('\n'));
 }
 
-/// Columns that text may take there: those of the terminal, up to 120, and what is usual where it is none.
+/// The width of text on this stream: that of the terminal, up to 120 columns, or the usual one if it is no terminal.
 pub(crate) fn columns(stream: impl AsFd) -> usize {
     match rustix::termios::tcgetwinsize(stream) {
-        // A terminal may not know its own size.
+        // A terminal may not know its size.
         Ok(size) if size.ws_col > 0 => usize::from(size.ws_col).clamp(60, 120),
         _ => USUAL_WIDTH,
     }
 }
 
-/// An error for a person, in lines of at most `width` columns: what, what to do, and the log that shows why.
+/// An error for people, wrapped to `width` columns: what is wrong, what to do, and the log that shows why.
 fn show_error(error: &anyhow::Error, width: usize) -> String {
     match error.downcast_ref::<Mistake>() {
         Some(Mistake::InFiles(problems)) => return show_problems(problems, width),
@@ -72,7 +72,7 @@ fn show_error(error: &anyhow::Error, width: usize) -> String {
         text += &paragraph("  to do: ", 4, &fault.remedy, width);
     }
     if !fault.log.is_empty() {
-        // Its lines are others' and stay as they are, however long.
+        // Lines of a log are not Tare's own and are never wrapped.
         let lines: Vec<&str> = fault.log.lines().collect();
         let last = lines.len().saturating_sub(15);
         text.push_str(&format!("  log:\n    {}\n", lines[last..].join("\n    ")));
@@ -80,12 +80,12 @@ fn show_error(error: &anyhow::Error, width: usize) -> String {
     text
 }
 
-/// All mistakes. The lines of the files that they stand in stay as they are.
+/// All mistakes. Lines quoted from files are not wrapped.
 fn show_problems(problems: &[Problem], width: usize) -> String {
     let mut text = String::new();
     for problem in problems {
         let gutter = problem.place.line.to_string().len();
-        // Each behind what the problem puts before it: `error: ` and ` = hint: `.
+        // Leaves room for what `Problem` prints in front: `error: ` and ` = hint: `.
         let fitted = |label: usize, hanging: usize, text: &str| {
             let behind = paragraph(&" ".repeat(label), hanging, text, width);
             behind.trim().to_owned()
@@ -104,7 +104,7 @@ mod tests {
     use tare_core::config::{Place, Problems};
 
     #[test]
-    fn an_error_fits_a_terminal_and_what_is_shown_of_a_file_stays() {
+    fn an_error_fits_a_terminal_and_quoted_lines_are_not_wrapped() {
         let line = format!("load: {{closed: {{connections: {}}}}}", "9".repeat(90));
         let mut problems = Problems::new("study.yaml", &line);
         let message = "there are many words in this message, so many that they do not fit beside each other";
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_within_another_has_one_prefix() {
+    fn a_nested_error_has_one_prefix() {
         let folder = tempfile::tempdir().unwrap();
         let workloads = folder.path().join("workloads");
         std::fs::create_dir_all(workloads.join("toy")).unwrap();
@@ -134,7 +134,7 @@ mod tests {
         let error = crate::files::read_suite_text(study, "s", Some(&workloads)).unwrap_err();
         let text = show_error(&error, 80);
         let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(flat.starts_with("error: this workload cannot be read: cannot read "), "{text}");
+        assert!(flat.starts_with("error: cannot read this workload: cannot read "), "{text}");
         assert!(text.contains("UTF-8"), "{text}");
     }
 }

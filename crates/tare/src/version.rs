@@ -4,16 +4,16 @@ use std::sync::LazyLock;
 
 /// The version, with commit and date where they are known: `0.1.0 (1a2b3c4d5e 2026-11-24)`.
 ///
-/// They are git's own where this was built in a checkout. Who packages a source tree without one says them when it is
-/// built: `TARE_COMMIT`, and `SOURCE_DATE_EPOCH`, the time in seconds since 1970. What is said goes over what git says.
+/// In a checkout they come from git. Packagers of a source tree without git set them at build time: `TARE_COMMIT`, and
+/// `SOURCE_DATE_EPOCH`, the time in seconds since 1970. These override git.
 pub(crate) static VERSION: LazyLock<String> = LazyLock::new(|| {
     let said = option_env!("TARE_COMMIT").filter(|commit| !commit.is_empty());
-    // The time of another commit than the one that was named would be no answer.
+    // Without the time of git's commit if another commit was named.
     let time = option_env!("TARE_GIT_TIME").filter(|_| said.is_none());
     described(said.or(option_env!("TARE_GIT_COMMIT")), option_env!("SOURCE_DATE_EPOCH").or(time))
 });
 
-/// Characters of a commit that are shown: a fixed number, for git's own choice depends on what else a clone holds.
+/// Characters of a commit that are shown: a fixed number, because git's own choice depends on the clone.
 const COMMIT_LENGTH: usize = 10;
 
 fn described(commit: Option<&str>, seconds: Option<&str>) -> String {
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_known_of_a_build_is_left_out() {
+    fn unknown_parts_of_a_version_are_left_out() {
         let version = env!("CARGO_PKG_VERSION");
         let commit = Some("1a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d");
         let of = |known: &str| format!("{version}{known}");

@@ -1,9 +1,9 @@
-//! Opening files that somebody else may have put there: never past their folder, and never what is no plain file.
+//! Opens files that somebody else may have provided: only regular files, and never outside their folder.
 //!
-//! A workload is often somebody else's, and Tare reads it as root. So nothing that it names leads out of its folder, by
-//! `..` or by a link, and what is opened is a regular file of at most so many bytes: a pipe would never end,
-//! `/dev/zero` neither, and a device may do something when it is opened. What stands there is looked at first
-//! (`O_PATH`), without opening it; only a regular file is then opened for reading, by the descriptor of that look.
+//! A workload is often somebody else's, and Tare reads it as root. So nothing that it names may lead out of its folder,
+//! by `..` or by a link, and only regular files of limited size are opened: reading a pipe or `/dev/zero` would never
+//! end, and opening a device may have effects. A name is first examined without opening it (`O_PATH`); only a regular
+//! file is then opened for reading, through the descriptor of that examination.
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
@@ -13,22 +13,22 @@ use std::io::Read;
 use std::path::{Component, Path};
 use tare_core::units::show_bytes;
 
-/// To look at what stands somewhere, without opening it.
+/// Flags to examine a name without opening it.
 const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
-/// To read it, without ever waiting for a writer or becoming somebody's terminal.
+/// Flags to read it, without waiting for a writer or taking on a controlling terminal.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// Reads the file at `path`, wherever its links lead: for what the user named. The error says what is wrong with it.
+/// Reads the file at `path`, wherever its links lead: for files that the user named. The error says what is wrong.
 pub(crate) fn read_file(path: &Path, bytes_max: u64) -> Result<Vec<u8>, String> {
     read(openat(CWD, path, LOOK, Mode::empty()).map_err(words)?, bytes_max)
 }
 
-/// Reads the file `name` of `folder`, or of a folder in it: for what a workload names.
+/// Reads the file `name` in `folder`, or in a folder below it: for files that a workload names.
 pub(crate) fn read_beneath(folder: &Path, name: &Path, bytes_max: u64) -> Result<Vec<u8>, String> {
     read(look_beneath(folder, name)?, bytes_max)
 }
 
-/// What stands in the folder `name` of `folder`: names, and whether each is a folder, a regular file, or neither.
+/// Lists the folder `name` in `folder`: names and their file types.
 pub(crate) fn list_beneath(folder: &Path, name: &Path) -> Result<Vec<(String, FileType)>, String> {
     let found = look_beneath(folder, name)?;
     let open = openat(&found, ".", READ | OFlags::DIRECTORY, Mode::empty()).map_err(words)?;
@@ -44,17 +44,17 @@ pub(crate) fn list_beneath(folder: &Path, name: &Path) -> Result<Vec<(String, Fi
     Ok(entries)
 }
 
-/// Looks at `name` of `folder`. Links may be followed as long as they stay below it.
+/// Examines `name` in `folder`. Links are followed as long as they stay below it.
 fn look_beneath(folder: &Path, name: &Path) -> Result<OwnedFd, String> {
-    // The folder that stands for "here" has no name.
+    // An empty path means the current folder.
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let top = openat(CWD, folder, LOOK | OFlags::DIRECTORY, Mode::empty()).map_err(words)?;
     let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let found = loop {
         match openat2(&top, name, LOOK, Mode::empty(), how) {
-            // Something was moved meanwhile.
+            // Something was moved meanwhile: try again.
             Err(Errno::AGAIN) => {}
-            // Kernels before 5.6, and filters of system calls that do not know it.
+            // Kernels before 5.6, and system call filters that do not know it.
             Err(Errno::NOSYS | Errno::PERM) => break walk(&top, name),
             other => break other,
         }
@@ -65,7 +65,7 @@ fn look_beneath(folder: &Path, name: &Path) -> Result<OwnedFd, String> {
     })
 }
 
-/// The same step by step, for kernels that cannot: no link is followed at all.
+/// The same step by step, for kernels without `openat2`; follows no link at all.
 fn walk(top: &OwnedFd, name: &Path) -> Result<OwnedFd, Errno> {
     let mut here = openat(top, ".", LOOK | OFlags::DIRECTORY, Mode::empty())?;
     for part in name.components() {
@@ -82,7 +82,7 @@ fn walk(top: &OwnedFd, name: &Path) -> Result<OwnedFd, Errno> {
     Ok(here)
 }
 
-/// Reads what was looked at, if it is a regular file of at most `bytes_max`.
+/// Reads what was examined, if it is a regular file of at most `bytes_max` bytes.
 fn read(found: OwnedFd, bytes_max: u64) -> Result<Vec<u8>, String> {
     let stat = fstat(&found).map_err(words)?;
     let what = match FileType::from_raw_mode(stat.st_mode) {
@@ -103,7 +103,7 @@ fn read(found: OwnedFd, bytes_max: u64) -> Result<Vec<u8>, String> {
     let by_descriptor = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&found.as_fd()));
     let file = File::from(openat(CWD, by_descriptor, READ, Mode::empty()).map_err(words)?);
     let mut bytes = Vec::new();
-    // It may grow meanwhile, and files of /proc never say how long they are.
+    // It may grow meanwhile, and files in /proc do not state their length.
     file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     if bytes.len() as u64 > bytes_max { Err(longer()) } else { Ok(bytes) }
 }
@@ -118,7 +118,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn only_regular_files_are_read_and_none_waits() {
+    fn only_regular_files_are_read_without_waiting() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("file"), "12345").unwrap();

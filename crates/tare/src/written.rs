@@ -1,4 +1,4 @@
-//! Files that Tare writes for a person: whole or not at all.
+//! Writes files for people, completely or not at all.
 
 mod spot;
 
@@ -13,12 +13,13 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use tare_core::fault::{Doing, Fault};
 
-/// Writes `text` to `path`, whole or not at all. What is no file, such as a device or a pipe, is written to as it is.
+/// Writes `text` to `path`, completely or not at all. What is no regular file, such as a device or a pipe, is written
+/// to directly.
 ///
 /// # Errors
-/// When it cannot be written, or when another user could have root write somewhere else.
+/// When it cannot be written, or when another user could redirect what root writes.
 pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), Fault> {
-    // A link stays one, and what it names is replaced.
+    // A link is kept; what it points to is replaced.
     let spot = Spot::behind(path)?;
     let written = match spot.opened {
         Some(flags) => write_into(&spot, flags, text),
@@ -27,21 +28,21 @@ pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), Fault> {
     written.doing(format!("write {}", path.display()))
 }
 
-/// What is open already, such as a redirected output, is added to: there may be something in it.
+/// Appends to what is already open, such as redirected output, which may have content.
 fn write_into(spot: &Spot, flags: OFlags, text: &str) -> std::io::Result<()> {
     let flags = flags | OFlags::WRONLY | OFlags::APPEND | OFlags::NOCTTY | OFlags::CLOEXEC;
     File::from(openat(&spot.folder, &spot.name, flags, Mode::empty())?).write_all(text.as_bytes())
 }
 
-/// Writes a file of a record, such as its page: it is its owner's alone, as the rest of the record, and if root became
-/// root by sudo, whoever called that owns it.
+/// Writes a file of a record, such as its page: only its owner may read it, as with the rest of the record, and under
+/// sudo its owner is the calling user.
 pub(crate) fn write_own_file(path: &Path, text: &str) -> Result<()> {
     let written = Spot::at(path).and_then(|spot| replace(&spot, text, 0o600)).map(|file| hand_to_caller(&file));
     written.with_context(|| format!("could not write {}", path.display()))
 }
 
-/// Makes the folder of a record, if it is not there, and those above it that are missing. It is nobody else's to look
-/// into; who called sudo owns one that is made.
+/// Makes the folder of a record and missing folders above it. Only its owner may look into it; under sudo that is the
+/// calling user.
 pub(crate) fn make_own_folder(path: &Path) -> std::io::Result<()> {
     path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
     match std::fs::DirBuilder::new().mode(0o700).create(path) {
@@ -54,16 +55,16 @@ pub(crate) fn make_own_folder(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Gives a folder that was made for a record to whoever called sudo.
+/// Gives a folder that was made for a record to the user who called sudo.
 pub(crate) fn hand_folder_to_caller(path: &Path) {
-    // A link that has taken its place leads to nothing of ours.
+    // Do not follow a link that has taken its place.
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
     if let Ok(folder) = rustix::fs::open(path, flags, Mode::empty()) {
         hand_to_caller(&folder);
     }
 }
 
-/// What stays root's can be read by root: no reason for a run to end.
+/// Failing to hand it over is no reason to end a run: root can still read it.
 fn hand_to_caller(file: impl AsFd) {
     if let Some(uid) = paths::behind_sudo().filter(|_| rustix::process::geteuid().is_root()) {
         let _ = rustix::fs::fchown(file, Some(Uid::from_raw(uid)), None);
@@ -73,7 +74,7 @@ fn hand_to_caller(file: impl AsFd) {
 fn replace(spot: &Spot, text: &str, mode: u32) -> std::io::Result<File> {
     let mut partial = spot.name.clone();
     partial.push(format!(".{}.partial", std::process::id()));
-    // Made new: in a folder that many may write to, a file or link of this name would be somebody else's.
+    // Created anew: in a shared folder, an existing file or link of this name would be somebody else's.
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = File::from(openat(&spot.folder, &partial, flags, Mode::from_raw_mode(mode))?);
     let renamed = |()| Ok(renameat(&spot.folder, &partial, &spot.folder, &spot.name)?);
@@ -93,7 +94,7 @@ mod tests {
     const OTHER: u32 = 4242;
 
     #[test]
-    fn a_file_is_replaced_and_what_is_none_is_written_to() {
+    fn a_file_is_replaced_and_a_pipe_is_written_to() {
         let folder = tempfile::tempdir().unwrap();
         let (file, link) = (folder.path().join("file"), folder.path().join("link"));
         std::fs::write(&file, "old").unwrap();
@@ -120,7 +121,7 @@ mod tests {
         std::fs::create_dir_all(at("deep/er")).unwrap();
         symlink("deep/er", at("way")).unwrap();
         symlink("../beside", at("deep/er/up")).unwrap();
-        // A link to nothing yet: what it names is made. `way/..` is above where the link leads.
+        // A dangling link: its target is created. `way/..` is the parent of the link's target.
         for (name, made) in [("way/up", "deep/beside"), ("way/../file", "deep/file"), ("way/./new", "deep/er/new")] {
             write_file(&at(name), name).unwrap();
             assert_eq!(std::fs::read_to_string(at(made)).unwrap(), name);
@@ -138,7 +139,7 @@ mod tests {
             let wanted = format!("could not write {}: ", at(name).display());
             assert!(fault.message.starts_with(&wanted) && fault.message.contains(why), "{fault}");
         }
-        // What is open already has a name of the kernel's, and is no file to be replaced by another.
+        // An open file has a name of the kernel's, under which it must not be replaced by another.
         let open = File::create(at("open")).unwrap();
         (&open).write_all(b"before, ").unwrap();
         let name = format!("/proc/self/fd/{}", open.as_raw_fd());
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn root_is_led_nowhere_by_what_another_has_put_there() {
+    fn root_does_not_follow_what_another_user_has_put_there() {
         if !rustix::process::geteuid().is_root() {
             return println!("skipped: it needs root");
         }
@@ -191,14 +192,14 @@ mod tests {
         }
         assert_eq!(std::fs::read_to_string(at("etc/profile")).unwrap(), "root's");
         assert_eq!(std::fs::read_dir(at("etc")).unwrap().count(), 2, "nothing was made");
-        // Root's own link is followed wherever it stands, and another's where that one could not have put it.
+        // Root's own link is followed everywhere, another user's only where that user could not have put it.
         link("all/own.html", "../etc/profile", 0);
         link("etc/handed-on.html", "profile", OTHER);
         for name in ["all/own.html", "etc/handed-on.html"] {
             write_file(&at(name), name).unwrap();
             assert_eq!(std::fs::read_to_string(at("etc/profile")).unwrap(), name);
         }
-        // Files of others are replaced, not written into, and so is nothing beside them.
+        // Other users' files are replaced rather than written into.
         std::fs::write(at("all/theirs"), "theirs").unwrap();
         lchown(at("all/theirs"), Some(OTHER), None).unwrap();
         write_file(&at("all/theirs"), "root's").unwrap();
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_a_record_is_its_owner_s_alone() {
+    fn only_the_owner_can_read_a_record() {
         let above = tempfile::tempdir().unwrap();
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         let folder = above.path().join("records/r");

@@ -1,4 +1,4 @@
-//! `tare load` when its user has seen enough, and a load process that is held up.
+//! `tare load` when it is interrupted, and a load process that is held up.
 
 use assert_cmd::cargo::CommandCargoExt as _;
 use rustix::process::{Pid, Signal, kill_process};
@@ -21,7 +21,7 @@ fn interrupted(load: &[&str], after: Duration) -> serde_json::Value {
 }
 
 #[test]
-fn what_was_measured_until_an_interrupt_is_a_whole_result() {
+fn an_interrupted_load_reports_what_was_measured() {
     for load in [&["--connections", "4"] as &[&str], &["--rate", "2000"]] {
         let result = interrupted(load, Duration::from_millis(2500));
         let seconds = result["seconds"].as_f64().unwrap();
@@ -65,7 +65,7 @@ fn answers_from(first: usize) -> std::net::SocketAddr {
 }
 
 #[test]
-fn an_interrupt_at_a_server_that_hangs_keeps_the_summary() {
+fn an_interrupt_keeps_the_summary_when_the_server_hangs() {
     let mut command = Command::cargo_bin("tare").unwrap();
     command.args(["load", "--protocol", "tcp", "--target", &lame().to_string(), "--for", "60s", "--json"]);
     command.args(["--connections", "4", "--timeout", "60s", "--option", "request=hi", "--option", "reply={bytes: 2}"]);
@@ -83,7 +83,7 @@ fn an_interrupt_at_a_server_that_hangs_keeps_the_summary() {
 }
 
 #[test]
-fn an_interrupt_while_the_data_set_is_written_is_one_too() {
+fn an_interrupt_while_populating_exits_as_interrupted() {
     // Nobody answers.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let target = listener.local_addr().unwrap().to_string();
@@ -95,7 +95,7 @@ fn an_interrupt_while_the_data_set_is_written_is_one_too() {
     let mut text = String::new();
     child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{text}");
-    assert!(text.contains("interrupted while the data set was written"), "{text}");
+    assert!(text.contains("interrupted while writing the data set"), "{text}");
 }
 
 /// A server that answers each request with this.
@@ -125,7 +125,7 @@ fn said(args: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn reads_that_find_nothing_are_noted_with_what_to_do() {
+fn reads_that_find_nothing_are_reported_with_a_remedy() {
     let target = answering(|_| "$-1\r\n");
     let options = ["--connections", "2", "--option", "mix={get: 1}", "--option", "verify=false"];
     let args = [&["--protocol", "redis", "--target", &target], &options[..]].concat();
@@ -179,7 +179,7 @@ fn held_up(protocol: &str, options: serde_json::Value) -> (Vec<SecondRow>, LoadS
 }
 
 #[test]
-fn what_is_due_while_a_load_is_held_up_to_its_end_was_planned_all_the_same() {
+fn operations_due_while_a_load_is_held_up_count_as_offered() {
     let request = r#"{"name": "x", "weight": 1, "request": {"text": "hi"}, "reply": {"bytes": 2}, "expect": null}"#;
     let asked = format!(r#"{{"requests": [{request}], "populate": []}}"#);
     for (protocol, options) in [("tcp", asked.as_str()), ("null", "{}")] {

@@ -1,4 +1,4 @@
-//! What the program says of several records: gate, comparison, history. The records are written here, not measured.
+//! What the program prints about several records: gate, comparison, history. These records are not measured.
 
 use crate::sample;
 
@@ -123,7 +123,7 @@ fn asks(limit_ms: u64) -> impl FnOnce(&mut Record) {
 }
 
 #[test]
-fn peaks_of_another_qos_or_search_are_another_question() {
+fn a_gate_refuses_peaks_of_another_qos_or_search() {
     let desk = Desk::new();
     let staircase = PeakRules::Staircase;
     let old = desk.record("old", searched(staircase, 15, 5));
@@ -132,10 +132,10 @@ fn peaks_of_another_qos_or_search_are_another_question() {
     let window = desk.record("window", searched(staircase, 30, 5));
     let none = desk.record("none", |_| {});
     for (other, wanted) in [
-        (&qos, "the QoS is 'get p99 within 5 ms' in the one and 'get p99 within 6 ms' in the other"),
-        (&rules, "the search's rules are 'staircase' in the one and 'published' in the other"),
-        (&window, "the search's window is '15 s' in the one and '30 s' in the other"),
-        (&none, "the search's rules are 'staircase' in the one and 'none' in the other"),
+        (&qos, "the QoS is 'get p99 within 5 ms' in one and 'get p99 within 6 ms' in the other"),
+        (&rules, "the search's rules are 'staircase' in one and 'published' in the other"),
+        (&window, "the search's window is '15 s' in one and '30 s' in the other"),
+        (&none, "the search's rules are 'staircase' in one and 'none' in the other"),
     ] {
         let said = desk.says(2, &["gate", "--record", &old, "--baseline", other]);
         assert!(flat(&said).contains(wanted), "'{wanted}' is missing in:\n{said}");
@@ -147,7 +147,7 @@ fn peaks_of_another_qos_or_search_are_another_question() {
 }
 
 #[test]
-fn what_a_gate_cannot_judge_by_is_a_mistake_with_a_hint() {
+fn mistakes_at_a_gate_come_with_a_hint() {
     let desk = Desk::new();
     let old = desk.record("old", |_| {});
     let other = desk.record("other", |record| record.header.workload.name = "nginx".into());
@@ -156,20 +156,20 @@ fn what_a_gate_cannot_judge_by_is_a_mistake_with_a_hint() {
     let damaged = desk.record("damaged", |_| {});
     std::fs::write(Path::new(&damaged).join("record.json"), "{").unwrap();
     let wrong: &[(&[&str], &str)] = &[
-        (&["--record", &old], "--max-overhead 5%"),
+        (&["--record", &old], "add --max-overhead 5%"),
         (&["--record", &old, "--max-overhead", "5"], "write for example 2%"),
         (&["--record", &old, "--max-overhead=-5%"], "write for example 2%"),
-        (&["--record", &old, "--max-overhead", "200%"], "cannot lose more"),
+        (&["--record", &old, "--max-overhead", "200%"], "cannot lose more than 100%"),
         (&["--record", &old, "--max-regression", "3%"], "--baseline"),
         (&["--record", "nowhere", "--max-overhead", "5%"], "no such directory"),
         (&["--record", &damaged, "--max-overhead", "5%"], "record.json"),
         (&["--max-overhead", "5%"], "no record in ./records"),
         (&["--record", &old, "--baseline", "nowhere"], "no such directory"),
-        (&["--record", &old, "--baseline", &other], "the workload is 'redis' in the one and 'nginx' in the other"),
-        (&["--record", &old, "--baseline", &chopped], "the design is 'blocks' in the one and 'chop' in the other"),
+        (&["--record", &old, "--baseline", &other], "the workload is 'redis' in one and 'nginx' in the other"),
+        (&["--record", &old, "--baseline", &chopped], "the design is 'blocks' in one and 'chop' in the other"),
         (&["--record", &old, "--max-overhead", "5%", "--form", "kontainer"], "container-hostnet"),
         (&["--record", &old, "--max-overhead", "5%", "--form", "native"], "is the baseline"),
-        (&["--record", &old, "--max-overhead", "5%", "--metric", "max_us"], "of these they are: throughput"),
+        (&["--record", &old, "--max-overhead", "5%", "--metric", "max_us"], "comparable: throughput"),
         (&["--record", &old, "--max-overhead", "5%", "--junit", "no/such/folder/x.xml"], "could not write"),
     ];
     for (args, hint) in wrong {
@@ -179,7 +179,7 @@ fn what_a_gate_cannot_judge_by_is_a_mistake_with_a_hint() {
 }
 
 #[test]
-fn a_comparison_is_also_json() {
+fn a_comparison_can_be_json() {
     let desk = Desk::new();
     let (old, new) = (desk.record("old", |_| {}), desk.record("new", times("container", 1.2)));
     let read: Value = serde_json::from_str(&desk.says(0, &["compare", &old, &new, "--json"])).unwrap();
@@ -204,7 +204,7 @@ fn twenty(desk: &Desk) {
 }
 
 #[test]
-fn a_history_follows_a_form_and_says_where_it_changed_and_what_else_did() {
+fn a_history_shows_where_a_form_changed_and_what_else_changed() {
     let desk = Desk::new();
     twenty(&desk);
     let records = desk.path("records");
@@ -224,7 +224,7 @@ fn a_history_follows_a_form_and_says_where_it_changed_and_what_else_did() {
 }
 
 #[test]
-fn whatever_is_said_of_records_keeps_to_eighty_columns() {
+fn output_about_records_fits_into_eighty_columns() {
     let desk = Desk::new();
     twenty(&desk);
     let old = desk.record("old", |_| {});
@@ -259,7 +259,7 @@ fn whatever_is_said_of_records_keeps_to_eighty_columns() {
 }
 
 #[test]
-fn a_history_without_what_is_asked_for_says_what_there_is() {
+fn a_history_names_what_it_has_instead() {
     let desk = Desk::new();
     assert!(desk.says(0, &["history"]).contains("no runs yet"));
     let says = |code, args: &[&str]| flat(&desk.says(code, args));
@@ -267,15 +267,15 @@ fn a_history_without_what_is_asked_for_says_what_there_is() {
     let one = desk.record("one", |_| {});
     desk.says(0, &["history", "--add", &one]);
     assert!(says(0, &["history", "canonical"]).contains("1 record(s): finding a change takes 12"));
-    assert!(says(2, &["history", "canonnical"]).contains("there are: canonical"));
+    assert!(says(2, &["history", "canonnical"]).contains("studies: canonical"));
     assert!(says(2, &["history", "--form", "box"]).contains("container-hostnet"));
     assert!(says(2, &["history", "--metric", "speed"]).contains("throughput"));
     desk.says(0, &["history", "--study", "canonical"]);
 }
 
-/// What a file says of a trial goes, and with it what stands behind the figures.
+/// A trial's files are removed, and with them the basis of the figures.
 #[test]
-fn a_trial_that_is_gone_is_missed_by_every_reader() {
+fn every_reader_notices_a_missing_trial() {
     let desk = Desk::new();
     let (whole, cut) = (desk.record("whole", |_| {}), desk.record("cut", |_| {}));
     std::fs::remove_dir_all(Path::new(&cut).join("trials/0003")).unwrap();
@@ -286,11 +286,11 @@ fn a_trial_that_is_gone_is_missed_by_every_reader() {
     assert_eq!(read["analysis"]["trials_lost"], serde_json::json!([3]));
     assert!(flat(&desk.says(0, &["compare", &whole, &cut])).contains("WARNING after: the record is not whole"));
     let said = flat(&desk.says(0, &["history", "--add", &cut]));
-    assert!(said.contains("complete, but 1 of its trials is gone"), "{said}");
+    assert!(said.contains("complete, but 1 of its trials is missing"), "{said}");
     // It is not complete either, so it can go on; as anybody but root no further than that.
     let root = std::fs::metadata("/proc/self").is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0);
     if !root {
-        assert!(flat(&desk.says(1, &["resume", &cut])).contains("1 trial(s) that were run are gone"));
+        assert!(flat(&desk.says(1, &["resume", &cut])).contains("1 trial(s) are missing from the record"));
     }
     assert!(flat(&desk.says(0, &["resume", &whole])).contains("every trial is on disk"));
 }
@@ -333,7 +333,7 @@ fn a_path_without_a_record_is_a_mistake_everywhere() {
 }
 
 #[test]
-fn every_damage_of_a_record_comes_with_what_to_do() {
+fn every_damage_of_a_record_comes_with_a_remedy() {
     let desk = Desk::new();
     let cut = |text: &str| text[..text.len() / 2].to_owned();
     type Edit<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -393,7 +393,7 @@ fn a_torn_last_line_is_left_out_by_every_reader() {
 }
 
 #[test]
-fn one_record_that_cannot_be_read_does_not_keep_the_others_out_of_the_history() {
+fn an_unreadable_record_does_not_keep_others_out_of_the_history() {
     let desk = Desk::new();
     for name in ["a", "b", "c"] {
         desk.record(&format!("records/{name}"), |_| {});
@@ -404,7 +404,7 @@ fn one_record_that_cannot_be_read_does_not_keep_the_others_out_of_the_history() 
     let said = desk.says(1, &["history", "--add", folder.to_str().unwrap()]);
     assert!(said.contains("[a]") && said.contains("[c]") && !said.contains("[b]"), "{said}");
     let (named, todo) = (damaged.to_str().unwrap(), "from a copy");
-    assert!(said.contains(named) && said.contains(todo) && said.contains("1 of 3 records were not taken in"), "{said}");
+    assert!(said.contains(named) && said.contains(todo) && said.contains("1 of 3 records were not added"), "{said}");
     let list: Value = serde_json::from_str(&desk.says(0, &["history", "--json"])).unwrap();
     assert_eq!(list.as_array().unwrap().len(), 2);
     // Nothing was done where there is nothing else.
@@ -412,7 +412,7 @@ fn one_record_that_cannot_be_read_does_not_keep_the_others_out_of_the_history() 
 }
 
 #[test]
-fn a_sweep_takes_two_records_of_one_number_and_none_twice() {
+fn a_sweep_accepts_two_records_of_one_number_but_none_twice() {
     let desk = Desk::new();
     let at = |n: u32, path: &str| format!("{n}={path}");
     let (one, two, again) = (desk.record("one", |_| {}), desk.record("two", |_| {}), desk.record("again", |_| {}));
@@ -438,9 +438,9 @@ fn a_metric_is_known_by_its_short_name() {
         let read: Value = serde_json::from_str(&series).unwrap();
         assert_eq!(read["series"][0]["metric"], name);
     }
-    for (word, hint) in [("p95", "which there is not"), ("p999", "which is shown only")] {
+    for (word, hint) in [("p95", "unknown metric 'p95'"), ("p999", "metric 'p999' is shown but not compared")] {
         for args in [&["gate", "--record", &old, "--max-overhead", "90%"][..], &["history", "canonical"]] {
-            let said = desk.says(2, &[args, &["--metric", word]].concat());
+            let said = flat(&desk.says(2, &[args, &["--metric", word]].concat()));
             assert!(said.contains(hint) && said.contains("throughput, p50_us, p99_us, cpu_busy_us_per_op"), "{said}");
         }
     }
@@ -463,17 +463,17 @@ fn a_dry_run_knows_how_long_trials_took_on_this_machine() {
     let before = dry(&two);
     assert!(
         before.contains(
-            "15 trials in 5 blocks, about 3m 00s (a trial is guessed to take 3 s beside its load: none was timed here"
+            "15 trials in 5 blocks, about 3m 00s (a trial is guessed to take 3 s in addition to its load: no earlier"
         ),
         "{before}"
     );
-    // The sample's trials take 2.3 s beside their load.
+    // The sample's trials take 2.3 s in addition to their load.
     let one = desk.record("one", |_| {});
     desk.says(0, &["history", "--add", &one]);
     let after = dry(&two);
-    assert!(after.contains("15 trials in 5 blocks, about 2m 49s (as such trials took here before)"), "{after}");
+    assert!(after.contains("15 trials in 5 blocks, about 2m 49s (based on earlier trials)"), "{after}");
     let all = dry(&["--form", "container-hostnet", "--form", "vm"]);
-    assert!(all.contains("(a trial of vm is guessed to take 3 s beside its load: none was timed here yet)"), "{all}");
+    assert!(all.contains("(a trial of vm is guessed to take 3 s in addition to its load: no earlier trials)"), "{all}");
     // What is slower than ever before says so for the next run, and the median of the last runs counts.
     for run in ["two", "three"] {
         let slow = |record: &mut Record| {
@@ -485,12 +485,12 @@ fn a_dry_run_knows_how_long_trials_took_on_this_machine() {
         desk.says(0, &["history", "--add", &desk.record(run, slow)]);
     }
     let slow = dry(&two);
-    assert!(slow.contains("about 10m 19s (as such"), "{slow}");
+    assert!(slow.contains("about 10m 19s (based on"), "{slow}");
     let profiled = dry(&["--form", "container-hostnet", "--profile"]);
-    assert!(profiled.contains("15 trials in 5 blocks and 2 profiled behind them, about 11m 42s"), "{profiled}");
+    assert!(profiled.contains("15 trials in 5 blocks and 2 profiled after them, about 11m 42s"), "{profiled}");
     assert!(profiled.contains("profiled: native, container-hostnet"), "{profiled}");
     let fit = dry(&["--form", "container-hostnet", "--at-most", "7m"]);
-    assert!(fit.contains("7m allow about 3 of 5 blocks: 9 trials, about 6m 11s"), "{fit}");
+    assert!(fit.contains("about 3 of 5 blocks fit into 7m: 9 trials, about 6m 11s"), "{fit}");
     // Two fit, of 8 s each; of 3 s, three do.
     let short = dry(&["--form", "container-hostnet", "--at-most", "330s"]);
     assert!(short.contains("each trial measures 3 s instead of 8 s"), "{short}");

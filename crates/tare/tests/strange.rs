@@ -1,4 +1,4 @@
-//! What strangers leave for Tare to take: files in the folder that it is started in, and records.
+//! Files that other users may have prepared: in the folder in which Tare is started, and in records.
 
 use crate::{sample, toy};
 
@@ -24,7 +24,7 @@ fn write(path: &Path, text: &str) {
 const STUDY: &str = "study: planted\nworkload: toy\nload: {closed: {}}\nforms: {native: []}\n";
 
 #[test]
-fn a_name_is_not_that_of_a_file_which_lies_here() {
+fn a_name_never_means_a_file_in_the_current_folder() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     for planted in ["canonical", "studies/canonical.yaml", "mine", "studies/other.yaml"] {
@@ -38,7 +38,7 @@ fn a_name_is_not_that_of_a_file_which_lies_here() {
         assert!(code == Some(0) && text.contains("study canonical") && !text.contains("planted"), "{verb:?}: {text}");
     }
     let (code, text) = said(folder, &["run", "--dry-run", "mine"]);
-    assert!(code == Some(2) && text.contains("to mean the file here, write ./mine"), "{text}");
+    assert!(code == Some(2) && text.contains("to use the file here, write ./mine"), "{text}");
     let (code, text) = said(folder, &["run", "--dry-run", "./mine"]);
     assert!(code == Some(0) && text.contains("study planted"), "{text}");
     let (_, text) = said(folder, &["check", "redis"]);
@@ -50,7 +50,7 @@ fn a_name_is_not_that_of_a_file_which_lies_here() {
     }
     lchown(folder.join("studies"), Some(4242), None).unwrap();
     let (code, text) = said(folder, &["run", "--dry-run", "other"]);
-    assert!(code == Some(2) && text.contains("to mean the file here, write ./studies/other.yaml"), "{text}");
+    assert!(code == Some(2) && text.contains("to use the file here, write ./studies/other.yaml"), "{text}");
     lchown(folder.join("workloads"), Some(4242), None).unwrap();
     let (code, text) = said(folder, &["run", "--dry-run", "./studies/other.yaml", "--workloads", "nowhere"]);
     // Beside a study that was typed, a workload is found by its name, for who has it could have changed the study.
@@ -68,19 +68,19 @@ fn a_name_is_not_that_of_a_file_which_lies_here() {
 }
 
 #[test]
-fn a_path_that_leads_nowhere_is_told_as_what_it_is() {
+fn the_message_says_what_a_wrong_path_is() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("empty")).unwrap();
-    for (place, what) in [("./empty", "is a folder, and a study is a file"), ("missing.yaml", "cannot be read")] {
+    for (place, what) in [("./empty", "is a folder, but a study is a file"), ("missing.yaml", "cannot be read")] {
         let (code, text) = said(folder.path(), &["check", place]);
         assert!(code == Some(2) && text.contains(what), "{text}");
         assert!(text.contains("redis") && text.contains("canonical"), "what can be named is: {text}");
     }
 }
 
-/// Where root starts Tare in a folder of somebody else's, and says nothing of where the record goes.
+/// Root starts Tare in somebody else's folder, without `--out`.
 #[test]
-fn records_go_nowhere_that_another_user_leads() {
+fn records_are_not_written_where_another_user_decides() {
     if !rustix::process::geteuid().is_root() {
         return println!("skipped: whose folder it is, which needs root");
     }
@@ -92,7 +92,10 @@ fn records_go_nowhere_that_another_user_leads() {
     let refused = |why: &str| {
         for verb in [&["run", "./study.yaml"][..], &["resume"]] {
             let (code, text) = said(&here, verb);
-            assert!(code == Some(2) && text.contains("records go to records/ here, but"), "{why}, {verb:?}: {text}");
+            assert!(
+                code == Some(2) && text.contains("cannot use the default place for records, records/: "),
+                "{why}, {verb:?}: {text}"
+            );
             assert!(text.contains(why) && text.contains("--out"), "{why}, {verb:?}: {text}");
         }
         assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0, "{why}");
@@ -120,7 +123,7 @@ fn sample_at(path: &Path) {
 
 /// As `cp -r` leaves it, which keeps links and pipes, and makes them root's own.
 #[test]
-fn a_record_has_nothing_read_that_lies_elsewhere() {
+fn links_and_pipes_in_a_record_are_not_read() {
     let folder = tempfile::tempdir().unwrap();
     let (sound, strange) = (folder.path().join("sound"), folder.path().join("strange"));
     [&sound, &strange].into_iter().for_each(|path| sample_at(path));
@@ -153,13 +156,13 @@ fn a_record_has_nothing_read_that_lies_elsewhere() {
     let named = folder.path().join("latest");
     std::os::unix::fs::symlink("sound", &named).unwrap();
     for verb in ["resume", "report"] {
-        assert_eq!(said(folder.path(), &[verb, "latest"]).0, Some(0), "{verb}: a record may be called by a link");
+        assert_eq!(said(folder.path(), &[verb, "latest"]).0, Some(0), "{verb}: a record may be named by a link");
     }
 }
 
-/// What root is told to write where all may write, and another has put a link of that name.
+/// Root writes where everybody may write, and another user has put a link of that name there.
 #[test]
-fn a_report_replaces_nothing_that_another_user_names() {
+fn a_report_does_not_follow_another_users_link() {
     if !rustix::process::geteuid().is_root() {
         return println!("skipped: whose link it is, which needs root");
     }
@@ -188,7 +191,7 @@ fn a_report_replaces_nothing_that_another_user_names() {
 }
 
 #[test]
-fn a_record_whose_services_are_called_by_paths_is_not_resumed() {
+fn a_record_whose_services_are_named_by_paths_is_not_resumed() {
     let folder = tempfile::tempdir().unwrap();
     for (number, name) in ["../../escaped", "/escaped", "a/b", ".volumes", "..", ".", ""].into_iter().enumerate() {
         let mut record = sample::record();

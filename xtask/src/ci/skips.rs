@@ -17,7 +17,7 @@ const PERMITTED: &[(&str, &str)] = &[
     ("that another had", "chance"),
     ("memory cannot be bounded here", "the kernel's, which may be without that controller"),
     ("Podman's is another than Docker's", "the engine's"),
-    ("a run is under way on this machine", "somebody's run"),
+    ("a run is in progress on this machine", "somebody's run"),
     ("TARE_THOROUGH is not set", "who names a test that takes minutes says --thorough too"),
     ("this is no checkout of git", "a tarball is a source tree too"),
 ];

@@ -85,7 +85,7 @@ impl Study {
             found.push(Conflict { field: "until", message, hint });
         }
         if let Some(why) = self.no_ruler(told_nothing) {
-            let (message, hint) = (format!("no ruler can lie beside these forms: {why}"), "leave it away");
+            let (message, hint) = (format!("no ruler can lie beside these forms: {why}"), "omit it");
             found.push(Conflict { field: "ruler", message, hint });
         }
         found.extend(self.not_chopped(workload, catalog));

@@ -1,5 +1,5 @@
-//! `tare advise`: what would win back what a form costs. A study is made one of that form and its variants, and run as
-//! any.
+//! `tare advise`: finds out which variants of a form win back what it costs. It turns a study into one of that form and
+//! its variants, and runs that like any other.
 
 use crate::catalog::Tables;
 use crate::cli::RunArgs;
@@ -12,13 +12,13 @@ use tare_core::study::Study;
 use tare_core::workload::Workload;
 
 const HELP: &str = "\
-Of the options above, --form names the one form that is varied; else it is the first one besides the baseline. Each variant \
-does one thing otherwise that may win back what the form costs: the host's network for a bridge, a volume for a layer that \
-is written to, huge pages, bound CPUs, no quota, and whatever else its layers have. The baseline, the form and all variants run \
-interleaved, in blocks. The report says what each wins back, how much of the way to the baseline that is, and what is given up \
-for it. `advise: FORM` in a study asks for the same.
+Of the options above, --form names the one form to vary, by default the first one after the baseline. Each variant does \
+one thing differently that may win back what the form costs: the host's network instead of a bridge, a volume instead of \
+a layer that is written to, huge pages, bound CPUs, no quota, and whatever else its layers offer. The baseline, the form \
+and all variants run interleaved, in blocks. The report says what each variant wins back, how much of the way to the \
+baseline that is, and what it gives up. `advise: FORM` in a study does the same.
 
-Exit codes: as of `tare run`.
+Exit codes: those of `tare run`.
 
 Examples:
   tare advise canonical --form container
@@ -31,10 +31,10 @@ Examples:
 pub(crate) struct AdviseArgs {
     #[command(flatten)]
     run: RunArgs,
-    /// Only the variant of this name; may be given several times
+    /// Try only this variant; may be repeated
     #[arg(long = "try", value_name = "VARIANT")]
     tried: Vec<String>,
-    /// Only the variants that the findings of this record suggest for the form
+    /// Try only the variants that the findings of this record suggest for the form
     #[arg(long, value_name = "RECORD", conflicts_with = "tried")]
     findings: Option<PathBuf>,
 }
@@ -44,7 +44,7 @@ pub(crate) fn advise(args: &AdviseArgs) -> Result<u8> {
     let read = files::read_to_run(typed)?;
     let (mut study, workload) = files::only_part(read, "advise")?;
     if let Some(part) = typed.parts.first() {
-        return Err(Mistake::new(format!("study '{}' has no part '{part}': it has no parts at all", study.name)).into());
+        return Err(Mistake::new(format!("study '{}' has no part '{part}': it has no parts", study.name)).into());
     }
     run::check_times(typed, &study)?;
     let tried = match &args.findings {
@@ -56,7 +56,7 @@ pub(crate) fn advise(args: &AdviseArgs) -> Result<u8> {
     run::start(&rest, study, workload, Some(command(args)))
 }
 
-/// The variants of the form that findings of a record name, the finding that most is lost to first.
+/// The variants of the form that a record's findings name, beginning with the costliest finding.
 fn suggested(study: &Study, workload: &Workload, forms: &[String], record: &Path) -> Result<Vec<String>> {
     let mut all = study.clone();
     vary(&mut all, workload, forms, &[])?;
@@ -71,7 +71,7 @@ fn suggested(study: &Study, workload: &Workload, forms: &[String], record: &Path
     }
     if named.is_empty() {
         let text = format!(
-            "no finding of {} suggests a variant of '{}'\n  to do: leave --findings away, and all variants are tried",
+            "no finding of {} suggests a variant of '{}'\n  to do: omit --findings to try all variants",
             record.display(),
             advice.of
         );
@@ -80,23 +80,25 @@ fn suggested(study: &Study, workload: &Workload, forms: &[String], record: &Path
     Ok(named)
 }
 
-/// Makes the study one of variants of the form that was typed.
+/// Turns the study into one of variants of the form that was typed.
 fn vary(study: &mut Study, workload: &Workload, forms: &[String], tried: &[String]) -> Result<()> {
     if forms.len() > 1 {
-        let text = format!("advice is given on one form at a time, and --form names {}", forms.join(", "));
+        let text = format!("`tare advise` takes one form at a time; --form names {}", forms.join(", "));
         return Err(Mistake::new(text).into());
     }
     if let Some(advice) = &study.advice {
         if forms.first().is_none_or(|form| *form == advice.of) && tried.is_empty() {
             return Ok(());
         }
-        let text =
-            format!("study '{}' varies '{}' already\n  to do: leave --form and --try away", study.name, advice.of);
+        let text = format!("study '{}' already varies '{}'\n  to do: omit --form and --try", study.name, advice.of);
         return Err(Mistake::new(text).into());
     }
     let usual = study.forms.iter().find(|form| form.name != study.baseline).map(|form| form.name.clone());
     let Some(of) = forms.first().cloned().or(usual) else {
-        let text = format!("study '{}' has no form besides its baseline: name that with --form", study.name);
+        let text = format!(
+            "study '{}' has no form but its baseline\n  to do: name the baseline with --form to vary it",
+            study.name
+        );
         return Err(Mistake::new(text).into());
     };
     let refused = |(message, hint): (String, String)| Mistake::new(format!("{message}\n  to do: {hint}"));
@@ -106,7 +108,7 @@ fn vary(study: &mut Study, workload: &Workload, forms: &[String], tried: &[Strin
     Ok(())
 }
 
-/// The command that repeats it; how many blocks and the seed are added by who knows them.
+/// The command that repeats the run, without the number of blocks and the seed, which callers add.
 fn command(args: &AdviseArgs) -> String {
     let tried: String = args.tried.iter().map(|name| format!(" --try {name}")).collect();
     let findings = args.findings.as_ref().map_or_else(String::new, |path| format!(" --findings {}", path.display()));
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_form_or_the_one_that_was_typed_is_varied() {
+    fn the_form_that_was_typed_or_the_first_one_is_varied() {
         let guest = varied("", &[], &[]).unwrap();
         assert_eq!(guest[..4], ["plain", "guest", "guest.huge-pages", "guest.pin"]);
         assert_eq!(varied("advise: guest", &["guest"], &[]).unwrap(), guest);
@@ -139,6 +141,6 @@ mod tests {
         assert_eq!(varied("resources: {cpu_quota: 0.5}", &["plain"], &[]).unwrap(), ["plain", "plain.no-quota"]);
         assert!(varied("", &["boxed"], &["host-network"]).unwrap_err().contains("its variants: no-limits, no-seccomp"));
         assert!(varied("", &["boxed", "guest"], &[]).unwrap_err().contains("one form at a time"));
-        assert!(varied("advise: guest", &["boxed"], &[]).unwrap_err().contains("varies 'guest' already"));
+        assert!(varied("advise: guest", &["boxed"], &[]).unwrap_err().contains("already varies 'guest'"));
     }
 }

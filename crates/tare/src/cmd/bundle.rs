@@ -1,4 +1,4 @@
-//! `tare bundle`: the root filesystems of services.
+//! `tare bundle`: builds, lists, shows and removes the root filesystems of services.
 
 use crate::kept::forget_bundle;
 use crate::terminal::{columns, note, print, tell};
@@ -21,7 +21,7 @@ pub(crate) struct BundleArgs {
 
 #[derive(Debug, Subcommand)]
 enum BundleVerb {
-    /// Build a bundle, or find it built
+    /// Build a bundle, or find the one already built
     Build(BundleBuildArgs),
     /// List the bundles
     List {
@@ -31,7 +31,7 @@ enum BundleVerb {
     },
     /// Show one bundle
     Show {
-        /// Its digest, or the beginning of it
+        /// Digest of the bundle, or the beginning of it
         digest: String,
         /// Print as JSON
         #[arg(long)]
@@ -39,7 +39,7 @@ enum BundleVerb {
     },
     /// Remove bundles
     Rm {
-        /// Their digests, or the beginnings of them
+        /// Digests of the bundles, or the beginnings of them
         #[arg(required = true)]
         digests: Vec<String>,
     },
@@ -47,10 +47,10 @@ enum BundleVerb {
 
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("source").required(true).multiple(false)))]
-// What is made up for the group is wider than a terminal.
+// The usage that clap derives from the group is wider than a terminal.
 #[command(override_usage = "tare bundle build [OPTIONS] <--packages|--image|--folder|--workload> ...")]
 struct BundleBuildArgs {
-    /// Debian packages, with what they depend on
+    /// Debian packages, with their dependencies
     #[arg(long, group = "source", num_args = 1.., value_name = "PACKAGE")]
     packages: Vec<String>,
     /// An OCI image: archive, layout folder, `docker save` output, or a registry reference
@@ -59,10 +59,10 @@ struct BundleBuildArgs {
     /// A folder
     #[arg(long, group = "source", value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// The bundles of a workload: its folder, or its name in workloads/
+    /// The bundles of a workload, named by its folder or its name in workloads/
     #[arg(long, group = "source", value_name = "WORKLOAD")]
     workload: Option<String>,
-    /// Also emit it in these shapes
+    /// Also emit the bundle in these shapes
     #[arg(long, value_enum, value_delimiter = ',')]
     emit: Vec<Emission>,
 }
@@ -93,7 +93,7 @@ fn build(args: &BundleBuildArgs) -> Result<()> {
         recipes.extend(workload.services.into_iter().map(|service| service.recipe));
     } else if let Some(image) = &args.image {
         if !image.contains('/') && std::path::Path::new(image).exists() {
-            note(&format!("'{image}' is fetched from a registry; to mean the file here, write ./{image}"));
+            note(&format!("fetching '{image}' from a registry; for the file of that name, write ./{image}"));
         }
         recipes.push(plain(Source::Image(image.clone())));
     } else if let Some(folder) = &args.folder {
@@ -125,7 +125,7 @@ fn list(json: bool) -> Result<()> {
         return Ok(());
     }
     if bundles.is_empty() {
-        tell("no bundles yet; `tare run` builds what it needs, `tare bundle build` does so ahead of time");
+        tell("no bundles yet; `tare run` builds those that it needs, `tare bundle build` builds one ahead of time");
     }
     for info in &bundles {
         print(&line(info, columns(std::io::stdout())));
@@ -133,7 +133,7 @@ fn list(json: bool) -> Result<()> {
     Ok(())
 }
 
-/// A bundle of the list: what names it, how large it is, what it is made of.
+/// A line of the list: digest, size and recipe of a bundle.
 fn line(info: &BundleInfo, width: usize) -> String {
     let short = info.digest.get(..19).unwrap_or(&info.digest);
     paragraph(&format!("{short}  {:>9}  ", show_bytes(info.tree_bytes)), 32, &info.recipe, width)
@@ -147,7 +147,7 @@ fn show(digest: &str, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// What is known of a bundle, then its files as `ls -l` would list them.
+/// The facts of a bundle, then its files in the style of `ls -l`.
 fn page(listing: &BundleListing, width: usize) -> String {
     let info = &listing.info;
     let mut text = format!("{}\n", info.digest);

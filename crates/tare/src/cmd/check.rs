@@ -1,4 +1,4 @@
-//! `tare check`: reads studies and workloads, starts nothing; prints the schemas of both.
+//! `tare check`: checks studies and workloads without starting anything, and prints their schemas.
 
 use crate::cli::{CheckArgs, FileKind};
 use crate::mistake::Mistake;
@@ -28,7 +28,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<u8> {
             Err(error) => {
                 match told.leave_out(error.downcast::<Mistake>()?) {
                     Some(rest) => complain(&rest.into()),
-                    None => note(&format!("{name}: its mistakes are among those above")),
+                    None => note(&format!("{name}: its mistakes are listed above")),
                 }
                 wrong = true;
             }
@@ -37,12 +37,12 @@ pub(crate) fn check(args: &CheckArgs) -> Result<u8> {
     Ok(if wrong { EXIT_MISTAKE } else { EXIT_OK })
 }
 
-/// The mistakes that were told already. A study's are its workload's too, and several files may share that one.
+/// The mistakes printed so far. A study has those of its workload too, and several files may share a workload.
 #[derive(Default)]
 struct Told(HashSet<(PathBuf, Place, String)>);
 
 impl Told {
-    /// What of these mistakes is told for the first time; none when nothing is. A file is the same however it is named.
+    /// Those of these mistakes that were not printed yet; none if there are none. A file is the same by any path.
     fn leave_out(&mut self, mistake: Mistake) -> Option<Mistake> {
         let Mistake::InFiles(mut problems) = mistake else { return Some(mistake) };
         problems.retain(|Problem { file, place, message, .. }| {
@@ -56,7 +56,7 @@ impl Told {
 fn check_one(name: &str, workloads: Option<&Path>) -> Result<String> {
     let path = Path::new(name);
     if is_workload(path) {
-        // A folder here may have a name as those have that are looked for.
+        // A folder here may have the name of a workload that is looked for elsewhere.
         let inside = path.join("workload.yaml");
         let file = if inside.is_file() { inside.display().to_string() } else { name.to_owned() };
         let workload = files::find_workload(&file, workloads)?;
@@ -79,14 +79,14 @@ fn check_one(name: &str, workloads: Option<&Path>) -> Result<String> {
                 Mistake::Typed(text) => text,
                 found => return Err(found.into()),
             };
-            // A bare name may be a workload's.
+            // A bare name may be that of a workload.
             match files::find_workload(name, workloads) {
                 Ok(workload) => Ok(with_images(format!("workload {}, no mistakes", workload.name), [&workload])),
                 Err(error) => match error.downcast::<Mistake>()? {
                     found @ Mistake::InFiles(_) => Err(found.into()),
                     Mistake::Typed(_) => {
                         let others = files::workloads_there_are(workloads);
-                        Err(Mistake::new(format!("{text}\nno workload is meant either; of these {others}")).into())
+                        Err(Mistake::new(format!("{text}\nthere is no workload of that name either; {others}")).into())
                     }
                 },
             }
@@ -94,8 +94,8 @@ fn check_one(name: &str, workloads: Option<&Path>) -> Result<String> {
     }
 }
 
-/// Whether a path is that of a workload, by what stands there: its folder, or a file that says so. A file that says
-/// neither what it is counts by its place: a variant stands beside the workload's own file, as a study may, too.
+/// Whether a path is that of a workload, by its content: a workload's folder, or a file that reads as one. A file that
+/// reads as neither kind counts by its place: a variant stands beside the workload's own file, though a study may too.
 fn is_workload(path: &Path) -> bool {
     if !path.is_file() {
         return path.join("workload.yaml").is_file();
@@ -118,7 +118,7 @@ fn describe(suite: &Suite) -> String {
     with_images(what, suite.parts.iter().map(|(_, workload)| workload))
 }
 
-/// With what services take from images, each line once.
+/// Adds what services take from images, each line once.
 fn with_images<'w>(what: String, workloads: impl IntoIterator<Item = &'w Workload>) -> String {
     let mut lines = vec![what];
     for line in workloads.into_iter().flat_map(images::lines).map(|line| format!("  {line}")) {
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mistake_is_told_once_however_its_file_is_named() {
+    fn a_mistake_is_printed_once_by_whatever_path_its_file_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let (direct, around) =
             (folder.path().join("w.yaml"), folder.path().join("..").join(folder.path().file_name().unwrap()));
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(left(&mut told, vec![problem(&direct, 1, "a"), problem(&direct, 2, "a")]), Some(2));
         let again = around.join("w.yaml");
         assert_eq!(left(&mut told, vec![problem(&again, 1, "a"), problem(&again, 2, "a")]), None);
-        // Another message at the same place, and the same one in another file, are others.
+        // Another message at the same place, or the same one in another file, is another mistake.
         assert_eq!(left(&mut told, vec![problem(&again, 1, "b"), problem(&again, 2, "a")]), Some(1));
         assert_eq!(left(&mut told, vec![problem(&folder.path().join("v.yaml"), 1, "a")]), Some(1));
         assert!(told.leave_out(Mistake::new("there is no study 'x'")).is_some());

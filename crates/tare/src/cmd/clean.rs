@@ -1,4 +1,4 @@
-//! `tare clean`: removes what dead runs left, and nothing else.
+//! `tare clean`: removes what dead runs left on this machine, and nothing else.
 
 use crate::cli::CleanArgs;
 use crate::kept::{Keeper, all_kept, forget_all};
@@ -11,7 +11,7 @@ use tare_layers::{home, leftovers, owner};
 
 pub(crate) fn clean(args: &CleanArgs) -> anyhow::Result<u8> {
     session::require_root("clean")?;
-    // Held to the end: whoever weighs is not to be disturbed, and uses what is kept.
+    // Held to the end: a run must not be disturbed, and it uses what is kept.
     let machine = MachineLock::take("tare clean")?;
     let live = owner::live_runs();
     let found = leftovers::of_dead_runs(LAYERS)?;
@@ -21,8 +21,8 @@ pub(crate) fn clean(args: &CleanArgs) -> anyhow::Result<u8> {
     }
     let say = |text: String| if args.json { note(&text) } else { tell(&text) };
     if let Err(holder) = &machine {
-        let kept = if args.all { ", and so is what is kept" } else { "" };
-        say(format!("a run is under way ({}) and is left alone{kept}", holder.what));
+        let kept = if args.all { ", and so is everything kept between runs" } else { "" };
+        say(format!("a run is in progress ({}) and is left alone{kept}", holder.what));
     }
     for run in &live {
         say(format!("run {run} is alive and is left alone"));
@@ -31,11 +31,11 @@ pub(crate) fn clean(args: &CleanArgs) -> anyhow::Result<u8> {
         say(format!("{}; {}", fault.message, fault.remedy));
     }
     if let Some(fault) = leftovers::unseen() {
-        note(&format!("what runs left in containers was not looked for: {fault}"));
+        note(&format!("could not look for leftovers in containers: {fault}"));
         failed = true;
     }
     for thing in leftovers::left_alone() {
-        say(format!("{thing} has a name like those of runs, but no mark of Tare's, and is left alone"));
+        say(format!("{thing} is left alone: it is named like something of a run but does not carry Tare's mark"));
     }
     let count = found.len() + kept.len();
     if args.dry_run {
@@ -45,7 +45,7 @@ pub(crate) fn clean(args: &CleanArgs) -> anyhow::Result<u8> {
         for (_, kept) in &kept {
             say(format!("would remove {} {}", kept.kind, kept.name));
         }
-        say(format!("{count} things"));
+        say(format!("{count} in all"));
         return Ok(if failed { EXIT_FAILED } else { EXIT_OK });
     }
     failed |= remove_all(&found, &say);
@@ -54,7 +54,7 @@ pub(crate) fn clean(args: &CleanArgs) -> anyhow::Result<u8> {
     Ok(if failed { EXIT_FAILED } else { EXIT_OK })
 }
 
-/// What would be removed, as JSON: what runs left names its run, what is kept names none.
+/// What would be removed, as JSON: leftovers name their run, what is kept between runs names none.
 fn listed(found: &[Leftover], kept: &[(Keeper, Kept)]) -> anyhow::Result<String> {
     let found = found.iter().map(serde_json::to_value);
     let all: Result<Vec<_>, _> = found.chain(kept.iter().map(|(_, kept)| serde_json::to_value(kept))).collect();
@@ -64,7 +64,7 @@ fn listed(found: &[Leftover], kept: &[(Keeper, Kept)]) -> anyhow::Result<String>
 fn remove_all(found: &[Leftover], say: &dyn Fn(String)) -> bool {
     let mut failed = false;
     for left in found {
-        // `tare resume` may have brought its run back since it was looked for.
+        // `tare resume` may have revived its run since the search.
         if owner::live_runs().contains(&left.run) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! `tare compare`: two records side by side.
+//! `tare compare`: compares two records.
 
 use crate::cli::CompareArgs;
 use crate::terminal::{columns, print};

@@ -1,4 +1,4 @@
-//! `tare doctor`: what this host can weigh, and why not the rest.
+//! `tare doctor`: reports what this machine can measure, and why not the rest.
 
 use crate::cli::DoctorArgs;
 use crate::layers::LAYERS;
@@ -17,7 +17,7 @@ use tare_telemetry::{DoctorCheck, NoiseReport, PROFILE, TELEMETRY, Verdict};
 /// How long the noise test takes.
 const NOISE_TIME: Duration = Duration::from_secs(5);
 
-/// Everything the doctor found.
+/// Everything that the doctor found.
 #[derive(Serialize)]
 struct Findings {
     forms: Vec<FormFinding>,
@@ -26,12 +26,12 @@ struct Findings {
     noise: Option<NoiseReport>,
 }
 
-/// Whether a layer can be had here.
+/// Whether a layer is available on this machine.
 #[derive(Serialize)]
 struct FormFinding {
     layer: String,
     about: String,
-    /// What was found, in a few words; empty when nothing was.
+    /// What was found, in a few words; empty if nothing was.
     words: String,
     availability: Availability,
 }
@@ -62,13 +62,13 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8> {
     Ok(EXIT_OK)
 }
 
-/// Asks every layer with its default options.
+/// Probes every layer with its default options.
 fn layers() -> Vec<FormFinding> {
     let carrier = machine::carrier();
     let finding = |layer: &&'static dyn ErasedLayer| {
         let availability = match &carrier {
             _ if !rustix::process::geteuid().is_root() => {
-                Availability::Unavailable(Fault::new("it takes root to find out").remedy("sudo tare doctor"))
+                Availability::Unavailable(Fault::new("finding out needs root").remedy("sudo tare doctor"))
             }
             Ok(carrier) => probe_with_defaults(*layer, carrier),
             Err(error) => Availability::Unavailable(Fault::new(format!("{error:#}"))),
@@ -88,15 +88,15 @@ fn probe_with_defaults(layer: &dyn ErasedLayer, carrier: &Carrier) -> Availabili
     debug_assert!(Fields::of(&nothing, "options", &mut problems).is_some());
     match layer.read(&nothing, &mut problems) {
         Some(options) => layer.probe(&options, carrier),
-        None => Availability::Unavailable(Fault::new("it has no defaults")),
+        None => Availability::Unavailable(Fault::new("the layer has no default options")),
     }
 }
 
-/// What a newcomer asks first: what can be weighed here, and if not, why and what to do. Then what stands in the way of
-/// good figures, what is as it should be, and the machine.
+/// First what a newcomer asks: what this machine can measure, and if not, why and what to do. Then what spoils figures,
+/// what would improve them, and the machine.
 fn show(findings: &Findings, width: usize) -> String {
     let mut text =
-        "what can be weighed here\n".to_owned() + &said(NARROW, "native", "yes: plain processes", &[], width);
+        "what this machine can measure\n".to_owned() + &said(NARROW, "native", "yes: plain processes", &[], width);
     for form in &findings.forms {
         let (value, why, remedy) = match &form.availability {
             Availability::Ready(_) => (format!("yes: {}", form.words), "", ""),
@@ -109,7 +109,7 @@ fn show(findings: &Findings, width: usize) -> String {
     }
     text += &profiles(&findings.checks, width);
     let of = |verdict| findings.checks.iter().filter(move |check| check.verdict == verdict && check.area != PROFILE);
-    for (title, verdict) in [("in the way", Verdict::Bad), ("would make figures finer", Verdict::Note)] {
+    for (title, verdict) in [("spoils figures", Verdict::Bad), ("would improve figures", Verdict::Note)] {
         let rows = of(verdict).map(|check| {
             let value = format!("{}: {}", check.value, check.meaning);
             said(WIDE, &check.name, &value, &[("to do", check.remedy.as_str())], width)
@@ -125,8 +125,8 @@ fn show(findings: &Findings, width: usize) -> String {
     let sources = sources.iter().map(|check| whole(&check.name));
     let machine = [
         ("CPUs", topology_in_words(&findings.topology)),
-        ("as it should be", settings.collect::<Vec<_>>().join("; ")),
-        ("can be counted", sources.collect::<Vec<_>>().join(", ")),
+        ("settings in order", settings.collect::<Vec<_>>().join("; ")),
+        ("counters", sources.collect::<Vec<_>>().join(", ")),
         ("noise, A/A", findings.noise.as_ref().map(|noise| noise.verdict.clone()).unwrap_or_default()),
     ];
     text += "\nthe machine\n";
@@ -136,7 +136,7 @@ fn show(findings: &Findings, width: usize) -> String {
     text
 }
 
-/// What profiled trials can tell here, and what not.
+/// What profiled trials can show on this machine, and what not.
 fn profiles(checks: &[DoctorCheck], width: usize) -> String {
     const NAME: &str = "--profile";
     let checks = checks.iter().filter(|check| check.area == PROFILE);
@@ -173,12 +173,12 @@ fn topology_in_words(topology: &Topology) -> String {
     text
 }
 
-/// Columns before what is said of forms, and of the machine.
+/// Columns of the names of forms, and of the machine's.
 const NARROW: usize = 15;
 const WIDE: usize = 26;
 
-/// A finding behind its name, in lines of at most `width` columns, its words from column `words` on; below it what
-/// there is more of it, such as what to do.
+/// A finding after its name, wrapped to `width` columns, its words from column `words` on; below it `more`, such as
+/// what to do.
 fn said(words: usize, name: &str, value: &str, more: &[(&str, &str)], width: usize) -> String {
     let mut text = paragraph(&format!("  {name:<0$} ", words - 3), words, value, width);
     for (what, value) in more.iter().filter(|(_, value)| !value.is_empty()) {
@@ -193,7 +193,7 @@ mod tests {
     use tare_core::host::Facts;
 
     #[test]
-    fn what_was_found_here_keeps_to_eighty_columns() {
+    fn findings_fit_into_eighty_columns() {
         let why = Fault::new("a word ".repeat(20)).remedy("do it ".repeat(20));
         let availability = Availability::Unavailable(why);
         let form = FormFinding { layer: "a-layer".into(), about: String::new(), words: String::new(), availability };
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_weighed_comes_first_and_in_words() {
+    fn what_can_be_measured_comes_first_and_in_words() {
         let facts = || Facts::from([("a.raw_key".to_owned(), "1".to_owned())]);
         let form = |layer: &str, words: &str, availability| FormFinding {
             layer: layer.to_owned(),
@@ -239,7 +239,7 @@ mod tests {
             noise: None,
         };
         let text = show(&findings, 80);
-        let wanted = "what can be weighed here
+        let wanted = "what this machine can measure
   native       yes: plain processes
   box          yes: Boxes 1.2 with runner 3.4
   guest        only EMULATED: Machines 5.6
@@ -247,18 +247,18 @@ mod tests {
                to do: use another machine
   --profile    yes: call stacks and system calls
 
-in the way
+spoils figures
   steal                   no: what steal means
                           to do: go elsewhere
 
-would make figures finer
+would improve figures
   turbo                   no: what turbo means
                           to do: switch it off
 
 the machine
 ";
         assert!(text.starts_with(wanted), "{text}");
-        assert!(text.contains("  as it should be         SMT yes\n  can be counted          cgroup\n"), "{text}");
+        assert!(text.contains("  settings in order       SMT yes\n  counters                cgroup\n"), "{text}");
         assert!(!text.contains("raw_key"), "{text}");
         findings.checks[5] = check(PROFILE, "system calls", Verdict::Note, "run as root");
         let text = show(&findings, 80);

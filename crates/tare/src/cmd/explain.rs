@@ -1,4 +1,5 @@
-//! `tare explain`: which part of a form costs what. A study is made one of the ladder to that form, and run as any.
+//! `tare explain`: finds out what each part of a form costs. It turns a study into one of the ladder to that form, and
+//! runs that like any other.
 
 use crate::catalog::Tables;
 use crate::cli::RunArgs;
@@ -9,18 +10,18 @@ use clap::Args;
 use tare_core::study::Study;
 
 const HELP: &str = "\
-Of the options above, --form names the one form that is explained; else it is the first one besides the baseline. It is \
-climbed to in rungs, each with one feature more than the one before: first the baseline, then what makes a plain process a \
-container, or what a guest loses against the best guest. All rungs run interleaved, in blocks. The report says what each \
-rung costs where it stands, those that matter first, and whether the whole comes out the same again. `ladder: FORM` in a \
-study asks for the same.
+Of the options above, --form names the one form to explain, by default the first one after the baseline. A ladder leads \
+to it from the baseline in rungs, each with one more feature than the one before: the steps that turn a plain process \
+into a container, or the best guest into this one. All rungs run interleaved, in blocks. The report says what each rung \
+costs in its place, the largest costs first, and whether the product of all rungs agrees with the whole form. `ladder: \
+FORM` in a study does the same.
 
-What a rung costs may depend on what stands below it. --orders adds forms in which a feature stands elsewhere, where the \
-layers can have it there: first, with as few others as it needs, and last, as the whole form without it. The report then \
-gives each feature's share as a range over its places, and by how much it costs more last than first. --dry-run says what \
-that takes.
+What a rung costs may depend on the rungs below it. --orders also measures each feature in two other places, if the \
+layers allow it: first, with as few other features as it needs, and last, as the whole form compared with the whole form \
+without it. The report then gives each feature's share as a range over its places, and how much more it costs last than \
+first. --dry-run says how long that takes.
 
-Exit codes: as of `tare run`.
+Exit codes: those of `tare run`.
 
 Examples:
   tare explain canonical --form container
@@ -31,7 +32,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct ExplainArgs {
-    /// Each feature in other places too, as far as it can be had there: first, and last
+    /// Also measure each feature in other places, if the layers allow it: first, and last
     #[arg(long)]
     orders: bool,
     #[command(flatten)]
@@ -43,7 +44,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<u8> {
     let read = files::read_to_run(typed)?;
     let (mut study, workload) = files::only_part(read, "explain")?;
     if let Some(part) = typed.parts.first() {
-        return Err(Mistake::new(format!("study '{}' has no part '{part}': it has no parts at all", study.name)).into());
+        return Err(Mistake::new(format!("study '{}' has no part '{part}': it has no parts", study.name)).into());
     }
     run::check_times(typed, &study)?;
     climb(&mut study, &typed.forms)?;
@@ -58,24 +59,23 @@ fn refused((message, hint): (String, String)) -> Mistake {
     Mistake::new(format!("{message}\n  to do: {hint}"))
 }
 
-/// Makes the study one of the ladder to the form that was typed.
+/// Turns the study into one of the ladder to the form that was typed.
 fn climb(study: &mut Study, forms: &[String]) -> Result<()> {
     if forms.len() > 1 {
-        let text = format!("one form is explained at a time, and --form names {}", forms.join(", "));
+        let text = format!("`tare explain` takes one form at a time; --form names {}", forms.join(", "));
         return Err(Mistake::new(text).into());
     }
     match (forms.first(), &study.ladder) {
         (None, Some(_)) => {}
         (Some(form), Some(ladder)) if *form == ladder.to => {}
         (Some(_), Some(ladder)) => {
-            let text = format!("study '{}' climbs to '{}' already\n  to do: leave --form away", study.name, ladder.to);
+            let text = format!("study '{}' already climbs to '{}'\n  to do: omit --form", study.name, ladder.to);
             return Err(Mistake::new(text).into());
         }
         (form, None) => {
             let usual = study.forms.iter().find(|form| form.name != study.baseline).map(|form| form.name.clone());
             let Some(to) = form.cloned().or(usual) else {
-                let text =
-                    format!("study '{}' has no form besides its baseline: there is nothing to explain", study.name);
+                let text = format!("study '{}' has no form but its baseline: there is nothing to explain", study.name);
                 return Err(Mistake::new(text).into());
             };
             study.climb(&to, &Tables).map_err(refused)?;
@@ -86,7 +86,7 @@ fn climb(study: &mut Study, forms: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The command that repeats it; how many blocks and the seed are added by who knows them.
+/// The command that repeats the run, without the number of blocks and the seed, which callers add.
 fn command(args: &ExplainArgs) -> String {
     let orders = if args.orders { " --orders" } else { "" };
     format!("tare explain {}{}{orders}", args.run.study, args.run.typed())
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn features_stand_elsewhere_where_the_layers_can_have_them_there() {
+    fn features_are_tried_in_the_places_that_the_layers_allow() {
         let mut boxed = study("");
         climb(&mut boxed, &[]).unwrap();
         boxed.turn(&Tables).unwrap();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_form_or_the_one_that_was_typed_is_explained() {
+    fn the_form_that_was_typed_or_the_first_one_is_explained() {
         let rungs = ["group", "limits", "namespaces", "root", "engine", "confined", "bridge"];
         let rungs = rungs.map(|rung| format!("boxed.{rung}"));
         let boxed: Vec<String> = [vec!["plain".to_owned()], rungs.to_vec(), vec!["boxed".to_owned()]].concat();
@@ -143,8 +143,8 @@ mod tests {
         let rungs = ["group", "limits", "namespaces", "root", "engine"].map(|rung| format!("hosted.{rung}"));
         assert_eq!(hosted, [vec!["plain".to_owned()], rungs.to_vec(), vec!["hosted".to_owned()]].concat());
         assert!(climbed("", &["nothing"]).unwrap_err().contains("its forms: plain, boxed, hosted"));
-        assert!(climbed("", &["boxed", "hosted"]).unwrap_err().contains("one form is explained at a time"));
-        assert!(climbed("ladder: boxed", &["hosted"]).unwrap_err().contains("climbs to 'boxed' already"));
+        assert!(climbed("", &["boxed", "hosted"]).unwrap_err().contains("one form at a time"));
+        assert!(climbed("ladder: boxed", &["hosted"]).unwrap_err().contains("already climbs to 'boxed'"));
         assert!(climbed("", &["plain"]).unwrap_err().contains("has no layer"));
     }
 }

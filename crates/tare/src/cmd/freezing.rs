@@ -1,4 +1,4 @@
-//! The process that freezes services between the turns of a chopped load, for the load process, which may not.
+//! The process that freezes services between the turns of a chopped load, because the load process itself may not.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode, Stdio};
 use tare_core::fault::{Doing, Fault};
 use tare_core::held::Held;
 
-/// Starts the process that freezes services in the name of this one, which will not be allowed to.
+/// Starts the process that freezes services for this one, which is about to lose the right to.
 pub(crate) fn begin(held: &[Vec<Held>]) -> Result<UnixStream, Fault> {
     let start = || -> std::io::Result<UnixStream> {
         let (mut here, there) = UnixStream::pair()?;
@@ -23,18 +23,18 @@ pub(crate) fn begin(held: &[Vec<Held>]) -> Result<UnixStream, Fault> {
     start().doing("start the process that freezes services between turns")
 }
 
-/// `tare freeze`: keeps services from running, and lets them run, as it is told.
+/// `tare freeze`: freezes and thaws services on orders.
 pub(crate) fn serve() -> ExitCode {
     let serve = || -> Result<(), Fault> {
         let stdin = std::io::stdin().as_fd().try_clone_to_owned().doing("take standard input")?;
         let mut stream = UnixStream::from(stdin);
         let mut list = Vec::new();
-        // Not a byte beyond the line, for what follows are orders.
+        // Read no byte beyond the line: orders follow.
         let mut byte = [0];
-        while stream.read(&mut byte).doing("read what is to be frozen")? == 1 && byte != *b"\n" {
+        while stream.read(&mut byte).doing("read the list of services to freeze")? == 1 && byte != *b"\n" {
             list.push(byte[0]);
         }
-        let held: Vec<Vec<Held>> = serde_json::from_slice(&list).doing("understand what is to be frozen")?;
+        let held: Vec<Vec<Held>> = serde_json::from_slice(&list).doing("parse the list of services to freeze")?;
         tare_load::serve_freezer(&held, &mut stream)
     };
     match serve() {

@@ -1,5 +1,5 @@
-//! `tare gate`: whether a record keeps bounds, for pipelines. 1 means a broken bound and nothing else: whatever keeps
-//! the gate from judging ends with 2, as a mistake does.
+//! `tare gate`: checks a record against bounds, for pipelines. Exit code 1 means a broken bound and nothing else:
+//! anything that prevents a judgement ends with 2, like a mistake.
 
 use crate::cli::{GateArgs, Inconclusive};
 use crate::cmd::compared_metric;
@@ -21,9 +21,9 @@ use tare_core::units::exact_duration;
 use tare_report::Gate;
 use tare_stats::{Analysis, Bounds, GateOutcome, Occasions, analyse};
 
-/// What to do about a bound of 100 % and more.
-const HIGH_BOUND: &str = "name a lower bound, or the --metric that it is for";
-/// How much worse than before a form may be when a record to compare with is named and no bound is.
+/// What to do about a bound of 100 % or more.
+const HIGH_BOUND: &str = "lower the bound, or name the --metric that it is for";
+/// The default of `--max-regression`.
 const USUAL_REGRESSION: f64 = 0.03;
 
 pub(crate) fn gate(args: &GateArgs) -> Result<u8> {
@@ -32,7 +32,7 @@ pub(crate) fn gate(args: &GateArgs) -> Result<u8> {
         max_regression: args.baseline.as_ref().map(|_| args.max_regression.unwrap_or(USUAL_REGRESSION)),
     };
     if bounds == Bounds::default() {
-        let text = "there is no bound to judge by\n  to do: name --max-overhead 5%, or --baseline RECORD, or both";
+        let text = "no bound was given\n  to do: add --max-overhead 5%, or --baseline RECORD, or both";
         return Err(Mistake::new(text).into());
     }
     let named = args.metrics.iter().map(|metric| compared_metric(metric)).collect::<Result<Vec<_>>>()?;
@@ -73,15 +73,16 @@ pub(crate) fn gate(args: &GateArgs) -> Result<u8> {
     })
 }
 
-/// A time can be three times as long; of a throughput nothing can lose more than all of it.
+/// A time can triple, but a throughput cannot lose more than all of itself.
 fn bounds_make_sense(bounds: &Bounds, metrics: &[String]) -> Result<()> {
     let widest = [bounds.max_overhead, bounds.max_regression].into_iter().flatten().fold(0.0, f64::max);
     let grows = |name: &&String| TRIAL_METRICS.iter().any(|metric| metric.name == **name && metric.more_is_better);
     match metrics.iter().find(grows) {
         Some(name) if widest >= 1.0 => {
             let percent = widest * 100.0;
-            let text =
-                format!("{percent:.0}% bounds no {name}: it cannot lose more than all of it\n  to do: {HIGH_BOUND}");
+            let text = format!(
+                "{percent:.0}% is no bound for {name}, which cannot lose more than 100%\n  to do: {HIGH_BOUND}"
+            );
             Err(Mistake::new(text).into())
         }
         _ => Ok(()),
@@ -92,7 +93,7 @@ fn read(path: &Path) -> Result<Record> {
     Ok(tare_runner::read_record(path).map_err(Fault::as_mistake)?)
 }
 
-/// The forms that are named, else all that are not the baseline, not emulated and not left out.
+/// The forms named, else all but the baseline and those that are emulated or left out.
 fn forms(args: &GateArgs, record: &Record) -> Result<Vec<String>> {
     let header = &record.header;
     let asked = header.study.forms.iter().filter(|form| form.weight.is_none());
@@ -106,30 +107,28 @@ fn forms(args: &GateArgs, record: &Record) -> Result<Vec<String>> {
     let known: Vec<&str> = others.map(String::as_str).collect();
     for form in &args.forms {
         if *form == header.study.baseline {
-            let text = format!("'{form}' is the baseline of the record: it is what the others are compared with");
+            let text = format!("'{form}' is the baseline of the record, with which the others are compared");
             return Err(Mistake::new(text).into());
         }
         if !known.contains(&form.as_str()) {
-            return Err(
-                Mistake::new(format!("the record has no form '{form}'; there are: {}", known.join(", "))).into()
-            );
+            return Err(Mistake::new(format!("the record has no form '{form}'; it has: {}", known.join(", "))).into());
         }
     }
     Ok(args.forms.clone())
 }
 
-/// The metrics that are named, else the one that a record's headline is made of, which comes first.
+/// The metrics named, else that of the record's headline, which comes first.
 fn metrics(named: &[&str], analysis: &Analysis) -> Result<Vec<String>> {
     let here: Vec<&str> = analysis.metrics.iter().filter(|m| m.compared).map(|metric| metric.name.as_str()).collect();
     if let Some(absent) = named.iter().find(|metric| !here.contains(metric)) {
         let here = here.join(", ");
-        return Err(Mistake::new(format!("the record compares no metric '{absent}'; it does: {here}")).into());
+        return Err(Mistake::new(format!("the record does not compare metric '{absent}'; it compares: {here}")).into());
     }
     let chosen = if named.is_empty() { here.get(..1).unwrap_or_default() } else { named };
     Ok(chosen.iter().map(|name| (*name).to_owned()).collect())
 }
 
-/// Something that both records must have been asked alike, in each of them.
+/// A condition that both records must share, as each has it.
 struct Asked {
     what: &'static str,
     alike: bool,
@@ -138,8 +137,8 @@ struct Asked {
 }
 
 impl Asked {
-    /// The data decide; words are for who reads that they differ. Where words cannot tell them apart, the data are
-    /// shown as they are.
+    /// The data decide; the words are for the message. If the words are equal though the data differ, the message shows
+    /// the data.
     fn of<T: PartialEq + Serialize>(what: &'static str, both: [T; 2], words: impl Fn(&T) -> String) -> Asked {
         let alike = both[0] == both[1];
         let [new, old] = both.each_ref().map(words);
@@ -151,8 +150,8 @@ impl Asked {
     }
 }
 
-/// A ratio means something else when it is one to another baseline, of another workload or by another design; a peak
-/// also when it was to keep another QoS, or was found by other rules or in other windows.
+/// A ratio means something else with another baseline, workload or design; a peak also with another QoS, other rules of
+/// the search or other windows.
 fn same_question(record: &Record, baseline: &Record) -> Result<()> {
     let headers = [&record.header, &baseline.header];
     let text = |text: &&str| (*text).to_owned();
@@ -168,15 +167,14 @@ fn same_question(record: &Record, baseline: &Record) -> Result<()> {
     match asked.iter().find(|asked| !asked.alike) {
         None => Ok(()),
         Some(Asked { what, new, old, .. }) => {
-            let text = format!(
-                "the records answer different questions: the {what} '{new}' in the one and '{old}' in the other"
-            );
+            let text =
+                format!("the records answer different questions: the {what} '{new}' in one and '{old}' in the other");
             Err(Mistake::new(text + "\n  to do: name records of the same study").into())
         }
     }
 }
 
-/// What a peak is the answer to. The figures of other trials do not depend on a QoS.
+/// The question that a peak answers. Figures of other trials do not depend on a QoS.
 fn searched(studies: [&Study; 2]) -> [Asked; 3] {
     let none = || "none".to_owned();
     let plans = studies.map(|study| study.peak.as_ref());
@@ -208,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_that_differ_by_little_are_seen_to_differ() {
+    fn questions_that_differ_slightly_are_told_apart() {
         let (ms, more) = (Duration::from_millis(5), Duration::from_nanos(5_000_001));
         let Asked { alike, new, old, .. } = qos_is([(0.99, ms), (0.99, more)]);
         let wanted = ["get p99 within 5 ms", "get p99 within 5.000001 ms"];
@@ -216,7 +214,7 @@ mod tests {
         let Asked { alike, new, old, .. } = qos_is([(0.999_999_1, ms), (0.999_999_2, ms)]);
         let wanted = ["get p99.99991 within 5 ms", "get p99.99992 within 5 ms"];
         assert!(!alike && [&new, &old] == wanted, "{new} {old}");
-        // No words tell these apart.
+        // In words these are equal.
         let Asked { alike, new, old, .. } = qos_is([(0.5, ms), (0.5 + f64::EPSILON, ms)]);
         assert!(!alike && new != old, "{new} {old}");
         assert!(new.contains("\"quantile\":0.5,") && old.contains("\"quantile\":0.5000000000000002"), "{new} {old}");

@@ -1,4 +1,4 @@
-//! `tare history`: the runs of this machine, and how a form's cost went from run to run.
+//! `tare history`: lists the runs on this machine, and follows a form's cost from run to run.
 
 use crate::cli::HistoryArgs;
 use crate::cmd::compared_metric;
@@ -17,7 +17,7 @@ use tare_stats::{CHANGE_P, CHANGE_SHARE, CHANGE_VALUES_MIN, CHANGE_WINDOW, Serie
 /// The version of the series' JSON. Fields may be added within a version.
 const HISTORY_SCHEMA: u32 = 1;
 
-/// The metrics that are followed unless one is named; a record has one of them.
+/// The metrics followed by default; a record has one of them.
 const USUAL_METRICS: [&str; 2] = ["throughput", PEAK_LOAD];
 
 pub(crate) fn history(args: &HistoryArgs) -> Result<u8> {
@@ -32,17 +32,17 @@ pub(crate) fn history(args: &HistoryArgs) -> Result<u8> {
     Ok(if all_added { EXIT_OK } else { EXIT_FAILED })
 }
 
-/// Takes records in. One that cannot be read is named, and the others of its folder are taken in all the same; whether
-/// all could be.
+/// Adds records; returns whether all could be added. One that cannot be read is named, and the others in its folder are
+/// added all the same.
 ///
 /// # Errors
-/// When a path names no record, none can be read, or the history cannot be written.
+/// When a path names no record, no record can be read, or the history cannot be written.
 fn add(paths: &[PathBuf]) -> Result<bool> {
     let mut records: Vec<PathBuf> = Vec::new();
     for path in paths {
         let found = records_in(path);
         if found.is_empty() {
-            // To read it says why it is none; what was typed is looked at before anything is done.
+            // Reading it says why it is no record. All arguments are checked before any record is added.
             tare_runner::read_record(path)?;
         }
         records.extend(found);
@@ -56,14 +56,14 @@ fn add(paths: &[PathBuf]) -> Result<bool> {
     }
     let count = unread.len();
     for (at, fault) in unread.into_iter().enumerate() {
-        // Nothing was done, so the last of them is what the command ends with.
+        // Nothing was added, so the command fails with the last of them.
         if count == records.len() && at + 1 == count {
             return Err(fault.into());
         }
         complain(&fault.into());
     }
     if count > 0 {
-        note(&format!("{count} of {} records were not taken in; the others were", records.len()));
+        note(&format!("{count} of {} records were not added; the others were", records.len()));
     }
     Ok(count == 0)
 }
@@ -75,7 +75,7 @@ fn show_runs(json: bool) -> Result<()> {
         return Ok(());
     }
     if entries.is_empty() {
-        tell("no runs yet; `tare run` makes one, `tare history --add RECORD` takes one in");
+        tell("no runs yet; `tare run` makes one, `tare history --add RECORD` adds one");
         return Ok(());
     }
     let width = columns(std::io::stdout());
@@ -94,7 +94,7 @@ fn usual_series() -> Result<Vec<Series>> {
     Ok(each.into_iter().flatten().collect())
 }
 
-/// The record at `path`, or the records in it; none where there are none.
+/// The record at `path`, or all records in that folder.
 fn records_in(path: &Path) -> Vec<PathBuf> {
     let is_record = |path: &Path| path.join("record.json").is_file();
     let inside = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -119,8 +119,8 @@ fn show_series(args: &HistoryArgs, study: Option<&str>, metric: Option<&str>) ->
     {
         let known = known(|series| &series.study);
         return Err(Mistake::new(format!(
-            "no record of a study '{study}' with 3 blocks or more is in the history; there are: {known}\n  to do: `tare \
-             run {study}`, or take a record in with `tare history --add RECORD`"
+            "the history has no record of study '{study}' with 3 blocks or more; studies: {known}\n  to do: `tare run \
+             {study}`, or add a record with `tare history --add RECORD`"
         ))
         .into());
     }
@@ -128,7 +128,7 @@ fn show_series(args: &HistoryArgs, study: Option<&str>, metric: Option<&str>) ->
         && !all.iter().any(|series| series.form == *form)
     {
         let known = known(|series| &series.form);
-        return Err(Mistake::new(format!("no form '{form}' is in the history; there are: {known}")).into());
+        return Err(Mistake::new(format!("the history has no form '{form}'; forms: {known}")).into());
     }
     let wanted = |series: &Series| {
         study.is_none_or(|study| series.study == study) && args.form.as_ref().is_none_or(|form| series.form == *form)

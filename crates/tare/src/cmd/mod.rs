@@ -28,13 +28,13 @@ use tare_core::load::{LoadPlan, LoadProfile};
 use tare_core::record::TrialMetric;
 use tare_layers::least::{self, Kept};
 
-/// `tare resources`: what this process really gets, as JSON.
+/// `tare resources`: prints as JSON what this process really gets.
 pub(crate) fn resources() -> Result<u8> {
     println!("{}", serde_json::to_string(&tare_telemetry::resource_report())?);
     Ok(EXIT_OK)
 }
 
-/// `tare drive`: carries out a plan, with the least that it needs.
+/// `tare drive`: carries out a load plan with the least privileges that it needs.
 pub(crate) fn drive() -> ExitCode {
     let confine = |plan: &LoadPlan| {
         let trace = matches!(plan.profile.base(), LoadProfile::Replay { .. });
@@ -46,7 +46,7 @@ pub(crate) fn drive() -> ExitCode {
     tare_load::serve_confined(&catalog::protocols(), std::io::stdin(), std::io::stdout().lock(), confine)
 }
 
-/// `tare probe`: samples, with the least that it needs.
+/// `tare probe`: samples counters with the least privileges that it needs.
 pub(crate) fn probe() -> ExitCode {
     match least::become_sampler() {
         Ok(()) => tare_telemetry::serve(std::io::stdin(), std::io::stdout().lock()),
@@ -57,7 +57,7 @@ pub(crate) fn probe() -> ExitCode {
     }
 }
 
-/// `tare peer`: serves until it is told to end.
+/// `tare peer`: serves until it is stopped.
 pub(crate) fn peer(args: &crate::cli::PeerArgs) -> Result<u8> {
     let crate::cli::PeerArgs { listen, threads, nodelay, send_buffer, receive_buffer } = *args;
     let (send_buffer, receive_buffer) = (send_buffer.0, receive_buffer.0);
@@ -66,17 +66,18 @@ pub(crate) fn peer(args: &crate::cli::PeerArgs) -> Result<u8> {
     Ok(EXIT_OK)
 }
 
-/// The name of the metric that is called `name`, if ratios are made of it.
+/// The full name of the metric called `name`, if forms are compared by it.
 pub(crate) fn compared_metric(name: &str) -> Result<&'static str> {
     match TrialMetric::called(name) {
         Some(metric) if metric.compared => Ok(metric.name),
         shown => {
             let known = TrialMetric::compared_names();
-            let what = if shown.is_some() { "which is shown only" } else { "which there is not" };
-            let text = format!("no ratios are made of a metric '{name}', {what}; of these they are: {known}");
-            let hint =
-                "name one of these; a time may be written without its unit, as p99, and cpu_busy_us_per_op as cpu";
-            Err(Mistake::new(format!("{text}\n  to do: {hint}")).into())
+            let what = match shown {
+                Some(_) => format!("metric '{name}' is shown but not compared"),
+                None => format!("unknown metric '{name}'"),
+            };
+            let hint = "name one of these; short names work too: p99 for p99_us, cpu for cpu_busy_us_per_op";
+            Err(Mistake::new(format!("{what}; comparable: {known}\n  to do: {hint}")).into())
         }
     }
 }

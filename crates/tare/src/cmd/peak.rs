@@ -1,4 +1,4 @@
-//! `tare peak`: the greatest load that each form carries within its QoS.
+//! `tare peak`: searches for the greatest load that each form carries within its QoS.
 
 use crate::cli::{PeakArgs, PeakOf, PeakRulesArg};
 use crate::layers::LAYERS;
@@ -13,9 +13,9 @@ use tare_core::study::Study;
 use tare_core::units::typed_duration;
 use tare_core::workload::Workload;
 
-/// What a form without any layer is called.
+/// The name of the form without layers.
 const PLAIN: &str = "native";
-/// How long users think where nothing is named.
+/// How long users think by default, on average.
 const THINK: &str = "5s";
 
 pub(crate) fn peak(args: &PeakArgs) -> Result<u8> {
@@ -36,7 +36,7 @@ pub(crate) fn peak(args: &PeakArgs) -> Result<u8> {
 /// The study that `--workload` stands for.
 fn study_text(args: &PeakArgs, workload: &str) -> String {
     let forms: Vec<&str> = args.run.forms.iter().map(String::as_str).collect();
-    // Where nothing is named: the plain process, and the first layer of the list.
+    // By default: the plain process, and the first layer of the list.
     let usual = || [PLAIN].into_iter().chain(LAYERS.first().map(|layer| layer.name())).collect();
     let forms = if forms.is_empty() { usual() } else { forms };
     let load = match args.of.unwrap_or(PeakOf::Open) {
@@ -45,7 +45,7 @@ fn study_text(args: &PeakArgs, workload: &str) -> String {
         PeakOf::Users => format!("users: {{users: 1, think: {{exponential: {{mean: {THINK}}}}}}}"),
     };
     let mut text = format!(
-        "study: peak-{workload}\nquestion: Which load does each form carry within its QoS?\nworkload: {workload}\n\
+        "study: peak-{workload}\nquestion: What load does each form carry within its QoS?\nworkload: {workload}\n\
          load: {{{load}}}\nforms:\n"
     );
     for form in forms {
@@ -55,7 +55,7 @@ fn study_text(args: &PeakArgs, workload: &str) -> String {
     text
 }
 
-/// Makes the study a search, and puts what was typed over what the file says.
+/// Turns the study into a search, in which arguments override the file.
 fn search(args: &PeakArgs, study: &mut Study, workload: &Workload) -> Result<()> {
     let mistake = |text: &str| Err(Mistake::new(text).into());
     if let Some(within) = args.p99 {
@@ -66,26 +66,24 @@ fn search(args: &PeakArgs, study: &mut Study, workload: &Workload) -> Result<()>
     }
     let Some(qos) = &study.qos else {
         return mistake(
-            "a peak is the greatest load that keeps a QoS, and neither the study nor the workload has one; \
-             add --p99 10ms, or 'qos:'",
+            "a peak is the greatest load that keeps a QoS, but neither the study nor the workload has one\n  to do: add \
+             --p99 10ms, or 'qos:'",
         );
     };
     if qos.operations.values().any(|limits| limits.len() > 1) {
-        return mistake("a peak is searched against one percentile of each operation; the QoS has several");
+        return mistake("a search takes one percentile per operation, but the QoS has several");
     }
     let base = study.load.base().clone();
     let operations = || workload.protocol.facts(&catalog::Tables).operations;
     let asked = asked(args);
     let usual = || Some(PeakPlan::usual(&base, operations())?.reaching(&asked));
     let Some(plan) = study.peak.take().or_else(usual) else {
-        return mistake(
-            "the load of this study has no level that could be raised; give it 'open', 'users' or 'closed'",
-        );
+        return mistake("the load of this study has no level to raise\n  to do: use 'open', 'users' or 'closed'");
     };
     let plan = plan.with(&asked);
     if let Some(why) = plan.mistake() {
         return mistake(&format!(
-            "{why}\n  to do: --at-least <= --start <= --up-to, --hint between them, --measure 15s or so"
+            "{why}\n  to do: choose --at-least <= --start <= --up-to, --hint between them, and --measure about 15s"
         ));
     }
     study.load = LoadProfile::Guided { of: Box::new(plan.highest(&base)), start: plan.start };
@@ -94,7 +92,7 @@ fn search(args: &PeakArgs, study: &mut Study, workload: &Workload) -> Result<()>
     Ok(())
 }
 
-/// What was typed of the search.
+/// The search's arguments.
 fn asked(args: &PeakArgs) -> PeakAsked {
     PeakAsked {
         rules: args.rules.map(|rules| match rules {
@@ -114,7 +112,7 @@ fn asked(args: &PeakArgs) -> PeakAsked {
     }
 }
 
-/// The command that repeats this search; the seed is added by who draws it.
+/// The command that repeats this search, without the seed, which callers add.
 fn command(args: &PeakArgs) -> String {
     let mut text = "tare peak".to_owned();
     match &args.workload {

@@ -1,9 +1,8 @@
-//! `tare power`: what a study will show on this machine, before it is carried out: how narrow its intervals will be
-//! after how long.
+//! `tare power`: predicts what a study will show on this machine: how narrow its intervals will be after how long.
 //!
-//! A calibration is a short run of the study's own forms, arranged as the study is, by the same runner; what it leaves
-//! is read and thrown away. With so few deployments it knows variances badly, and says so in ranges; records of earlier
-//! runs narrow them.
+//! A calibration is a short run of the study's own forms, arranged as in the study, by the same runner; its record is
+//! read and thrown away. From so few deployments variances are poorly known, so predictions are ranges; records of
+//! earlier runs narrow them.
 
 use crate::cli::RunArgs;
 use crate::mistake::Mistake;
@@ -28,27 +27,27 @@ use tare_core::workload::Workload;
 use tare_runner::{Clock, Ending, FormPace, Pace, RecordDir, SystemClock};
 use tare_stats::power::{Power, Seen, power, seen};
 
-/// Deployments of each form where nothing was typed: the fewest of which limits mean anything.
+/// Deployments of each form by default: the fewest from which limits mean anything.
 const DEPLOYMENTS: u32 = 4;
 
-/// In so many pieces each deployment is measured where load is chopped, each so long.
+/// Where load is chopped, each deployment is measured in this many pieces, each this long.
 const PIECES: u32 = 4;
 const PIECE: Duration = Duration::from_millis(250);
 
-/// A calibration settles no longer than this, and measures no longer in one go.
+/// The longest that a calibration settles, and measures in one go.
 const SETTLE_MAX: Duration = Duration::from_secs(1);
 const MEASURE_MAX: Duration = Duration::from_secs(2);
 
 const HELP: &str = "\
-Deploys each form a few times and measures it briefly, as the study arranges it; then says how far the intervals of the \
-ratios will reach either way after 1, 5 and 30 minutes of `tare run`, and when they are as narrow as is asked for: by \
---half-width, else by `until` of the study, else 1 %. A few deployments show badly how much deployments differ, so \
-what is said are ranges: the truth lies within in about eight of ten cases. Earlier runs of the same forms on this machine \
-narrow them. Nothing is kept of a calibration, and no figure of it is shown.
+Deploys each form a few times and measures it briefly, arranged as in the study. Then predicts the half-widths of the \
+ratios' intervals after 1, 5 and 30 minutes of `tare run`, and when they reach the requested width: --half-width, else \
+`until` of the study, else 1 %. A few deployments are a poor guide to how much deployments differ, so the predictions \
+are ranges: the truth lies within them in about eight of ten cases. Earlier runs of the same forms on this machine \
+narrow them. Tare keeps nothing of a calibration and shows none of its figures.
 
-With --dry-run nothing is deployed, and earlier runs alone say it.
+With --dry-run nothing is deployed, and the prediction uses earlier runs alone.
 
-Exit codes: as of `tare run`.
+Exit codes: those of `tare run`.
 
 Examples:
   tare power canonical
@@ -59,46 +58,46 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct PowerArgs {
-    /// The study: a file, or the name of one in studies/
+    /// Study: a file, or the name of one in studies/
     #[arg(default_value = "canonical")]
     study: String,
-    /// How far intervals are to reach either way, such as 1%
+    /// Half-width to reach, such as 1%
     #[arg(long, value_name = "SHARE", value_parser = share)]
     half_width: Option<f64>,
-    /// Deployments of each form in the calibration
+    /// Number of deployments of each form in the calibration
     #[arg(long, value_name = "N", default_value_t = DEPLOYMENTS, value_parser = clap::value_parser!(u32).range(2..=100))]
     deployments: u32,
     /// Preset to use, such as quick
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
-    /// How the forms of a block stand beside each other, instead of what the study says
+    /// How to arrange the forms of a block, overriding the study
     #[arg(long, value_name = "NAME", value_parser = crate::cli::designs())]
     design: Option<Arrangement>,
-    /// Only these forms, besides the baseline; may be repeated
+    /// Deploy only this form and the baseline; may be repeated
     #[arg(long = "form", value_name = "NAME")]
     forms: Vec<String>,
-    /// How long load would run before it counts, such as 3s
+    /// How long the run would put load on before measuring, such as 3s
     #[arg(long, value_name = "TIME", value_parser = crate::cli::duration)]
     settle: Option<Duration>,
-    /// How long each trial would be measured, such as 10s
+    /// How long the run would measure each trial, such as 10s
     #[arg(long, value_name = "TIME", value_parser = crate::cli::duration)]
     measure: Option<Duration>,
-    /// Where to look for workloads first; then beside the study, in workloads/ there and above, and in ./workloads
+    /// Look for workloads here first, then beside the study, in workloads/ there and above, and in ./workloads
     #[arg(long, value_name = "DIR")]
     workloads: Option<PathBuf>,
     /// Print as JSON; progress goes to standard error
     #[arg(long)]
     json: bool,
-    /// Wait until a run that is under way on this machine has ended
+    /// Wait for a run in progress on this machine to end
     #[arg(long)]
     wait: bool,
-    /// By earlier runs alone, and start nothing
+    /// Predict from earlier runs alone, without starting anything
     #[arg(long)]
     dry_run: bool,
 }
 
 impl PowerArgs {
-    /// What would be typed to run the study.
+    /// The arguments with which `tare run` would run the study.
     fn run(&self) -> RunArgs {
         RunArgs {
             study: self.study.clone(),
@@ -126,14 +125,18 @@ impl PowerArgs {
 
 fn share(text: &str) -> Result<f64, String> {
     let share = tare_core::units::parse_percent(text)?;
-    if share > 0.0 && share < 1.0 { Ok(share) } else { Err(format!("'{text}' is no half-width: write for example 1%")) }
+    if share > 0.0 && share < 1.0 {
+        Ok(share)
+    } else {
+        Err(format!("'{text}' is not a half-width; write for example 1%"))
+    }
 }
 
 pub(crate) fn power_of(args: &PowerArgs) -> Result<u8> {
     let typed = args.run();
     let (mut study, workload) = files::only_part(files::read_to_run(&typed)?, "power")?;
     if study.peak.is_some() {
-        let text = format!("study '{}' searches the peak, and what that will show is not foreseen", study.name);
+        let text = format!("study '{}' searches for the peak, which cannot be predicted", study.name);
         return Err(Mistake::new(format!("{text}\n  to do: name a study that measures at one load")).into());
     }
     run::prepare(&typed, &mut study, &workload)?;
@@ -153,8 +156,8 @@ pub(crate) fn power_of(args: &PowerArgs) -> Result<u8> {
 }
 
 fn nothing_known(study: &Study) -> Fault {
-    let text = format!("no earlier run on this machine says how the forms of study '{}' vary", study.name);
-    Fault::new(text).remedy("leave --dry-run away, and a calibration finds it out")
+    let text = format!("no earlier run on this machine shows how the forms of study '{}' vary", study.name);
+    Fault::new(text).remedy("omit --dry-run to find out by a calibration")
 }
 
 fn shown(args: &PowerArgs, study: &Study, power: &Power, basis: &Basis) -> Result<String> {
@@ -165,7 +168,7 @@ fn shown(args: &PowerArgs, study: &Study, power: &Power, basis: &Basis) -> Resul
     Ok(format!("{}{}", show::head(study, width), show::text(power, basis, width)))
 }
 
-/// A short run of the study's forms, of which nothing is kept, and what it and earlier runs say.
+/// Makes a short run of the study's forms, keeps nothing of it, and prints what it and earlier runs predict.
 fn calibrate(args: &PowerArgs, study: Study, mut workload: Workload) -> Result<u8> {
     let stop = session::stop_on_signals()?;
     let mut say = |text: &str| note(text);
@@ -197,8 +200,8 @@ fn calibrate(args: &PowerArgs, study: Study, mut workload: Workload) -> Result<u
     let pace = timed(&study, &pace, &record);
     let all = together(here, &earlier);
     let Some(power) = power(&all, &ahead(&study, &pace, args.half_width)) else {
-        let fault = Fault::new("the calibration came to nothing: no form was measured twice beside the baseline");
-        return Err(fault.remedy("see above why; `tare run` with --repeat 1 keeps what can be looked at").into());
+        let fault = Fault::new("the calibration failed: no form was measured twice together with the baseline");
+        return Err(fault.remedy("see the warnings above; `tare run --repeat 1` keeps a record to look into").into());
     };
     let finds_slices = matches!(&study.design.arrangement, Arrangement::Chop(chop) if chop.slice.is_none());
     let basis = Basis { deployments: args.deployments, runs, took: Some(took), finds_slices };
@@ -211,15 +214,15 @@ fn owned((name, state): (&String, &FormState)) -> (String, FormState) {
     (name.clone(), state.clone())
 }
 
-/// The study as it is carried out to calibrate: the same forms, of which something is claimed, in the same design, but
+/// The study as a calibration runs it: in the same design, with those forms about which something is claimed, but
 /// short.
 fn calibration(study: &Study, forms: &BTreeMap<String, FormState>, deployments: u32) -> Result<Study> {
     let mut short = study.clone();
     let claims = |name: &str| forms.get(name).is_some_and(|s| s.emulated.is_none() && s.unavailable.is_none());
     short.forms.retain(|form| form.weight.is_none() && claims(&form.name));
     if !short.forms.iter().any(|form| form.name == short.baseline) {
-        let text = format!("the baseline '{}' cannot be had here, or is emulated", short.baseline);
-        return Err(Fault::new(format!("{text}: no ratio to it says anything")).remedy("tare doctor").into());
+        let text = format!("the baseline '{}' is unavailable on this machine, or emulated", short.baseline);
+        return Err(Fault::new(format!("{text}: no ratio to it means anything")).remedy("tare doctor").into());
     }
     (short.repeat, short.at_most) = (deployments, None);
     (short.design.half_width, short.design.best_in, short.design.steady_within) = (None, None, None);
@@ -243,8 +246,7 @@ fn calibration(study: &Study, forms: &BTreeMap<String, FormState>, deployments: 
     Ok(short)
 }
 
-/// What trials of the study take, as those of the calibration did; of forms that had no part in it what is known from
-/// before.
+/// How long trials of the study take: as in the calibration, or, for forms that it left out, as in earlier runs.
 fn timed(study: &Study, pace: &Pace, record: &Record) -> Pace {
     let timed = tare_runner::overheads(record);
     let of = |form: &String| FormPace {
@@ -254,7 +256,7 @@ fn timed(study: &Study, pace: &Pace, record: &Record) -> Pace {
     Pace::new(study.forms.iter().map(|form| (form.name.clone(), of(&form.name))).collect())
 }
 
-/// What the calibration saw, each ratio with what earlier runs say of it.
+/// What the calibration saw, each ratio combined with what earlier runs show of it.
 fn together(here: Vec<Seen>, earlier: &[Seen]) -> Vec<Seen> {
     let with_earlier = |seen: Seen| {
         let same = earlier.iter().find(|other| other.arm == seen.arm && other.metric == seen.metric);
@@ -270,7 +272,7 @@ fn is_bad(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Failed { .. } | Outcome::Invalid { .. })
 }
 
-/// Says why trials did not count, each reason once.
+/// Prints why trials did not count, each reason once.
 fn tell_failures(record: &Record) {
     let mut told = Vec::new();
     for trial in record.trials.iter().filter(|trial| is_bad(&trial.record.outcome)) {
@@ -283,11 +285,11 @@ fn tell_failures(record: &Record) {
     }
 }
 
-/// The folder of a calibration's record, which is gone when this is.
+/// The folder of a calibration's record, removed when this is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
-    /// Without what a killed calibration left in it.
+    /// Removes what a killed calibration left in it.
     fn fresh(path: PathBuf) -> Result<Folder> {
         remove(&path)?;
         Ok(Folder(path))
@@ -305,8 +307,7 @@ impl Drop for Folder {
 fn remove(path: &Path) -> Result<()> {
     match std::fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Fault::new(format!("the record of a calibration, {}, cannot be removed: {error}", path.display()))
-                .into())
+            Err(Fault::new(format!("cannot remove the record of a calibration, {}: {error}", path.display())).into())
         }
         _ => Ok(()),
     }

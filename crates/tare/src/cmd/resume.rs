@@ -1,4 +1,4 @@
-//! `tare resume`: goes on with a run that was interrupted or killed.
+//! `tare resume`: continues a run that was interrupted or killed.
 
 use crate::cli::ResumeArgs;
 use crate::cmd::place;
@@ -20,7 +20,7 @@ pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
     if tare_runner::is_suite(&path) {
         return suite::resume(&path, args);
     }
-    // Before it is read: nobody is to have it read otherwise than it will be gone on with.
+    // Before it is read: nobody may change it between reading it and resuming it.
     claim_record(&path)?;
     let record = tare_runner::read_record(&path)?;
     let lost = record.lost().len();
@@ -32,20 +32,20 @@ pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
         let why = match end.how.as_str() {
             PRECISE_ENOUGH => "the run was precise enough",
             DECIDED => "the run found what is best",
-            FITTED => "as many blocks as its time allowed are on disk",
+            FITTED => "as many blocks as fit into its time are on disk",
             _ => "every trial is on disk",
         };
         say(&format!("{}: {why}; `tare report` renders it", path.display()));
         return Ok(EXIT_OK);
     }
     if lost > 0 {
-        say(&format!("{lost} trial(s) that were run are gone from the record, and are run again"));
+        say(&format!("{lost} trial(s) are missing from the record and will be run again"));
     }
     session::require_root("resume")?;
     let _machine = session::take_machine(&format!("tare resume {}", path.display()), args.wait)?;
     let removed = session::remove_of_run(&header.run)?;
     if removed > 0 {
-        say(&format!("removed {removed} things that the run had left on this machine"));
+        say(&format!("removed {removed} leftovers of the run from this machine"));
     }
     session::require_clean_host()?;
     let stop = session::stop_on_signals()?;

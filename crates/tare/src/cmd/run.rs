@@ -1,4 +1,4 @@
-//! `tare run`: carries out a study.
+//! `tare run`: runs a study.
 
 use crate::cli::RunArgs;
 use crate::mistake::Mistake;
@@ -11,7 +11,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8> {
         return suite::run(args, suite);
     }
     if let Some(part) = args.parts.first() {
-        let text = format!("study '{}' has no part '{part}': it has no parts at all", suite.name);
+        let text = format!("study '{}' has no part '{part}': it has no parts", suite.name);
         return Err(Mistake::new(text).into());
     }
     let (study, workload) = files::only_part(suite, "run")?;

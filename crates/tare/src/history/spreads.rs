@@ -1,5 +1,5 @@
-//! How the ratios of earlier runs varied, from block to block and within deployments: what a run still to come will
-//! show follows from that.
+//! How the ratios of earlier runs varied between blocks and within deployments, from which the intervals of a future
+//! run are predicted.
 
 use super::open;
 use crate::paths;
@@ -11,11 +11,11 @@ use tare_core::record::{Header, Record};
 use tare_stats::power::{MeanSquare, Seen, Spread, seen};
 use tare_stats::{Analysis, Conditions};
 
-/// How many of the latest runs say how ratios vary: some more than say how long a deployment takes, for a variance is
-/// badly known.
+/// How many of the latest runs show how ratios vary: more than for the time of a deployment, because a variance is hard
+/// to estimate.
 const SPREADS_KEPT_IN_MIND: usize = 8;
 
-/// Puts those of a record into the table.
+/// Adds those of a record to the table.
 pub(super) fn insert(db: &Connection, record: &Record, analysis: &Analysis) -> Result<()> {
     let run = &record.header.run;
     db.execute("DELETE FROM spreads WHERE run = ?1", [run])?;
@@ -31,8 +31,8 @@ pub(super) fn insert(db: &Connection, record: &Record, analysis: &Analysis) -> R
     Ok(())
 }
 
-/// How the ratios varied that a run of this header will wait for, as the latest runs on this machine show it that did
-/// the same, however long they measured; and how many runs these are.
+/// How the ratios varied that a run with this header waits for, in the latest runs on this machine that did the same,
+/// however long they measured; and the number of these runs.
 pub(crate) fn spreads(header: &Header) -> Result<(Vec<Seen>, usize)> {
     if !paths::history().exists() {
         return Ok((Vec::new(), 0));
@@ -68,7 +68,7 @@ fn spreads_of(db: &Connection, header: &Header) -> Result<(Vec<Seen>, usize)> {
     Ok((in_order(&spreads, header), runs.len()))
 }
 
-/// By metric, in the order of the forms; where there are none besides the baseline, its control.
+/// By metric, in the order of the forms; if there is no form but the baseline, its control.
 fn in_order(spreads: &BTreeMap<(String, String), Spread>, header: &Header) -> Vec<Seen> {
     let titles: BTreeMap<&str, &str> = header.metrics().into_iter().map(|metric| (metric.name, metric.title)).collect();
     let baseline = &header.study.baseline;
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_varied_in_runs_of_the_same_is_found_whatever_they_measured() {
+    fn spreads_of_the_same_forms_are_found_however_long_they_measured() {
         let db = super::super::open_at(Path::new(":memory:")).unwrap();
         let kept = |run: &str, header: &Header, square: f64| {
             let conditions = serde_json::to_string(&tare_stats::conditions(header)).unwrap();

@@ -1,11 +1,11 @@
-//! The history in files that were made up.
+//! The history in made-up files.
 
 use super::*;
 use std::path::PathBuf;
 use tare_stats::{Bound, BoundCause, Condition, Withheld};
 
 #[test]
-fn a_history_of_the_first_version_is_taken_over() {
+fn a_history_of_the_first_version_is_migrated() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.db");
     let old = Connection::open(&path).unwrap();
@@ -24,14 +24,14 @@ fn a_history_of_the_first_version_is_taken_over() {
     let kept: (String, f64) =
         db.query_row("SELECT metric, ratio FROM ratios", [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
     assert_eq!(kept, ("throughput".to_owned(), 0.9));
-    // Its record is gone, so nobody knows its baseline: it is listed, but no part of a series.
+    // Its record is gone, so its baseline is unknown: it is listed, but in no series.
     assert!(series_of(&db, "throughput").unwrap().is_empty());
     drop(db);
     open_at(&path).unwrap();
 }
 
 #[test]
-fn a_history_of_the_second_version_gets_room_for_times() {
+fn a_history_of_the_second_version_gets_a_table_of_times() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.db");
     open_at(&path)
@@ -44,7 +44,7 @@ fn a_history_of_the_second_version_gets_room_for_times() {
 }
 
 #[test]
-fn what_is_a_bound_or_withheld_is_kept_without_an_interval() {
+fn a_bound_or_withheld_ratio_is_kept_without_an_interval() {
     let interval = Interval { low: 0.85, high: 0.89 };
     let mut ratio = Ratio {
         arm: "box".into(),
@@ -81,7 +81,7 @@ fn what_is_a_bound_or_withheld_is_kept_without_an_interval() {
 }
 
 #[test]
-fn versions_that_took_bounds_for_ratios_get_room_for_the_side() {
+fn versions_without_bounds_get_a_column_for_the_side() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.db");
     let old = open_at(&path).unwrap();
@@ -95,13 +95,13 @@ fn versions_that_took_bounds_for_ratios_get_room_for_the_side() {
 }
 
 #[test]
-fn what_an_older_version_took_in_is_read_again_until_it_was() {
+fn records_of_an_older_version_are_read_again_until_done() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.db");
     let db = open_at(&path).unwrap();
     let no_record = "INSERT INTO runs VALUES ('r', '2026', 's', 'w', '6.1', 9, 'fitted', ?1, '{}')";
     db.execute(no_record, [folder.path().to_str().unwrap()]).unwrap();
-    // As one leaves it that was killed after the tables were made, and before anything was read.
+    // As if killed after the tables were made and before anything was read.
     db.execute("INSERT INTO unread VALUES (?1)", [folder.path().to_str().unwrap()]).unwrap();
     drop(db);
     let unread =
@@ -140,7 +140,7 @@ fn occasions_are_learned_from_the_equals_of_runs_arranged_alike() {
 }
 
 #[test]
-fn series_are_told_apart_by_study_workload_baseline_and_form() {
+fn series_are_separate_by_study_workload_baseline_and_form() {
     let db = open_at(Path::new(":memory:")).unwrap();
     for (n, (run, study, baseline)) in
         [("r1", "s", "plain"), ("r2", "s", "plain"), ("r3", "s", "bare"), ("r4", "t", "plain")].iter().enumerate()
@@ -176,7 +176,7 @@ fn series_are_told_apart_by_study_workload_baseline_and_form() {
 }
 
 #[test]
-fn a_history_without_spreads_gets_room_for_them() {
+fn a_history_without_spreads_gets_a_table_for_them() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.db");
     open_at(&path).unwrap().execute_batch("DROP TABLE spreads; PRAGMA user_version = 6;").unwrap();
@@ -199,7 +199,7 @@ fn sample(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_history_of_the_seventh_version_has_its_conditions_made_again_from_records() {
+fn a_history_of_the_seventh_version_gets_its_conditions_from_records() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.db");
     let of_record = sample(&folder.path().join("record"));
@@ -229,7 +229,7 @@ fn a_history_of_the_seventh_version_has_its_conditions_made_again_from_records()
 }
 
 #[test]
-fn what_is_deployed_is_told_apart_by_data_whatever_it_is_called() {
+fn deployments_are_told_apart_by_data_not_by_names() {
     let folder = tempfile::tempdir().unwrap();
     let header = tare_runner::read_record(&sample(folder.path())).unwrap().header;
     let (study, workload) = (&header.study, &header.workload);
@@ -262,7 +262,7 @@ fn what_is_deployed_is_told_apart_by_data_whatever_it_is_called() {
 }
 
 #[test]
-fn a_history_of_the_eighth_version_has_its_times_made_again_from_records() {
+fn a_history_of_the_eighth_version_gets_its_times_from_records() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.db");
     let of_record = sample(&folder.path().join("record"));

@@ -1,4 +1,4 @@
-//! Whether this machine has room for what a study deploys at once.
+//! Checks that this machine has the CPUs and the memory for what a study deploys at once.
 
 use super::Places;
 use crate::layers::layer_of_form;
@@ -8,8 +8,8 @@ use tare_core::layer::LayerUse;
 use tare_core::study::Study;
 use tare_core::workload::Workload;
 
-/// Whether there are CPUs and memory for what stands at once: a message for each mistake. `memory` is the machine's,
-/// bytes, 0 when it is not known.
+/// Checks the CPUs and the memory for what is deployed at once: a message for each mistake. `memory` is the machine's,
+/// bytes, 0 if unknown.
 pub(super) fn check_room(study: &Study, workload: &Workload, places: &Places, memory: u64) -> Vec<String> {
     let mut mistakes: Vec<String> = check_cpus(study, workload, places).into_iter().collect();
     mistakes.extend(study.forms.iter().filter_map(|form| check_fits(study, workload, form)));
@@ -27,8 +27,8 @@ pub(super) fn check_room(study: &Study, workload: &Workload, places: &Places, me
     mistakes
 }
 
-/// Has the forms of a study measured one after the other where nobody asked that they stand side by side, and this
-/// machine has not memory enough for that. `memory` is the machine's, bytes, 0 when it is not known.
+/// Switches a study to blocks, in which forms are deployed one after the other, if this machine has too little memory
+/// for all side by side and nobody asked for that. `memory` is the machine's, bytes, 0 if unknown.
 pub(crate) fn stand_apart_if_memory_is_short(study: &mut Study, workload: &Workload, memory: u64) {
     let by_itself = study.design.chosen == Chosen::Usual && study.design.arrangement != Arrangement::Blocks;
     let (wanted, _) = memory_at_once(study, workload);
@@ -39,8 +39,8 @@ pub(crate) fn stand_apart_if_memory_is_short(study: &mut Study, workload: &Workl
     }
 }
 
-/// The first service that asks for more CPUs than there are for services. What wishes for a placement was told so
-/// already; and where nobody can serve, too much is kept aside, which was told too.
+/// A message for the first service that asks for more CPUs than there are for services. Unmet placements, and too many
+/// CPUs kept aside, were already reported.
 fn check_cpus(study: &Study, workload: &Workload, places: &Places) -> Option<String> {
     let (service, generator) = (&places.service, &places.generator);
     let duet = study.design.arrangement == Arrangement::Duet;
@@ -58,7 +58,7 @@ fn check_cpus(study: &Study, workload: &Workload, places: &Places) -> Option<Str
         let own = form.resources.cpus.map_or_else(String::new, |_| format!(" in form '{}'", form.name));
         let there = if duet {
             format!(
-                "half of the {} that this machine has for services, as each form of a duet gets, is {each}",
+                "each form of a duet gets half of the {} that this machine has for services, which is {each}",
                 service.len()
             )
         } else {
@@ -66,7 +66,7 @@ fn check_cpus(study: &Study, workload: &Workload, places: &Places) -> Option<Str
         };
         let instead = if duet { ", or use `design: blocks`" } else { "" };
         return Some(format!(
-            "service '{}' asks for {cpus} CPUs{own}, but {there} (CPUs {service}); CPUs {generator} make the load\n  to do: \
+            "service '{}' asks for {cpus} CPUs{own}, but {there} (CPUs {service}); CPUs {generator} generate the load\n  to do: \
              lower `resources: cpus:` in the study or the workload{instead}",
             wanted.role()
         ));
@@ -74,7 +74,7 @@ fn check_cpus(study: &Study, workload: &Workload, places: &Places) -> Option<Str
     None
 }
 
-/// Why a form's layers cannot deal out what it deploys; none when they can.
+/// Why a form's layers cannot hold what it deploys; none if they can.
 fn check_fits(study: &Study, workload: &Workload, form: &Form) -> Option<String> {
     let deployed = study.deployed(workload, form).services;
     let unfit = |layer: &LayerUse| layer_of_form(&layer.layer).fits(&layer.options, &deployed).err();
@@ -82,8 +82,8 @@ fn check_fits(study: &Study, workload: &Workload, form: &Form) -> Option<String>
     Some(format!("form '{}': {}\n  to do: {}", form.name, why.message, why.remedy))
 }
 
-/// The most memory that stands allotted at once, bytes, and who asks for it: of one form in blocks, of all forms and
-/// the control side by side, of the baseline and another in a duet.
+/// The most memory that is assigned at once, bytes, and to what: to one form in blocks, to all forms and the control
+/// side by side, to the baseline and another form in a duet.
 fn memory_at_once(study: &Study, workload: &Workload) -> (u64, &'static str) {
     let of = |form: &Form| {
         let deployed = study.deployed(workload, form).services;
@@ -96,7 +96,7 @@ fn memory_at_once(study: &Study, workload: &Workload) -> (u64, &'static str) {
     let baseline = study.forms.iter().find(|form| form.name == study.baseline).map_or(0, of);
     let forms = study.forms.iter().map(of);
     match study.design.arrangement {
-        Arrangement::Blocks => (forms.max().unwrap_or(0), "the services and what they stand in ask"),
+        Arrangement::Blocks => (forms.max().unwrap_or(0), "the services and their layers ask"),
         Arrangement::Alternate(_) | Arrangement::Chop(_) => {
             (forms.sum::<u64>() + baseline, "all forms and the control, side by side, ask")
         }
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_asked_of_all_that_stands_at_once() {
+    fn memory_is_summed_over_all_that_is_deployed_at_once() {
         // The plain form has 1 GiB, the guest 3 GiB; the control is the plain one again.
         for (design, least) in [("design: blocks", 3), ("design: alternate", 5), ("design: duet", 4)] {
             assert_eq!(room(design, 4, least), Ok(()), "{design}");
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn where_memory_is_short_forms_stand_apart_unless_somebody_asked_otherwise() {
+    fn if_memory_is_short_the_design_is_blocks_unless_another_was_asked_for() {
         let arranged = |more: &str, memory_gib: u64| {
             let (mut study, workload) = study(more);
             stand_apart_if_memory_is_short(&mut study, &workload, memory_gib << 30);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_form_asks_for_itself_must_be_there_too() {
+    fn a_forms_own_resources_must_be_available_too() {
         let (mut study, workload) = study("design: blocks");
         let places = Places { generator: CpuSet::new([9]), service: CpuSet::new(0..4), ..Places::default() };
         study.forms[0].resources.memory_bytes = Some(8 << 30);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_without_anything_in_it_is_refused() {
+    fn an_empty_guest_is_refused() {
         let (mut study, workload) = study("");
         let places = Places { generator: CpuSet::new([9]), service: CpuSet::new(0..4), ..Places::default() };
         study.forms[1].layers[0].options["guests"] = 2.into();
@@ -191,6 +191,10 @@ mod tests {
         assert_eq!(room("design: blocks", 2, 64), Ok(()));
         assert_eq!(room("design: duet", 4, 64), Ok(()));
         let why = room("design: duet", 3, 64).unwrap_err();
-        assert!(why.contains("asks for 2 CPUs, but half of the 3") && why.contains("design: blocks"), "{why}");
+        assert!(
+            why.contains("asks for 2 CPUs, but each form of a duet gets half of the 3")
+                && why.contains("design: blocks"),
+            "{why}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What a study will show, in words.
+//! What `tare power` prints.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -8,7 +8,7 @@ use tare_core::units::{exact_duration, show_duration, typed_duration};
 use tare_report::{paragraph, whole};
 use tare_stats::power::{Power, Range, Row};
 
-/// What a forecast rests on.
+/// What a forecast is based on.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct Basis {
     /// Deployments of each form in the calibration; 0 where there was none.
@@ -18,7 +18,7 @@ pub(crate) struct Basis {
     /// How long the calibration took.
     #[serde(skip)]
     pub(crate) took: Option<Duration>,
-    /// Whether a run will first find how long its slices are, for which a calibration has no time.
+    /// Whether a run will first find the length of its slices, for which a calibration has no time.
     #[serde(skip)]
     pub(crate) finds_slices: bool,
 }
@@ -27,19 +27,19 @@ pub(crate) struct Basis {
 const NAME: usize = 23;
 const CELL: usize = 14;
 
-/// Limits that are as near as this are one figure.
+/// Limits whose ratio is below this are shown as one figure.
 const SAME: f64 = 1.1;
 
-/// Of what takes longer, nobody has to know how long.
+/// Times longer than this are not shown exactly.
 const LONGEST_S: f64 = 172_800.0;
 
-/// Of which study this is said.
+/// The study and its question.
 pub(crate) fn head(study: &Study, width: usize) -> String {
     let about = if study.question.is_empty() { String::new() } else { format!(": {}", study.question) };
     paragraph("", 2, &format!("study {}{about}", study.name), width) + "\n"
 }
 
-/// The forecast: the answer first, then the table, then what would be better.
+/// The forecast: the answer first, then the table, then advice.
 pub(crate) fn text(power: &Power, basis: &Basis, width: usize) -> String {
     let asked = percent(power.asked);
     let all = power.until_s;
@@ -58,16 +58,16 @@ pub(crate) fn text(power: &Power, basis: &Basis, width: usize) -> String {
         text += &line(&format!("  {}", row.arm), cells.collect(), &between(row.until_s));
     }
     if power.rows.iter().any(|row| row.half_widths.contains(&None)) {
-        text += &paragraph("", 2, "-: fewer than three blocks fit, of which there is no interval", width);
+        text += &paragraph("", 2, "-: fewer than three blocks fit, too few for an interval", width);
     }
     text += "\n";
     text + &paragraph("", 2, &advice(power), width)
 }
 
-/// Where nothing is known yet.
+/// The text if nothing is known yet.
 pub(crate) fn unknown(width: usize) -> String {
-    let text = "How narrow the intervals will be is not known: no earlier run of these forms here says it; `tare power` \
-                finds it out.";
+    let text = "How narrow the intervals will be is unknown: no earlier run on this machine has these forms; `tare \
+                power` finds out.";
     paragraph("", 2, text, width)
 }
 
@@ -90,7 +90,7 @@ fn rests_on(power: &Power, basis: &Basis) -> String {
     let finds_slices = basis.finds_slices;
     let calibrated = basis.took.map(|took| {
         let deployments = basis.deployments;
-        format!("{deployments} deployments of each form, in {}", whole(&show_duration(took)))
+        format!("{deployments} deployments of each form (in {})", whole(&show_duration(took)))
     });
     let runs = match basis.runs {
         0 => None,
@@ -102,12 +102,13 @@ fn rests_on(power: &Power, basis: &Basis) -> String {
     let block = show_duration(Duration::from_secs_f64(costs.round_s + costs.deployments * power.measure_s));
     let measured = whole(&exact_duration(Duration::from_secs_f64(power.measure_s)));
     let longer = if finds_slices {
-        " Slices are of ten response times here; a run gives a service that is cold in them longer ones, and takes longer."
+        " Here slices last ten response times; a run gives longer slices to a service that is cold in them, and takes \
+         longer."
     } else {
         ""
     };
     format!(
-        "By {}. A block takes about {}, {measured} of it for each form; ranges hold in eight of ten cases.{longer}",
+        "Based on {}. A block takes about {}, {measured} of it per form; ranges hold in eight of ten cases.{longer}",
         basis.join(" and "),
         whole(&block)
     )
@@ -118,28 +119,28 @@ fn advice(power: &Power) -> String {
     let mostly = power.rows.iter().max_by(|one, other| one.until_s.likely.total_cmp(&other.until_s.likely));
     let varies = mostly.and_then(|row: &Row| Some((row.between?, row)));
     let why = varies.map(|(share, row)| {
-        let what = if share > 0.5 { "how deployments differ" } else { "what varies while one is measured" };
-        format!("{} of {} varies most, mostly by {what}. ", row.title, row.arm)
+        let what = if share > 0.5 { "between deployments" } else { "within one deployment" };
+        format!("{} of {} varies most, mostly {what}. ", row.title, row.arm)
     });
     let better = power.better.map(|better| {
         let flag = whole(&format!("--measure {}", typed_seconds(better.measure_s)));
         format!("With {flag} it would take {}.", within(better.until_s))
     });
-    let as_it_is = || "No other time for each form would make it clearly shorter.".to_owned();
+    let as_it_is = || "No other --measure would make it clearly shorter.".to_owned();
     let known = power.rows.iter().all(|row| row.between.is_some());
-    let unknown = || "Whether measuring each form longer would help is not known.".to_owned();
+    let unknown = || "Whether measuring each form longer would help is unknown.".to_owned();
     let then = better.unwrap_or_else(|| if known { as_it_is() } else { unknown() });
     format!("{}{then}", why.unwrap_or_default())
 }
 
-/// A length of measuring as it is typed.
+/// A measuring time as it is typed.
 fn typed_seconds(seconds: f64) -> String {
     typed_duration(Duration::from_secs_f64(seconds))
 }
 
 fn line(name: &str, cells: Vec<String>, last: &str) -> String {
     let mut line = format!("{name:<NAME$}");
-    // A longer name has a line of its own.
+    // A longer name gets a line of its own.
     if name.chars().count() >= NAME {
         line = format!("{name}\n{:<NAME$}", "");
     }
@@ -147,12 +148,12 @@ fn line(name: &str, cells: Vec<String>, last: &str) -> String {
     format!("{}\n", format!("{line}{last}").trim_end())
 }
 
-/// `0.91 to 2.3`, in per cent.
+/// Such as `0.91 to 2.3`, in per cent.
 fn reach(range: Range) -> String {
     let figure = |share: f64| match share * 100.0 {
         percent if percent < 0.995 => format!("{percent:.2}"),
         percent if percent < 9.95 => format!("{percent:.1}"),
-        // As elsewhere, what says nothing is shown as that, in a column that it fits into.
+        // As elsewhere, a meaningless figure is shown as such, and fits into its column.
         percent if percent >= 999.5 || percent.is_nan() => ">999".to_owned(),
         percent => format!("{percent:.0}"),
     };
@@ -160,7 +161,7 @@ fn reach(range: Range) -> String {
     if low == high || range.high < SAME * range.low { high } else { format!("{low} to {high}") }
 }
 
-/// `4 to 15 minutes, most likely 7`.
+/// Such as `4 to 15 minutes, most likely 7`.
 fn within(range: Range) -> String {
     let unit = Unit::of(range);
     let [low, likely, high] = [range.low, range.likely, range.high].map(|seconds| unit.count(seconds));
@@ -174,7 +175,7 @@ fn within(range: Range) -> String {
     }
 }
 
-/// `4 to 15 min`.
+/// Such as `4 to 15 min`.
 fn between(range: Range) -> String {
     let unit = Unit::of(range);
     let (low, high) = (unit.count(range.low), unit.count(range.high));
@@ -186,13 +187,13 @@ fn between(range: Range) -> String {
     }
 }
 
-/// `1 min`.
+/// Such as `1 min`.
 fn short(seconds: f64) -> String {
     let unit = Unit::of(Range { low: seconds, likely: seconds, high: seconds });
     format!("{} {}", unit.count(seconds), unit.short)
 }
 
-/// In what a range of times is told.
+/// The unit in which a range of times is shown.
 struct Unit {
     seconds: f64,
     short: &'static str,
@@ -208,8 +209,8 @@ impl Unit {
         }
     }
 
-    /// Seconds by tens, and so what is more than a hundred, lest anybody take them for exact; below two, one digit
-    /// behind the point.
+    /// Rounds seconds, and counts above a hundred, to tens, so that nobody takes them for exact; below two, to one
+    /// decimal.
     fn count(&self, seconds: f64) -> String {
         let count = seconds / self.seconds;
         match self.seconds {
@@ -267,13 +268,13 @@ mod tests {
         assert!(text.starts_with("All intervals reach 1 % either way after 4 to 45 minutes, most likely 7."), "{text}");
         let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for wanted in [
-            "By 4 deployments of each form, in 14 s and 2 earlier runs.",
-            "A block takes about 13 s, 3 s of it for each form",
+            "Based on 4 deployments of each form (in 14 s) and 2 earlier runs.",
+            "A block takes about 13 s, 3 s of it per form",
             "half-widths, % in 1 min in 5 min in 30 min 1 % takes",
             "vm+container - 1.2 to 2.7 0.21 4 to 45 min",
             "With --measure 2s it would take 3 to 25 minutes, most likely 4.",
-            "mostly by how deployments differ",
-            "a run gives a service that is cold in them longer ones, and takes longer",
+            "mostly between deployments",
+            "a run gives longer slices to a service that is cold in them, and takes longer",
         ] {
             assert!(flat.contains(wanted), "{wanted}: {flat}");
         }
@@ -304,8 +305,8 @@ mod tests {
     #[test]
     fn where_nothing_says_what_varies_within_nothing_is_advised() {
         let mut power = power(None);
-        assert!(advice(&power).contains("No other time for each form"));
+        assert!(advice(&power).contains("No other --measure"));
         power.rows.iter_mut().for_each(|row| row.between = None);
-        assert!(advice(&power).contains("is not known"));
+        assert!(advice(&power).contains("is unknown"));
     }
 }

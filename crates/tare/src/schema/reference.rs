@@ -1,5 +1,5 @@
-//! The reference of all keys, a page for each kind of file, made of the schemas: what it says of a key is what editors
-//! show. The pages are golden files; where one is old, the test writes the new one beside it.
+//! The reference of all keys, a page for each kind of file, generated from the schemas, so that it says what editors
+//! show. The pages are golden files; if one is out of date, the test writes the new one beside it.
 
 use super::{study, workload};
 use serde_json::Value;
@@ -45,7 +45,7 @@ fn section(page: &mut String, name: &str, value: &Value, required: bool) {
     }
 }
 
-/// What is said of a value, as a sentence.
+/// The description of a value, as a sentence.
 fn said(value: &Value) -> Option<String> {
     let text = value["description"].as_str()?.trim();
     Some(if text.ends_with('.') { text.to_owned() } else { format!("{text}.") })
@@ -59,7 +59,7 @@ fn is_required(value: &Value, name: &str) -> bool {
     value["required"].as_array().is_some_and(|required| required.iter().any(|required| required == name))
 }
 
-/// Rows for all keys that may stand in a value, each with its path from `above`.
+/// Rows for all keys below a value, each with its path from `above`.
 fn below(above: &str, value: &Value, rows: &mut Vec<String>) {
     let path = |name: &str| if above.is_empty() { name.to_owned() } else { format!("{above}.{name}") };
     for (name, inner) in keys(value) {
@@ -84,7 +84,7 @@ fn below(above: &str, value: &Value, rows: &mut Vec<String>) {
     }
 }
 
-/// What may stand for a value, in a few words.
+/// What kind of value is expected, in a few words.
 fn kind(value: &Value) -> String {
     if let Some(target) = value["$ref"].as_str() {
         let name = target.rsplit('/').next().unwrap_or(target);
@@ -107,7 +107,7 @@ fn kind(value: &Value) -> String {
         Value::Array(all) => all.iter().filter_map(Value::as_str).collect(),
         _ => return "see the description".to_owned(),
     };
-    // Text that YAML takes for a number or a truth is still text.
+    // Text that YAML would read as a number or a boolean is still text.
     if types.contains(&"string") {
         return "text".to_owned();
     }
@@ -147,7 +147,7 @@ fn folder() -> PathBuf {
 }
 
 #[test]
-fn the_reference_of_keys_is_what_the_schemas_say() {
+fn the_reference_of_keys_matches_the_schemas() {
     let pages =
         [("study.md", page("Keys of a study", &study())), ("workload.md", page("Keys of a workload", &workload()))];
     let mut old = Vec::new();
@@ -160,7 +160,7 @@ fn the_reference_of_keys_is_what_the_schemas_say() {
         std::fs::write(&new, &made).expect("the page can be written");
         old.push(new);
     }
-    assert!(old.is_empty(), "not what the schemas say; rename them to what they are made for: {old:?}");
+    assert!(old.is_empty(), "out of date; replace the pages by these new ones: {old:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The schemas and the readers agree: what is shipped fits, every key that a reader knows is described, and no other.
+//! The schemas and the readers agree: shipped files are valid, and exactly the keys that readers know are described.
 
 use super::*;
 use crate::files;
@@ -60,7 +60,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A scalar is what YAML 1.2 takes it for, as editors do.
+/// A scalar, typed as in YAML 1.2, as editors do.
 fn value(node: &Node) -> Value {
     match &node.kind {
         NodeKind::Map(entries) => entries.iter().map(|(key, _, node)| (key.clone(), value(node))).collect(),
@@ -80,10 +80,10 @@ fn yaml(text: &str) -> Value {
     value(&node.unwrap_or_else(|| panic!("{:?}", problems.into_vec())))
 }
 
-/// A closed map of the schema: where it stands there, and where one of its kind stands in a file.
+/// Closed maps: their place in the schema, and the places of such maps in a file.
 type Found = BTreeMap<String, Vec<Vec<String>>>;
 
-/// As much of JSON Schema as the schemas use, less patterns. Notes closed maps on the way.
+/// As much of JSON Schema as the schemas use, except patterns. Notes closed maps on the way.
 fn check(root: &Value, at: &str, value: &Value, path: &[String], found: &mut Found) -> Result<(), String> {
     let schema = root.pointer(at).unwrap_or_else(|| panic!("the schema has no {at}"));
     if let Some(name) = schema["$ref"].as_str() {
@@ -159,7 +159,8 @@ fn scalar(schema: &Value, value: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Where closed maps stand in a schema, those of layers' and protocols' options left out: they come from their readers.
+/// The places of closed maps in a schema, except those of layers' and protocols' options, which come from their
+/// readers.
 fn closed(schema: &Value, at: &str, all: &mut BTreeSet<String>) {
     let generated = |key: &str| {
         key == "examples" || ["/$defs/layer/anyOf/1", "/$defs/protocol"].contains(&at) && key == "properties"
@@ -197,15 +198,15 @@ fn read_workload(text: &str) -> Vec<tare_core::config::Problem> {
     problems.into_vec()
 }
 
-/// The words that may stand in place of the map at `at`, less those that are also keys of it.
+/// The words allowed instead of the map at `at`, except those that are also its keys.
 fn words(schema: &Value, at: &str, keys: &BTreeSet<String>) -> BTreeSet<String> {
     let choices = at.rsplit_once("/anyOf/").and_then(|(before, _)| schema.pointer(before)?["anyOf"].as_array());
     let listed = choices.into_iter().flatten().flat_map(|choice| choice["enum"].as_array()).flatten();
     listed.filter_map(Value::as_str).map(str::to_owned).filter(|word| !keys.contains(word)).collect()
 }
 
-/// Puts a key that nobody knows into every closed map of the samples, and holds what the reader then says it knows
-/// against what the schema describes there.
+/// Puts an unknown key into every closed map of the samples, and compares the keys that the reader then names with
+/// those that the schema describes there.
 fn agree(schema: &Value, samples: &[&str], read: fn(&str) -> Vec<tare_core::config::Problem>) {
     let mut visited: BTreeSet<String> = BTreeSet::new();
     for sample in samples {
@@ -254,7 +255,7 @@ fn the_schema_of_workloads_describes_what_the_reader_reads() {
 }
 
 #[test]
-fn what_is_shipped_fits_the_schemas() {
+fn shipped_files_match_the_schemas() {
     let folder = |name: &str| std::fs::read_dir(root().join(name)).unwrap().map(|entry| entry.unwrap().path());
     let fits = |schema: &Value, path: PathBuf| {
         let text = std::fs::read_to_string(&path).unwrap();
@@ -284,7 +285,7 @@ fn options_of_layers_and_protocols_are_described_by_their_readers() {
 }
 
 #[test]
-fn what_is_wrong_does_not_fit() {
+fn wrong_files_do_not_match() {
     for bent in
         ["repeat: 0", "studdy: s", "load: {warp: {}}", "forms: {a: [kontainer]}", "load: {closed: {}, open: {}}"]
     {

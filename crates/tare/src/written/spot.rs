@@ -1,5 +1,5 @@
-//! Where a file that is to be written lies. Links on the way are followed one by one, each folder held open from then
-//! on: what was looked at is what is written to, whatever others do to the path meanwhile.
+//! Resolves the place of a file to write. Follows links on the way one by one and holds each folder open from then on,
+//! so that what was checked is what is written to, whatever others do to the path meanwhile.
 
 use crate::paths;
 use rustix::fd::OwnedFd;
@@ -12,33 +12,32 @@ use std::path::{Component, Path, PathBuf};
 use tare_core::fault::{Doing, Fault};
 use tare_layers::hands;
 
-/// How many links a path may lead through, as the kernel has it.
+/// The most links that a path may lead through, as in the kernel.
 const LINKS_MAX: usize = 40;
-/// How a folder is opened that is only gone through.
+/// Flags to open a folder that is only passed through.
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// A name in a folder, where something is to be written.
+/// A name in a folder, to write to.
 #[derive(Debug)]
 pub(super) struct Spot {
     pub(super) folder: OwnedFd,
     pub(super) name: OsString,
-    /// With what flags that is opened which is no file, such as a device; none where a file takes the place.
+    /// The flags to open what is no regular file, such as a device; none if a regular file takes the place.
     pub(super) opened: Option<OFlags>,
 }
 
 impl Spot {
-    /// The end of `path` itself, even if it is a link.
+    /// `path` itself, even if its last part is a link.
     pub(super) fn at(path: &Path) -> std::io::Result<Spot> {
         let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folder = openat(CWD, above, FOLDER, Mode::empty())?;
         Ok(Spot { folder, name: path.file_name().unwrap_or_default().to_owned(), opened: None })
     }
 
-    /// Where `path` leads to.
+    /// What `path` leads to.
     ///
     /// # Errors
-    /// When nothing can be written there, or when root would go through a link, or to a pipe, that is in another's
-    /// hands.
+    /// When nothing can be written there, or when root would follow a link, or write to a pipe, of another user.
     pub(super) fn behind(path: &Path) -> Result<Spot, Fault> {
         let doing = format!("write {}", path.display());
         let mut way = Way::to(path).doing(&doing)?;
@@ -76,18 +75,18 @@ impl Spot {
     }
 }
 
-/// A way that is being gone.
+/// A path that is being followed.
 struct Way {
-    /// How far it has been gone.
+    /// The folder reached so far.
     folder: OwnedFd,
     path: PathBuf,
-    /// What is ahead, and how many links led here.
+    /// The parts ahead, and how many links were followed.
     ahead: VecDeque<OsString>,
     links: usize,
 }
 
 impl Way {
-    /// All of it ahead.
+    /// The beginning of the path.
     fn to(path: &Path) -> rustix::io::Result<Way> {
         let start = if path.is_absolute() { "/" } else { "." };
         let folder = openat(CWD, start, FOLDER, Mode::empty())?;
@@ -99,7 +98,7 @@ impl Way {
         self.path.push(name);
     }
 
-    /// Puts what a link says in the place of the link.
+    /// Replaces a link by its target.
     fn follow(&mut self, link: &OwnedFd) -> rustix::io::Result<()> {
         self.links += 1;
         if self.links > LINKS_MAX {
@@ -119,8 +118,8 @@ impl Way {
         Spot { folder: self.folder, name, opened }
     }
 
-    /// Root is not led by what belongs to somebody else and stands where that one could have put it. A user who is not
-    /// root may write wherever that is allowed, as the kernel has it.
+    /// Refuses, for root, a link or pipe that another user owns and could have put there. Users other than root may
+    /// write wherever the kernel lets them.
     fn refuse_anothers(&self, name: &OsString, facts: &Stat, what: &str) -> Result<(), Fault> {
         let behind = paths::behind_sudo();
         let owner = facts.st_uid;
@@ -129,17 +128,17 @@ impl Way {
         }
         let place = self.path.join(name);
         let text = format!(
-            "{} is a {what} of user {owner}, in a folder where others than root may put one: what root writes could go \
-             into, or in the place of, any file that they choose",
+            "{} is a {what} of user {owner}, in a folder to which users other than root can write: it could make root \
+             overwrite any file",
             place.display()
         );
         let remedy =
-            "name another file, in a folder where you alone may write, or do this without root, which it needs not";
+            "name a file in a folder where only you may write, or run this without root, which it does not need";
         Err(Fault::new(text).remedy(remedy).as_mistake())
     }
 }
 
-/// What a path is made of below where it starts.
+/// The parts of a path below its start.
 fn parts(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
     path.components().filter_map(|part| match part {
         Component::Normal(name) => Some(name.to_owned()),

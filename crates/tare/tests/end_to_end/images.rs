@@ -19,7 +19,7 @@ const REFUSED: &[Image] = &[
     ("windows", r#""Cmd":["/go"]"#, "printf '#!/bin/sh\\r\\n' > go; chmod +x go", "end in CR LF"),
     ("closed", r#""Cmd":["/go"]"#, "printf '#!/bin/sh\\n' > go; chmod 644 go", "/go, which is not executable"),
     ("loader", r#""Cmd":["/bin/true"]"#, "cp /bin/true bin/", "is linked for the loader"),
-    ("nowhere", r#""Cmd":["server","-x"]"#, ":", "'server', which is in no folder of PATH"),
+    ("nowhere", r#""Cmd":["server","-x"]"#, ":", "'server', which is not in any folder of PATH"),
 ];
 
 /// Makes an archive as `docker save` does, of one layer, by tar and sha256sum.

@@ -1,4 +1,4 @@
-//! What a user may type after `tare load`, and the plan that it means.
+//! The arguments of `tare load`, and the plan that they mean.
 
 use super::resolve;
 use crate::catalog;
@@ -14,12 +14,12 @@ use tare_core::load::{Arrivals, Behaviour, Distribution, LoadPlan, LoadProfile, 
 use tare_core::units::{CpuSet, parse_duration};
 use tare_load::ErasedProtocol;
 
-/// Operations that may wait for an answer under `--rate`, unless it is said.
+/// The default of `--in-flight`.
 const IN_FLIGHT: u32 = 10_000;
 
 const EXAMPLES: &str = "\
-Exit codes: 0 done; 1 failed, or more than 1 % of the operations did; 2 a mistake in what was typed, nothing was \
-started; 3 the generator was saturated, or could not keep the rate: the figures are its own, not the service's.
+Exit codes: 0 success; 1 failure, or more than 1 % of the operations failed; 2 a mistake on the command line, nothing \
+was started; 3 the generator was saturated or missed the rate: the figures are its own, not the service's.
 
 Examples:
   tare load --protocol redis --target 127.0.0.1:6379 --for 10s --populate
@@ -32,62 +32,62 @@ Examples:
 #[command(after_help = EXAMPLES)]
 #[command(group(ArgGroup::new("where").required(true).args(["target", "url"])))]
 pub(crate) struct LoadArgs {
-    /// What is spoken
+    /// Protocol, such as redis or http
     #[arg(long, value_name = "NAME", required_unless_present = "url")]
     pub(super) protocol: Option<String>,
-    /// Where the service listens
+    /// Address of the service
     #[arg(long, value_name = "HOST:PORT")]
     pub(super) target: Option<String>,
-    /// Instead of --protocol http and --target: GET this
+    /// GET this URL, instead of --protocol http and --target
     #[arg(long, value_name = "URL", conflicts_with_all = ["protocol", "options", "option"])]
     pub(super) url: Option<String>,
-    /// How many connections; each waits for its answer before it asks again [default: 50]
+    /// Number of connections; each waits for its answer before the next request [default: 50]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) connections: Option<u32>,
-    /// How many operations each connection has under way
+    /// Number of operations in flight on each connection
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["rate", "users"],
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) pipeline: u32,
-    /// Start so many operations a second, answered or not
+    /// Start this many operations per second, whether or not earlier ones were answered
     #[arg(long, value_name = "N", conflicts_with = "users", value_parser = rate)]
     pub(super) rate: Option<f64>,
-    /// Let them come at random, as from many independent users
+    /// Space them at random, as if from many independent users
     #[arg(long, requires = "rate")]
     pub(super) poisson: bool,
-    /// How many may be under way before others are dropped [default: 10000]
+    /// Number of operations in flight beyond which others are dropped [default: 10000]
     #[arg(long, value_name = "N", requires = "rate", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(super) in_flight: Option<u32>,
-    /// So many users who think between operations; each has a connection of its own, unless --connections is given
+    /// Simulate this many users who think between operations, each with a connection unless --connections is given
     #[arg(long, value_name = "N", requires = "think", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub(super) users: Option<u32>,
     /// How long a user thinks, such as 1s
     #[arg(long, value_name = "TIME", requires = "users", value_parser = parse_duration)]
     pub(super) think: Option<Duration>,
-    /// How long is measured, such as 10s
+    /// How long to measure, such as 10s
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub(super) measure: Duration,
-    /// How long load runs before that and is not counted, such as 2s
+    /// How long to run load before measuring, such as 2s
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_duration)]
     pub(super) settle: Duration,
-    /// How long one operation may take
+    /// Timeout of one operation
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     pub(super) timeout: Duration,
-    /// An option of the protocol, as in a workload's file, such as keys=10000; may be repeated
+    /// Option of the protocol, as in a workload, such as keys=10000; may be repeated
     #[arg(long, value_name = "KEY=VALUE", conflicts_with = "options")]
     pub(super) option: Vec<String>,
-    /// The protocol's options in a YAML file, as they stand in a workload's
+    /// YAML file with options of the protocol, as in a workload
     #[arg(long, value_name = "FILE")]
     pub(super) options: Option<PathBuf>,
-    /// Write the data set that the operations expect first
+    /// First write the data set that the operations expect
     #[arg(long)]
     pub(super) populate: bool,
-    /// CPUs for the generator, one worker each, such as 0-3,8; without it one worker runs wherever there is room
+    /// CPUs for the generator, one worker each, such as 0-3,8 [default: one worker on any CPU]
     #[arg(long, value_name = "LIST", value_parser = CpuSet::parse)]
     pub(super) cpus: Option<CpuSet>,
-    /// Seed of every random choice
+    /// Seed for all random choices
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
-    /// A host outside of this machine that may be loaded: you answer for it; may be repeated
+    /// Allow load on this host outside this machine, at your own responsibility; may be repeated
     #[arg(long, value_name = "HOST")]
     pub(super) allow_target: Vec<String>,
     /// Print the result as JSON
@@ -101,11 +101,11 @@ pub(crate) struct LoadArgs {
 fn rate(text: &str) -> Result<f64, String> {
     match text.replace('_', "").parse::<f64>() {
         Ok(rate) if rate > 0.0 && rate <= 1e9 => Ok(rate),
-        _ => Err("write operations a second, above 0 and at most a thousand million".to_owned()),
+        _ => Err("write operations per second, above 0 and at most 1000000000".to_owned()),
     }
 }
 
-/// What was typed, understood.
+/// The plan that the arguments mean.
 pub(super) struct Wish {
     /// The plan of the run; populating uses the same with another task.
     pub(super) plan: LoadPlan,
@@ -132,11 +132,11 @@ impl LoadArgs {
         let protocol = protocol_named(protocol)?;
         let mut options = read_options(protocol, &options, self.options.as_deref())?;
         if protocol.facts(&options).runs_inside {
-            let text = "a tool with `where: inside` runs inside a form, and `tare load` deploys none";
+            let text = "a tool with `where: inside` runs inside a form, but `tare load` deploys none";
             let instead = "write `where: beside`, or let a study deploy the workload: tare run";
             return Err(Mistake::new(format!("{text}\n  to do: {instead}")).into());
         }
-        // A data set that nobody wrote must not be missed afterwards.
+        // Do not check for a data set that nobody wrote.
         if let Some(count) = options.get_mut("populate").filter(|count| count.is_u64() && !self.populate) {
             *count = 0.into();
         }
@@ -144,7 +144,7 @@ impl LoadArgs {
         let endpoint = resolve::endpoint(&target)?;
         require_allowed(&target, endpoint, &allowed)?;
         if self.measure < Duration::from_secs(1) || self.timeout.is_zero() {
-            return Err(Mistake::new("--for is at least 1s and --timeout above 0").into());
+            return Err(Mistake::new("--for must be at least 1s, and --timeout above 0").into());
         }
         let plan = LoadPlan {
             settle: self.settle,
@@ -183,7 +183,7 @@ impl LoadArgs {
         let mut text = String::new();
         for option in &self.option {
             let Some((key, value)) = option.split_once('=').filter(|(key, _)| !key.trim().is_empty()) else {
-                return Err(Mistake::new(format!("--option is written as KEY=VALUE, this is '{option}'")).into());
+                return Err(Mistake::new(format!("--option takes KEY=VALUE, not '{option}'")).into());
             };
             let _ = writeln!(text, "{key}: {value}");
         }
@@ -198,7 +198,7 @@ impl LoadArgs {
 fn protocol_named(name: &str) -> Result<&'static dyn ErasedProtocol> {
     catalog::protocol(name).ok_or_else(|| {
         let known: Vec<&str> = catalog::protocols().iter().map(|protocol| protocol.name()).collect();
-        Mistake::new(format!("there is no protocol '{name}'; there are {}", known.join(", "))).into()
+        Mistake::new(format!("there is no protocol '{name}'; known: {}", known.join(", "))).into()
     })
 }
 
@@ -221,14 +221,14 @@ fn of_url(url: &str) -> Result<(String, String)> {
     let (secure, rest) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
         (Some(rest), _) => (false, rest),
         (_, Some(rest)) => (true, rest),
-        _ => return Err(wrong("is no URL of http").into()),
+        _ => return Err(wrong("is not an HTTP URL").into()),
     };
     let at = rest.find(['/', '?']).unwrap_or(rest.len());
     let (host, path) = (&rest[..at], &rest[at..]);
     let path = path.split('#').next().unwrap_or_default();
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
     if host.is_empty() || host.contains('@') || path.contains(char::is_whitespace) {
-        return Err(wrong("has no plain host, or a blank in its path").into());
+        return Err(wrong("has no plain host, or a space in its path").into());
     }
     let with_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     let target = if with_port { host.to_owned() } else { format!("{host}:{}", if secure { 443 } else { 80 }) };
@@ -238,26 +238,26 @@ fn of_url(url: &str) -> Result<(String, String)> {
         let _ = writeln!(options, "headers: {{Host: {}}}", quoted(host));
     }
     if secure {
-        // An address of IPv6 stands in brackets in a URL and nowhere else.
+        // An IPv6 address is written in brackets in URLs only.
         let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
         let _ = writeln!(options, "tls: {{name: {}}}", quoted(name));
     }
     Ok((target, options))
 }
 
-/// A text as a YAML scalar in double quotes; `${` would be a place for a value.
+/// A text as a YAML scalar in double quotes; `${` is escaped, because it would begin a placeholder.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text.replace("${", "$${")).to_string()
 }
 
-/// Load against a stranger's machine is an attack, so only this machine's own addresses need no word.
+/// Load on a stranger's machine is an attack, so every address but this machine's own must be allowed explicitly.
 fn require_allowed(target: &str, endpoint: SocketAddr, allowed: &[IpAddr]) -> Result<()> {
     let address = endpoint.ip().to_canonical();
     if tare_load::is_own_address(address) || allowed.iter().any(|other| other.to_canonical() == address) {
         return Ok(());
     }
     let host = target.rsplit_once(':').map_or(target, |(host, _)| host);
-    let text = format!("{target} is not this machine ({address}), and load is not driven at others unasked");
+    let text = format!("{target} is another machine ({address}), which Tare loads only with permission");
     Err(Mistake::new(format!("{text}\n  to do: if you may load it, add --allow-target {host}")).into())
 }
 
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_data_set_that_was_written_is_missed() {
+    fn a_data_set_is_expected_only_if_it_was_written() {
         let populate = |more: &str| typed(&format!("{REDIS} {more}")).unwrap().plan.options["populate"].clone();
         assert_eq!(populate("--seed 3"), 0);
         assert_eq!(populate("--populate --option keys=77"), 77);
@@ -344,11 +344,11 @@ mod tests {
         assert!(typed("--target 127.0.0.1:1").is_err());
         assert!(typed("--protocol redis").is_err());
         let unknown = typed("--protocol rdis --target 127.0.0.1:1").err().unwrap();
-        assert!(unknown.contains("there are redis"), "{unknown}");
+        assert!(unknown.contains("known: redis"), "{unknown}");
     }
 
     #[test]
-    fn others_machines_are_loaded_only_when_allowed() {
+    fn other_machines_are_loaded_only_when_allowed() {
         let refused = typed("--protocol redis --target 192.0.2.1:6379").err().unwrap();
         assert!(refused.contains("--allow-target 192.0.2.1"), "{refused}");
         let wish = typed("--protocol redis --target 192.0.2.1:6379 --allow-target 192.0.2.1").unwrap();

@@ -1,4 +1,4 @@
-//! What this machine must have for a load, looked at before it starts.
+//! Checks, before a load starts, that this machine has the time, ports and memory for it.
 
 use crate::mistake::Mistake;
 use anyhow::Result;
@@ -7,14 +7,14 @@ use std::time::Duration;
 use tare_core::load::{LoadPlan, LoadProfile, UserConnections};
 use tare_core::units::show_bytes;
 
-/// A connection's buffers and the kernel's socket, with room: bytes.
+/// A connection's buffers and the kernel's socket, with some margin, bytes.
 const CONNECTION_BYTES: u64 = 48 << 10;
 /// A user without a connection, bytes.
 const USER_BYTES: u64 = 256;
-/// Longer loads are a slip of the finger.
+/// Longer loads are typing mistakes.
 const TIME_MAX: Duration = Duration::from_secs(7 * 86_400);
 
-/// Connections and users that a profile has at most.
+/// The largest numbers of connections and of users that a profile has.
 fn crowd(profile: &LoadProfile) -> (u64, u64) {
     match profile {
         LoadProfile::Closed { connections, .. }
@@ -28,7 +28,8 @@ fn crowd(profile: &LoadProfile) -> (u64, u64) {
     }
 }
 
-/// Refuses a load that this machine cannot carry. Open files are seen to by the load process, which raises its limit.
+/// Refuses a load that is too much for this machine. The limit on open files is left to the load process, which raises
+/// it.
 ///
 /// # Errors
 /// What would be exceeded, and what to do.
@@ -43,15 +44,15 @@ pub(super) fn check(plan: &LoadPlan) -> Result<()> {
 
 fn check_time(plan: &LoadPlan) -> Option<String> {
     let whole = plan.settle.saturating_add(plan.measure);
-    (whole > TIME_MAX).then(|| "a load of more than a week is not meant; shorten --for".to_owned())
+    (whole > TIME_MAX).then(|| "a load may last at most a week; shorten --for".to_owned())
 }
 
 /// Each connection to one address and port takes a local port.
 fn check_ports(connections: u64, ports: Option<u64>) -> Option<String> {
     let ports = ports.filter(|ports| connections > *ports)?;
     Some(format!(
-        "{connections} connections to one port need as many local ports, and there are {ports}\n  \
-         to do: lower the number, or sysctl net.ipv4.ip_local_port_range=\"1024 65535\""
+        "{connections} connections to one port need as many local ports, but there are {ports}\n  \
+         to do: use fewer, or run sysctl net.ipv4.ip_local_port_range=\"1024 65535\""
     ))
 }
 
@@ -59,20 +60,20 @@ fn check_memory(connections: u64, users: u64, available: Option<u64>) -> Option<
     let needed = connections * CONNECTION_BYTES + users * USER_BYTES;
     let available = available.filter(|available| needed > *available)?;
     Some(format!(
-        "{connections} connections and {users} users need about {}, and {} are available\n  to do: lower the number",
+        "{connections} connections and {users} users need about {} of memory, but {} are available\n  to do: use fewer",
         show_bytes(needed),
         show_bytes(available)
     ))
 }
 
-/// How many ports the kernel gives out: two numbers and a tab between them.
+/// The number of ports that the kernel assigns, from the bounds in its file: two numbers, separated by a tab.
 fn ports(text: &str) -> Option<u64> {
     let mut bounds = text.split_whitespace().map(|bound| bound.parse::<u64>());
     let (low, high) = (bounds.next()?.ok()?, bounds.next()?.ok()?);
     Some((high + 1).saturating_sub(low))
 }
 
-/// Memory that can be had without swapping, bytes.
+/// Memory available without swapping, bytes.
 fn available(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_told() {
+    fn loads_that_do_not_fit_are_refused() {
         assert_eq!(ports("32768\t60999\n"), Some(28_232));
         assert_eq!(available("MemTotal: 9 kB\nMemAvailable:   2048 kB\n"), Some(2 << 20));
         assert!(check_ports(28_233, Some(28_232)).unwrap().contains("ip_local_port_range"));

@@ -1,4 +1,4 @@
-//! `tare load`: the generator by itself, for who needs only that.
+//! `tare load`: the load generator on its own.
 
 mod args;
 mod limits;
@@ -20,10 +20,10 @@ use tare_core::fault::Fault;
 use tare_core::load::{LoadLine, LoadOrder, LoadPlan, LoadSummary, LoadTask, SecondRow};
 use tare_runner::Stop;
 
-/// A second signal sooner than this is the first one again.
+/// A second signal within this time counts as the first one.
 const AGAIN: Duration = Duration::from_millis(500);
-/// How long the load may take to come to an end when the user wants one; then only its rows tell. It gives its server a
-/// second for what is in flight.
+/// How long the load may take to end after an interrupt; beyond that, the result is made of its rows alone. The load
+/// gives its server a second for what is in flight.
 const END_WITHIN: Duration = Duration::from_secs(3);
 /// The generator was the limit, or did not keep its rate.
 const EXIT_LIMITED: u8 = 3;
@@ -37,7 +37,7 @@ pub(crate) fn load(args: &LoadArgs) -> Result<u8> {
     let done = carry_out(&plan, args.populate, &stop, &mut progress);
     progress.end();
     let (measured, summary) = match done {
-        // Whatever it was in the midst of, the user wanted an end of it.
+        // The user interrupted it, whatever else went wrong.
         Err(fault) if stop.raised() => {
             complain(&fault.into());
             return Ok(EXIT_INTERRUPTED);
@@ -66,7 +66,7 @@ fn carry_out(plan: &LoadPlan, populate: bool, stop: &Stop, progress: &mut Progre
         let plan = LoadPlan { task: LoadTask::Populate, ..plan.clone() };
         let written = wait(&plan, stop, Duration::ZERO, &mut |_| {})?;
         if written.is_none() {
-            return Err(Fault::new("interrupted while the data set was written"));
+            return Err(Fault::new("interrupted while writing the data set"));
         }
     }
     let mut rows = Vec::new();
@@ -75,7 +75,7 @@ fn carry_out(plan: &LoadPlan, populate: bool, stop: &Stop, progress: &mut Progre
         rows.push(row.clone());
     };
     let summary = wait(plan, stop, END_WITHIN, &mut each_second)?;
-    // Nothing is in a summary of a load that had not come to measuring.
+    // The summary of a load that was still settling is empty.
     let summary = summary.filter(|summary| !stop.raised() || summary.measure_end_ns > summary.measure_start_ns);
     let Some(summary) = summary else { return Ok((Measured::of_rows(&rows), None)) };
     let mut measured = Measured::new(plan, &summary)?;
@@ -85,8 +85,8 @@ fn carry_out(plan: &LoadPlan, populate: bool, stop: &Stop, progress: &mut Progre
     Ok((measured, Some(summary)))
 }
 
-/// Carries a plan out. When the user wants an end, the load is told and has `ending` to hand over what it has; none
-/// when it does not.
+/// Carries out a plan. After an interrupt the load is told to end and has `ending` to return its summary; none if it
+/// does not.
 fn wait(
     plan: &LoadPlan,
     stop: &Stop,
@@ -110,13 +110,13 @@ fn wait(
     }
 }
 
-/// Ctrl-C and SIGTERM end the load, and what was measured is shown; a second one, after a moment, ends it all at once.
+/// Ctrl-C and SIGTERM end the load and show what was measured; a second one, after a moment, exits at once.
 fn stop_on_signals() -> Result<Stop> {
     let stop = Stop::default();
     let raised = stop.clone();
     let mut first: Option<Instant> = None;
     ctrlc::set_handler(move || {
-        // A group that is told to end together hears it twice.
+        // When a whole process group is signalled, the signal may arrive twice.
         if first.get_or_insert_with(Instant::now).elapsed() > AGAIN {
             std::process::exit(i32::from(EXIT_INTERRUPTED));
         }

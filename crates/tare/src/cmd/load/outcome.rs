@@ -1,4 +1,4 @@
-//! What a load came to, from its summary, or from its rows when it was cut short.
+//! The figures of a load, from its summary, or from its rows if it was cut short.
 
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -9,30 +9,29 @@ use tare_core::units::exact_duration;
 use tare_report::plain_quantity;
 use tare_stats::{Percentiles, percentiles};
 
-/// More failed operations than this measure failures: a share of all.
+/// With more failed operations than this share of all, the load counts as failed.
 const FAILED_SHARE_MAX: f64 = 0.01;
-/// Where more answers than this said that there is nothing, not the work was measured that was meant: a share of those
-/// to one operation.
+/// If more than this share of the answers to an operation were empty, the intended work was not measured.
 const EMPTY_SHARE_MAX: f64 = 0.5;
-/// A rate below this share of what was asked for was missed.
+/// Below this share of the planned rate, the rate was missed.
 const RATE_SHARE_MIN: f64 = 0.99;
 
 /// The figures of a load.
 #[derive(Debug, Default)]
 pub(super) struct Measured {
-    /// How long was measured, s.
+    /// Measured time, s.
     pub(super) seconds: f64,
-    /// Answered correctly.
+    /// Operations answered correctly.
     pub(super) operations: u64,
-    /// Not answered correctly, or not at all.
+    /// Operations not answered correctly, or not at all.
     pub(super) errors: u64,
-    /// Correct answers a second.
+    /// Correct answers per second.
     pub(super) throughput: f64,
-    /// Planned starts a second, where there are any.
+    /// Planned starts per second, if starts were planned.
     pub(super) offered: Option<f64>,
-    /// Planned and never started.
+    /// Operations planned but never started.
     pub(super) dropped: u64,
-    /// By name.
+    /// Number of failures by name.
     pub(super) failures: BTreeMap<String, u64>,
     /// From the planned start to the answer; operations that failed rank last.
     pub(super) response: Percentiles,
@@ -40,9 +39,9 @@ pub(super) struct Measured {
     pub(super) service: Percentiles,
     /// Response and service times of each operation.
     pub(super) by_operation: BTreeMap<String, (Percentiles, Percentiles)>,
-    /// CPU seconds of the generator, and how many CPUs it had.
+    /// CPU time of the generator, s, and how many CPUs it had.
     pub(super) generator: Option<(f64, u32)>,
-    /// What speaks against the figures: a word and a sentence.
+    /// Reasons to distrust the figures: a word and a sentence each.
     pub(super) trouble: Vec<(&'static str, String)>,
     /// Whether the generator was the limit, or did not keep its rate.
     pub(super) limited: bool,
@@ -50,7 +49,7 @@ pub(super) struct Measured {
     pub(super) failed: bool,
 }
 
-/// Whether starts are planned, so that a rate is offered.
+/// The planned rate, per second, if starts are planned.
 fn planned(profile: &LoadProfile) -> Option<f64> {
     match profile {
         LoadProfile::Open { rate, .. } => Some(*rate),
@@ -91,7 +90,7 @@ impl Measured {
         Ok(measured)
     }
 
-    /// A tool's own report stands where no histogram does.
+    /// Takes a tool's own figures, where it has no histogram.
     fn take_reported(&mut self, reported: &BTreeMap<String, f64>) {
         let figure = |name: &str| reported.get(name).copied();
         if reported.is_empty() {
@@ -117,13 +116,13 @@ impl Measured {
         let wanted = planned(&plan.profile).map(|rate| rate * self.seconds).filter(|wanted| *wanted > 0.0);
         if let Some(wanted) = wanted.filter(|wanted| (summary.started as f64) < wanted * RATE_SHARE_MIN) {
             let share = summary.started as f64 / wanted * 100.0;
-            let dropped = if summary.dropped > 0 { "; too many were under way, and the rest was dropped" } else { "" };
+            let dropped = if summary.dropped > 0 { "; too many were in flight, so others were dropped" } else { "" };
             self.trouble.push(("rate missed", format!("only {share:.1} % of the operations were started{dropped}")));
             self.limited = true;
         }
         self.trouble.extend(nothing_found(summary).map(|text| ("nothing found", text)));
         if plan.hdr_log.is_some() && !summary.reported.is_empty() {
-            self.trouble.push(("no log", "a tool of others gives figures and no histogram".to_owned()));
+            self.trouble.push(("no log", "an external tool reports figures but no histogram".to_owned()));
         }
         for check in summary.checks.iter().filter(|check| !check.passed) {
             self.trouble.push(("failed check", format!("{}: {}", check.name, check.detail)));
@@ -141,19 +140,19 @@ impl Measured {
         }
     }
 
-    /// Whether no figure of it says anything: it did not come to measuring.
+    /// Whether nothing was measured, so that no figure means anything.
     pub(super) fn nothing(&self) -> bool {
         self.seconds <= 0.0
     }
 
-    /// The user ended it; `planned` is how long was to be measured.
+    /// Notes that the user interrupted it; `planned` is the planned measuring time.
     pub(super) fn interrupted(&mut self, planned: Duration) {
         let text = format!("ended after {:.1} s of {}", self.seconds, exact_duration(planned));
         self.trouble.push(("interrupted", text));
     }
 
-    /// From the rows of a load that was cut short; percentiles of different seconds cannot be put together, so there is
-    /// only the largest.
+    /// From the rows of a load that was cut short. Percentiles of different seconds cannot be combined, so only the
+    /// maximum is known.
     pub(super) fn of_rows(rows: &[SecondRow]) -> Self {
         let rows = || rows.iter().filter(|row| row.measured);
         let seconds: f64 = rows().map(|row| row.seconds).sum();
@@ -173,7 +172,7 @@ impl Measured {
         }
     }
 
-    /// For programs: the figures, and the summary that they were read from.
+    /// For programs: the figures, and the summary that they come from.
     pub(super) fn json(&self, plan: &LoadPlan, target: &str, summary: Option<&LoadSummary>) -> serde_json::Value {
         let times = |times: &Percentiles| {
             json!({
@@ -211,17 +210,17 @@ impl Measured {
     }
 }
 
-/// Operations that looked for something and mostly found that there is nothing, which is quick to say.
+/// Names the operations that looked for something and mostly found nothing, which is quickly answered.
 fn nothing_found(summary: &LoadSummary) -> Option<String> {
     let share = |operation: &OperationSummary| operation.empty as f64 / operation.count.max(1) as f64;
     let empty = summary.operations.iter().filter(|(_, operation)| share(operation) > EMPTY_SHARE_MAX);
     let named: Vec<String> =
         empty.map(|(name, operation)| format!("{:.1} % of '{name}'", share(operation) * 100.0)).collect();
-    let hint = "write what they look for first, with --populate (how much of it: --option populate=all)";
-    (!named.is_empty()).then(|| format!("{} found that there is nothing: {hint}", named.join(" and ")))
+    let hint = "write the data first with --populate (all of it with --option populate=all)";
+    (!named.is_empty()).then(|| format!("{} found nothing: {hint}", named.join(" and ")))
 }
 
-/// Percentiles of different seconds cannot be put together: says between which values they lay.
+/// Percentiles of different seconds cannot be combined, so this gives their range.
 fn cut_short(p99_us: impl Iterator<Item = f64>) -> String {
     let range = p99_us.fold(None, |range: Option<(f64, f64)>, us| {
         Some(range.map_or((us, us), |(low, high)| (low.min(us), high.max(us))))
@@ -229,7 +228,7 @@ fn cut_short(p99_us: impl Iterator<Item = f64>) -> String {
     match range {
         Some((low, high)) => {
             let (low, high) = (plain_quantity(low, "us"), plain_quantity(high, "us"));
-            format!("the p99 of its seconds lay between {low} and {high}")
+            format!("the p99 of each second was between {low} and {high}")
         }
         None => "before a second was measured".to_owned(),
     }
@@ -262,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_load_has_no_trouble_and_a_bad_one_is_told_apart() {
+    fn a_good_load_has_no_trouble_and_a_bad_one_has() {
         let good = Measured::new(&plan(), &summary()).unwrap();
         assert!(!good.limited && !good.failed && good.trouble.is_empty(), "{good:?}");
         assert_eq!((good.throughput, good.offered), (99.0, Some(100.0)));
@@ -283,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_that_find_nothing_are_noted_and_no_failure() {
+    fn reads_that_find_nothing_are_noted_but_are_no_failure() {
         let found = |empty| {
             let mut summary = summary();
             summary.operations.get_mut("get").unwrap().empty = empty;
@@ -297,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_tell_what_was_measured_until_it_was_cut_short() {
+    fn rows_show_what_was_measured_before_it_was_cut_short() {
         let row = |measured, operations, max_us| SecondRow {
             measured,
             seconds: 1.0,

@@ -1,4 +1,4 @@
-//! From `HOST:PORT` or a host's name, as typed, to an address.
+//! Resolves `HOST:PORT` or a host's name to an address.
 
 use crate::mistake::Mistake;
 use anyhow::Result;
@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 /// The endpoint of `HOST:PORT`.
 ///
 /// # Errors
-/// When it is not of that form, or the host has no address that can be found.
+/// When it has another form, or the host's address cannot be found.
 pub(super) fn endpoint(target: &str) -> Result<SocketAddr> {
     if let Ok(endpoint) = target.parse::<SocketAddr>() {
         return Ok(endpoint);
@@ -15,7 +15,7 @@ pub(super) fn endpoint(target: &str) -> Result<SocketAddr> {
     let parts = target.rsplit_once(':').filter(|(host, _)| !host.is_empty());
     let port = parts.and_then(|(_, port)| port.parse::<u16>().ok());
     let (Some((name, _)), Some(port)) = (parts, port) else {
-        let text = format!("'{target}' is no target; write HOST:PORT, such as 127.0.0.1:6379 or [::1]:6379");
+        let text = format!("'{target}' is not a target; write HOST:PORT, such as 127.0.0.1:6379 or [::1]:6379");
         return Err(Mistake::new(text).into());
     };
     Ok(SocketAddr::new(host(name)?, port))
@@ -27,8 +27,8 @@ pub(super) fn endpoint(target: &str) -> Result<SocketAddr> {
 /// When none can be found.
 pub(super) fn host(name: &str) -> Result<IpAddr> {
     tare_load::address_of(name).map_err(|why| {
-        let text = format!("the host '{name}' has no address that can be found: {why}");
-        Mistake::new(format!("{text}\n  to do: give its address, or put it into /etc/hosts")).into()
+        let text = format!("cannot find the address of host '{name}': {why}");
+        Mistake::new(format!("{text}\n  to do: write its address, or add it to /etc/hosts")).into()
     })
 }
 
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_and_ports_need_nobody() {
+    fn addresses_and_ports_need_no_name_server() {
         assert_eq!(endpoint("127.0.0.1:80").unwrap(), "127.0.0.1:80".parse().unwrap());
         assert_eq!(endpoint("[::1]:80").unwrap(), "[::1]:80".parse().unwrap());
         assert_eq!(endpoint("localhost:80").unwrap(), "127.0.0.1:80".parse().unwrap());

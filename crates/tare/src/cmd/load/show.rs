@@ -10,8 +10,8 @@ use tare_core::units::{grouped, show_duration};
 use tare_report::{paragraph, plain_quantity};
 use tare_stats::Percentiles;
 
-/// Shows the seconds as they come: one live line on a terminal, a plain line each elsewhere. Always on standard error,
-/// so that the result can be taken from standard output.
+/// Shows each second as it ends: in one live line on a terminal, in a plain line each elsewhere. Always on standard
+/// error, so that standard output has the result only.
 pub(super) struct Progress {
     bar: ProgressBar,
     live: bool,
@@ -21,7 +21,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// For a load of so long; `silent` shows nothing but on a terminal.
+    /// For the load of this plan; `silent` shows nothing, except on a terminal.
     pub(super) fn new(plan: &LoadPlan, silent: bool) -> Self {
         let live = std::io::stderr().is_terminal();
         let whole = (plan.settle + plan.measure).as_secs_f64();
@@ -56,7 +56,7 @@ impl Progress {
         }
     }
 
-    /// Takes the live line away.
+    /// Removes the live line.
     pub(super) fn end(&self) {
         self.bar.finish_and_clear();
     }
@@ -79,7 +79,7 @@ fn profile(profile: &LoadProfile) -> String {
     match profile {
         LoadProfile::Closed { connections, pipeline: 1 } => format!("{connections} connections"),
         LoadProfile::Closed { connections, pipeline } => {
-            format!("{connections} connections of {pipeline} operations")
+            format!("{connections} connections with {pipeline} operations in flight each")
         }
         LoadProfile::Open { rate, connections, .. } => {
             format!("{} over {connections} connections", self::rate(*rate))
@@ -133,13 +133,13 @@ fn times(text: &mut String, measured: &Measured) {
         let cells = [times.p50_us, times.p90_us, times.p99_us, times.p999_us, times.max_us];
         let time = |us| plain_quantity(us, "us");
         let cells: String = cells.map(|cell| format!("{:>10}", cell.map_or_else(|| "-".to_owned(), time))).concat();
-        // A name that is too long has a line of its own.
+        // A name that is too long gets a line of its own.
         let wide = name.chars().count() >= NAME;
         let _ =
             if wide { writeln!(text, "{name}\n{:NAME$}{cells}", "") } else { writeln!(text, "{name:NAME$}{cells}") };
     };
     let several = measured.by_operation.len() > 1;
-    // In a closed loop nothing is planned, and the two are the same.
+    // A closed loop has no planned starts, so the two are the same.
     let same = measured.response == measured.service;
     row(if same { "time to answer" } else { "response time" }, &measured.response);
     if several {
@@ -160,7 +160,7 @@ fn closing(text: &mut String, measured: &Measured, width: usize) {
         let share = cpu_s / measured.seconds;
         let operations = Some(measured.operations as f64).filter(|operations| *operations > 0.0);
         let cost = operations.map(|operations| plain_quantity(cpu_s * 1e6 / operations, "us"));
-        let cost = cost.map(|cost| format!(", {cost} an operation")).unwrap_or_default();
+        let cost = cost.map(|cost| format!(", {cost} per operation")).unwrap_or_default();
         row("generator", &format!("{share:.2} of {cpus} CPU(s){cost}"));
     }
     measured.trouble.iter().for_each(|(name, why)| row(name, why));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_keeps_to_a_terminal_and_cuts_nothing() {
+    fn a_table_fits_a_terminal_without_cutting_anything() {
         let name = "an-operation-with-a-rather-long-name";
         let text = table(&plan(), "127.0.0.1:1", &measured(10.0, name), 80);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_was_measured_no_figure_is_shown() {
+    fn without_a_measurement_no_figure_is_shown() {
         let text = table(&plan(), "127.0.0.1:1", &measured(0.0, "get"), 80);
         assert!(text.contains("\nnothing measured\n") && text.contains("rate missed"), "{text}");
         for wrong in ["throughput", "233 us", "generator"] {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_keep_to_a_terminal() {
+    fn lines_fit_a_terminal() {
         let row = SecondRow {
             seconds: 1.0,
             operations: 9_999_999,

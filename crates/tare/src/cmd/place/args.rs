@@ -1,4 +1,4 @@
-//! What a user may type after `tare place`, and what it means.
+//! The arguments of `tare place`, and what they mean.
 
 use crate::cli::RunArgs;
 use crate::cmd::compared_metric;
@@ -11,19 +11,19 @@ use tare_core::study::Study;
 use tare_core::topology::Topology;
 use tare_core::workload::{Service, Workload};
 
-/// The metric that decides where throughput is what the load asks for, whoever serves it.
+/// The metric that decides where the load fixes the throughput.
 const OF_GIVEN_LOAD: &str = "p99_us";
 
 const HELP: &str = "\
-Of the options above, --form names the one form whose services are placed, the baseline otherwise; --repeat is how many \
-blocks there are at most, 32 otherwise; --json prints ranking, outcome and settings; --dry-run prints ranking and settings \
-and measures nothing.
+Of the options above, --form names the one form whose services are placed, by default the baseline; --repeat limits \
+the number of blocks, by default to 32; --json prints ranking, outcome and settings; --dry-run prints ranking and \
+settings without measuring.
 
-What --need and --talk do not say is assumed: each service keeps busy the CPUs that it asks for, and spends a fifth of \
-its time talking to the others; once --talk is given, pairs that it does not name do not talk.
+Without --need, each service is assumed to keep as many CPUs busy as it asks for. Without --talk, each is assumed to \
+spend a fifth of its time talking to the others; with it, only the named pairs talk.
 
-Exit codes: 0 done, whatever was found; 1 trials failed or are void; 2 a mistake in what was typed or in a file, \
-nothing was started; 130 interrupted: what was measured is on disk, and `tare resume` goes on.
+Exit codes: 0 success, whatever was found; 1 trials failed or are void; 2 a mistake on the command line or in a file, \
+nothing was started; 130 interrupted: what was measured is on disk, and `tare resume` continues.
 
 Examples:
   tare place studies/shop.yaml --dry-run
@@ -36,46 +36,50 @@ Examples:
 pub(crate) struct PlaceArgs {
     #[command(flatten)]
     pub(super) run: RunArgs,
-    /// How many placements are measured beside what the kernel does by itself
+    /// Number of placements to measure in addition to what the kernel does by itself
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=8))]
     pub(super) top: u32,
-    /// How many CPUs a service keeps busy, such as db=1.5; may be repeated
+    /// Number of CPUs that a service keeps busy, such as db=1.5; may be repeated
     #[arg(long = "need", value_name = "SERVICE=CPUS", value_parser = need)]
     pub(super) needs: Vec<(String, f64)>,
-    /// Which share of its time a service spends on talking to another one, to a network card or to a disk, such as
+    /// Share of its time that a service spends talking to another one, to a network card or to a disk, such as
     /// web:db=0.3 or web:eth0=0.2; may be repeated
     #[arg(long = "talk", value_name = "A:B=SHARE", value_parser = talk)]
     pub(super) talks: Vec<(String, String, f64)>,
-    /// What decides, such as p99 or cpu, instead of the throughput, the peak load that is searched, or, where the load
-    /// is given, the p99
+    /// Metric that decides, such as p99 or cpu [default: throughput, peak load in a search, p99 if the load fixes the
+    /// throughput]
     #[arg(long, value_name = "METRIC")]
     pub(super) by: Option<String>,
 }
 
 fn need(text: &str) -> Result<(String, f64), String> {
     let (service, cpus) = text.split_once('=').ok_or("write a service and a number, such as db=1.5")?;
-    let cpus: f64 = cpus.parse().map_err(|_| format!("'{cpus}' is no number of CPUs; write for example db=1.5"))?;
+    let cpus: f64 = cpus.parse().map_err(|_| format!("'{cpus}' is not a number of CPUs; write for example db=1.5"))?;
     let fits = cpus.is_finite() && cpus > 0.0;
-    if fits { Ok((service.to_owned(), cpus)) } else { Err("a service keeps more than no CPU busy".to_owned()) }
+    if fits { Ok((service.to_owned(), cpus)) } else { Err("the number of CPUs must be above 0".to_owned()) }
 }
 
 fn talk(text: &str) -> Result<(String, String, f64), String> {
     let pair = text.split_once('=').and_then(|(pair, share)| Some((pair.split_once(':')?, share)));
     let ((one, other), share) = pair.ok_or("write two names and a share, such as web:db=0.3")?;
-    let number: f64 = share.parse().map_err(|_| format!("'{share}' is no share; write for example web:db=0.3"))?;
+    let number: f64 = share.parse().map_err(|_| format!("'{share}' is not a share; write for example web:db=0.3"))?;
     if one == other {
         return Err(format!("'{one}' is named twice; write for example web:db=0.3"));
     }
     let fits = (0.0..=1.0).contains(&number);
-    if fits { Ok((one.to_owned(), other.to_owned(), number)) } else { Err("a share lies between 0 and 1".to_owned()) }
+    if fits {
+        Ok((one.to_owned(), other.to_owned(), number))
+    } else {
+        Err("a share must lie between 0 and 1".to_owned())
+    }
 }
 
-/// What was typed, held against the study and the machine.
+/// The arguments, checked against the study and the machine.
 #[derive(Debug)]
 pub(super) struct Asked {
-    /// The form that is placed.
+    /// The form whose services are placed.
     pub(super) form: String,
-    /// What is deployed in it: every instance a service of its own.
+    /// What is deployed in it, each instance as a service of its own.
     pub(super) deployed: Workload,
     /// The metric that decides.
     pub(super) metric: String,
@@ -83,24 +87,24 @@ pub(super) struct Asked {
 }
 
 impl PlaceArgs {
-    /// Reads it.
+    /// Checks the arguments against the study and the machine.
     ///
     /// # Errors
-    /// All that names what there is not.
+    /// Every argument that names something that does not exist.
     pub(super) fn asked(&self, study: &Study, workload: &Workload, topology: &Topology) -> Result<Asked> {
         let mut mistakes: Vec<String> = Vec::new();
         let forms: Vec<&str> = study.forms.iter().map(|form| form.name.as_str()).collect();
         let form = self.run.forms.first().unwrap_or(&study.baseline);
         if self.run.forms.len() > 1 {
             let named = self.run.forms.join(", ");
-            mistakes.push(format!("one form is placed at a time, and --form names {named}"));
+            mistakes.push(format!("`tare place` takes one form at a time; --form names {named}"));
         }
         for name in self.run.forms.iter().filter(|name| !forms.contains(&name.as_str())) {
             let name_of_study = &study.name;
             mistakes.push(format!("study '{name_of_study}' has no form '{name}'; it has: {}", forms.join(", ")));
         }
         if let Some(part) = self.run.parts.first() {
-            mistakes.push(format!("study '{}' has no part '{part}': it has no parts at all", study.name));
+            mistakes.push(format!("study '{}' has no part '{part}': it has no parts", study.name));
         }
         let placed = study.forms.iter().find(|known| known.name == *form).map(|form| study.deployed(workload, form));
         let deployed = placed.unwrap_or_else(|| workload.clone());
@@ -135,14 +139,15 @@ impl PlaceArgs {
             for (one, other) in
                 meant(one).iter().flat_map(|one| meant(other).into_iter().map(move |other| (one, other)))
             {
-                // In one order, so that what is said twice holds as it was said last.
+                // In one order, so that the last value given for a pair holds.
                 let pair = if *one < other { (one.clone(), other) } else { (other, one.clone()) };
                 demand.talk.insert(pair, *share);
             }
         }
         for (one, other, _) in &self.talks {
             if devices.contains(&one.as_str()) && devices.contains(&other.as_str()) {
-                mistakes.push(format!("--talk: '{one}' and '{other}' are both devices, and none of them is placed"));
+                mistakes
+                    .push(format!("--talk: '{one}' and '{other}' are both devices; one of the two must be a service"));
             }
         }
         let metric = self.metric(study, workload).map_err(|error| mistakes.push(error.to_string()));
@@ -166,7 +171,7 @@ impl PlaceArgs {
         Ok(if closed { "throughput" } else { OF_GIVEN_LOAD }.to_owned())
     }
 
-    /// The command that repeats the search; how many blocks and the seed are added by who knows them.
+    /// The command that repeats the search, without the number of blocks and the seed, which callers add.
     pub(super) fn command(&self) -> String {
         let run = &self.run;
         let mut text = format!("tare place {} --top {}{}", run.study, self.top, run.typed());

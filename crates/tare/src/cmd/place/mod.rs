@@ -1,8 +1,8 @@
-//! `tare place`: looks for the placement under which a study's services do best.
+//! `tare place`: finds the placement under which a study's services perform best.
 //!
-//! A model ranks what could be done; the best few and what the kernel does by itself are measured beside each other, as
-//! forms of one study, until one is better than all others, beyond chance, or the time is spent. What was found is read
-//! from the record alone, so a search that was interrupted is resumed as any run.
+//! A model ranks the possible placements. The best few, and what the kernel does by itself, are measured as forms of
+//! one study until one is better than all others beyond chance, or the time is up. The outcome is read from the record
+//! alone, so an interrupted search can be resumed like any run.
 
 mod args;
 mod placing;
@@ -30,7 +30,7 @@ use tare_report::{paragraph, whole};
 use tare_runner::{Ending, Pace};
 use tare_stats::contest;
 
-/// Blocks that are measured at most, where nothing was typed: from there on a run takes hours.
+/// The default limit on blocks: with more, a run takes hours.
 const BLOCKS_MAX: u32 = 32;
 
 pub(crate) fn place(args: &PlaceArgs) -> Result<u8> {
@@ -40,12 +40,12 @@ pub(crate) fn place(args: &PlaceArgs) -> Result<u8> {
     let asked = args.asked(&study, &workload, &topology)?;
     run::check_times(&args.run, &study)?;
     if args.run.design.is_some() {
-        let text = "--design would change nothing: deployments on each other's CPUs are measured in blocks";
-        return Err(Mistake::new(format!("{text}\n  to do: leave it away")).into());
+        let text = "--design has no effect here: deployments that use each other's CPUs are measured in blocks";
+        return Err(Mistake::new(format!("{text}\n  to do: omit it")).into());
     }
     let ranked = candidates(&asked.deployed.services, aside, &topology, &asked.demand).map_err(|reasons| {
         let list: String = reasons.iter().map(|why| format!("\n  - {why}")).collect();
-        let remedy = "lower 'cpus' of 'resources', or what 'placement' of the study keeps aside";
+        let remedy = "lower 'cpus' of 'resources', or keep fewer CPUs aside in 'placement' of the study";
         Mistake::new(format!("the services do not fit on this machine:{list}\n  to do: {remedy}"))
     })?;
     let measured = chosen(&ranked, args.top as usize);
@@ -77,7 +77,7 @@ pub(crate) fn place(args: &PlaceArgs) -> Result<u8> {
     run::start_and(&typed, study, workload, Some(args.command()), finish)
 }
 
-/// The best few by the model, in its order, and what the kernel does by itself, wherever the model puts that.
+/// The best few by the model, in its order, and what the kernel does by itself, wherever the model ranks that.
 fn chosen(ranked: &[Candidate], top: usize) -> Vec<&Candidate> {
     let mut others = 0;
     let keeps = |candidate: &&Candidate| {
@@ -88,7 +88,7 @@ fn chosen(ranked: &[Candidate], top: usize) -> Vec<&Candidate> {
     ranked.iter().filter(keeps).collect()
 }
 
-/// Makes the study one of placements: each is a form of the same layers, and the kernel's own is the baseline.
+/// Turns the study into one of placements: each is a form with the same layers, and the kernel's own is the baseline.
 fn derive(study: &mut Study, asked: &args::Asked, chosen: &[&Candidate], args: &PlaceArgs) {
     let form = study.forms.iter().find(|form| form.name == asked.form).cloned();
     let form = form.expect("the form is one of the study's");
@@ -104,7 +104,7 @@ fn derive(study: &mut Study, asked: &args::Asked, chosen: &[&Candidate], args: &
     study.name = format!("{}-place", study.name);
     study.design.best_in = Some(asked.metric.clone());
     study.design.half_width = None;
-    // Deployments beside each other would stand on each other's CPUs.
+    // Deployments side by side would use each other's CPUs.
     (study.design.arrangement, study.design.chosen) = (Arrangement::Blocks, Chosen::Asked);
     study.repeat = args.run.repeat.unwrap_or(BLOCKS_MAX);
     study.at_most = args.run.at_most.or(study.at_most);
@@ -118,15 +118,15 @@ fn all_cpus(topology: &Topology) -> CpuSet {
     CpuSet::new(topology.cpus.iter().map(|cpu| cpu.cpu))
 }
 
-/// What a search would take.
+/// How long a search would take.
 fn would(study: &Study, pace: &Pace, width: usize) -> String {
     let trials = plan(study, &pace.emulated(), 0);
     let outlook = Outlook::of(study, &trials, pace).describe();
-    let text = format!("without --dry-run: {outlook}. {}", whole("Nothing was started."));
+    let text = format!("Without --dry-run: {outlook}. {}", whole("Nothing was started."));
     format!("\n{}", paragraph("", 2, &text, width))
 }
 
-/// Says what a search found, from its record; `ranked` is the whole ranking, where it is known.
+/// Prints what a search found, from its record; `ranked` is the whole ranking, if known.
 pub(crate) fn finish(path: &Path, ending: Ending, ranked: Option<&[Candidate]>, json: bool) -> Result<u8> {
     let record = tare_runner::read_record(path)?;
     let page = session::keep_report(path, &record)?;
@@ -134,7 +134,7 @@ pub(crate) fn finish(path: &Path, ending: Ending, ranked: Option<&[Candidate]>, 
     let metric = study.design.best_in.as_deref().unwrap_or_else(|| record.header.deciding_metric());
     let found = contest(&record, metric);
     let choice = Choice::of(&record, found.as_ref(), ending);
-    // All forms of a search deploy the same.
+    // All forms of a search deploy the same services.
     let form = study.forms.first();
     let deployed =
         form.map_or_else(|| record.header.workload.clone(), |form| study.deployed(&record.header.workload, form));
@@ -154,7 +154,7 @@ pub(crate) fn finish(path: &Path, ending: Ending, ranked: Option<&[Candidate]>, 
     }
     if ending == Ending::Interrupted {
         let say = if json { note } else { tell };
-        say(&format!("\ninterrupted: what was measured is on disk; to go on: tare resume {}", path.display()));
+        say(&format!("\ninterrupted: what was measured is on disk; to continue: tare resume {}", path.display()));
     }
     Ok(session::exit_code(&record, ending))
 }
@@ -231,7 +231,7 @@ mod tests {
     const STUDY: &str = "load: {closed: {}}\nforms: {native: [], two: []}";
 
     #[test]
-    fn what_is_typed_goes_over_what_is_assumed() {
+    fn arguments_override_assumptions() {
         let usual = asked(STUDY, &[]).unwrap();
         assert_eq!((usual.form.as_str(), usual.metric.as_str()), ("native", "throughput"));
         assert_eq!([usual.demand.cpus["db"], usual.demand.cpus["web"]], [1.5, 1.0], "a quota is all that it can use");
@@ -258,18 +258,18 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_said_at_once() {
+    fn all_mistakes_are_reported_at_once() {
         let args = ["--form", "natve", "--need", "dbb=1", "--talk", "web:eht0=0.1", "--by", "p98", "--part", "x"];
         let said = asked(STUDY, &args).unwrap_err().to_string();
         for wanted in ["'natve'", "'dbb'", "'eht0'", "'p98'", "no part 'x'", "there are: db, web, eth0"] {
             assert!(said.contains(wanted), "{wanted} is missing in: {said}");
         }
         let said = asked(STUDY, &["--form", "native", "--form", "two"]).unwrap_err().to_string();
-        assert!(said.contains("one form is placed at a time"), "{said}");
+        assert!(said.contains("one form at a time"), "{said}");
     }
 
     #[test]
-    fn placements_become_forms_of_the_same_layers_with_the_kernel_s_own_as_the_baseline() {
+    fn placements_become_forms_with_the_same_layers_and_the_kernels_own_is_the_baseline() {
         let (mut study, workload) = read(STUDY);
         let args = typed(&["--top", "2", "--measure", "1s"]);
         let asked = args.asked(&study, &workload, &machine()).unwrap();

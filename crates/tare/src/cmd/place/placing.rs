@@ -1,11 +1,11 @@
-//! A placement by its name: one of the ranking, or one of a record.
+//! A named placement, from the ranking or from a record.
 
 use tare_core::form::Form;
 use tare_core::placement::{Candidate, Manner, Placement};
 use tare_core::record::Record;
 use tare_report::whole;
 
-/// A placement by its name.
+/// A named placement.
 pub(super) struct Placing<'a> {
     pub(super) name: &'a str,
     pub(super) manner: Manner,
@@ -19,7 +19,7 @@ impl<'a> Placing<'a> {
         Placing { name, manner: *manner, placement }
     }
 
-    /// Those of a record.
+    /// The placements of a record.
     pub(super) fn measured(record: &'a Record) -> Vec<Self> {
         let of = |form: &'a Form| {
             let placement = record.header.forms.get(&form.name)?.placement.as_ref()?;
@@ -28,7 +28,7 @@ impl<'a> Placing<'a> {
         record.header.study.forms.iter().filter_map(of).collect()
     }
 
-    /// `web 0-3; db 4-7`.
+    /// Such as `web 0-3; db 4-7`.
     pub(super) fn describe(&self) -> String {
         let services = self.placement.services.iter();
         let sets: Vec<String> = services.map(|(name, placed)| whole(&format!("{name} {}", placed.cpus))).collect();

@@ -1,4 +1,4 @@
-//! A placement as settings of what people deploy with, to be pasted.
+//! A placement as settings to paste, for the systems that people deploy with.
 
 use super::placing::Placing;
 use std::fmt::Write as _;
@@ -9,16 +9,16 @@ use tare_report::paragraph;
 
 /// Settings of one system.
 pub(super) struct Settings {
-    /// What the system is called, as a key.
+    /// The system's name, as a key.
     pub(super) name: &'static str,
-    /// What has to be known before these are pasted.
+    /// What to know before pasting them.
     pub(super) about: String,
     /// The settings.
     pub(super) text: String,
 }
 
 impl Settings {
-    /// With a comment in front, in lines of at most `width` columns. Settings are not broken.
+    /// The settings below a comment that is wrapped to `width` columns. Settings themselves are not wrapped.
     pub(super) fn show(&self, width: usize) -> String {
         let about: String = paragraph("", 0, &self.about, width - 2).lines().fold(String::new(), |mut text, line| {
             let _ = writeln!(text, "# {line}");
@@ -28,8 +28,8 @@ impl Settings {
     }
 }
 
-/// The settings under which `services` lie as in `placing`, one for each system; `machine` are all CPUs that there are.
-/// Empty where the kernel decides: then nothing is set.
+/// The settings that place `services` as in `placing`, for each system; `machine` holds all CPUs of the machine. Empty
+/// if the kernel decides: then there is nothing to set.
 pub(super) fn settings(placing: &Placing, services: &[Service], machine: &CpuSet) -> Vec<Settings> {
     let of = |service: &'_ Service| Some((service.clone(), placing.placement.services.get(&service.name)?.clone()));
     let placed: Vec<(Service, Placed)> = services.iter().filter_map(of).collect();
@@ -54,10 +54,9 @@ pub(super) fn settings(placing: &Placing, services: &[Service], machine: &CpuSet
         },
         Settings {
             name: "libvirt",
-            about:
-                "libvirt, for a domain a service: these elements stand directly below <domain>, in place of those that \
-                    are there"
-                    .to_owned(),
+            about: "libvirt, for one domain per service: put these elements directly below <domain>, replacing those \
+                    that are there"
+                .to_owned(),
             text: each(&|service, placed| libvirt(service, placed, hypervisor)),
         },
         kubernetes(placing.manner, &placed, machine),
@@ -89,14 +88,14 @@ fn systemd(service: &Service, placed: &Placed) -> String {
     text
 }
 
-/// A virtual CPU for each CPU, bound to it, as guests have them that are measured.
+/// A virtual CPU for each CPU, bound to it, as in the guests that were measured.
 fn libvirt(service: &Service, placed: &Placed, hypervisor: &CpuSet) -> String {
     let mut text =
         format!("<!-- {} -->\n<vcpu placement='static'>{}</vcpu>\n<cputune>\n", service.name, placed.cpus.len());
     for (at, cpu) in placed.cpus.cpus().iter().enumerate() {
         let _ = writeln!(text, "  <vcpupin vcpu='{at}' cpuset='{cpu}'/>");
     }
-    // What is no virtual CPU has CPUs of its own where some are kept for it, else those of its guest.
+    // Threads that are no virtual CPUs run on the CPUs kept for them, if any, else on those of their guest.
     let others = if hypervisor.is_empty() { &placed.cpus } else { hypervisor };
     let _ = writeln!(text, "  <emulatorpin cpuset='{others}'/>\n</cputune>");
     if let Some(nodes) = nodes(placed) {
@@ -105,33 +104,33 @@ fn libvirt(service: &Service, placed: &Placed, hypervisor: &CpuSet) -> String {
     text
 }
 
-/// Kubernetes chooses CPUs by itself: what can be said is from which, and by which rules.
+/// Kubernetes chooses the CPUs itself; only the set to choose from and the rules can be given.
 fn kubernetes(manner: Manner, placed: &[(Service, Placed)], machine: &CpuSet) -> Settings {
     let taken = CpuSet::new(placed.iter().flat_map(|(_, placed)| placed.cpus.cpus().iter().copied()));
     let kept = CpuSet::new(machine.cpus().iter().copied().filter(|cpu| !taken.cpus().contains(cpu)));
     let settings = |about: &str, text: String| Settings { name: "kubernetes", about: about.to_owned(), text };
     if matches!(manner, Manner::Cache | Manner::Node) {
-        let about = "Kubernetes: nothing to paste. Its CPU manager gives a container CPUs of its own or those that nobody \
-                     has to himself, and cannot be told that certain services share certain CPUs";
+        let about = "Kubernetes: nothing to paste. Its CPU manager gives a container either exclusive CPUs or all the shared \
+                     ones; it cannot let certain services share certain CPUs";
         return settings(about, String::new());
     }
     if kept.is_empty() {
-        let about = "Kubernetes: nothing to paste. Its CPU manager needs at least one CPU that serves no container \
-                     exclusively, and these services take all that there are";
+        let about = "Kubernetes: nothing to paste. Its CPU manager needs at least one CPU that is not exclusive to a \
+                     container, and these services take all of them";
         return settings(about, String::new());
     }
     let mut about = format!(
-        "Kubernetes, the node's /var/lib/kubelet/config.yaml and each container's resources. Promised: each container \
-         has its number of CPUs, of {taken}, and no other container has them. "
+        "Kubernetes, the node's /var/lib/kubelet/config.yaml and each container's resources. Guaranteed: each container \
+         gets its number of CPUs, from {taken}, exclusively. "
     );
     about += if placed.len() == 1 {
-        "As there is one service, these are its CPUs. "
+        "With one service, these are its CPUs. "
     } else {
-        "Not promised: which of them; the kubelet chooses, and prefers whole cores and few nodes. "
+        "Not guaranteed: which of them; the kubelet chooses, and prefers whole cores and few nodes. "
     };
-    about += "Nor that memory is local, unless memoryManagerPolicy is Static, whose reservedMemory follows from the \
-              machine. Drain the node first, stop the kubelet, remove /var/lib/kubelet/cpu_manager_state, start it; the \
-              machine must run nothing else that asks for whole CPUs";
+    about += "Nor is local memory guaranteed, unless memoryManagerPolicy is Static, whose reservedMemory depends on the \
+              machine. First drain the node, stop the kubelet, remove /var/lib/kubelet/cpu_manager_state, and start it \
+              again; nothing else on the machine may ask for whole CPUs";
     let mut text = String::from("cpuManagerPolicy: static\n");
     if manner == Manner::Core {
         text += "cpuManagerPolicyOptions:\n  full-pcpus-only: \"true\"\n";
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn docker_gets_flags_of_update() {
+    fn docker_gets_flags_for_update() {
         let wanted = "docker update --cpuset-cpus=0-1,8-9 --cpuset-mems=0 --cpus=1.5 db\n\
                       docker update --cpuset-cpus=2 --cpuset-mems=0 web\n";
         assert_eq!(of(Manner::Thread, "docker").1, wanted);
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn libvirt_gets_a_virtual_cpu_for_each() {
+    fn libvirt_gets_a_virtual_cpu_for_each_cpu() {
         let wanted = "<!-- web -->\n<vcpu placement='static'>2</vcpu>\n<cputune>\n  <vcpupin vcpu='0' cpuset='2'/>\n  \
                       <vcpupin vcpu='1' cpuset='10'/>\n  <emulatorpin cpuset='2,10'/>\n</cputune>\n<numatune>\n  \
                       <memory mode='strict' nodeset='0'/>\n</numatune>\n";
@@ -190,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn kubernetes_keeps_what_no_service_has_and_says_what_it_promises() {
+    fn kubernetes_reserves_what_no_service_has_and_says_what_it_guarantees() {
         let (about, text) = of(Manner::Core, "kubernetes");
         let wanted = "cpuManagerPolicy: static\ncpuManagerPolicyOptions:\n  full-pcpus-only: \"true\"\n\
                       topologyManagerPolicy: single-numa-node\nreservedSystemCPUs: \"3-7,11-15\"\n\
@@ -199,14 +198,14 @@ mod tests {
                       # container web\nresources:\n  requests: {cpu: \"2\", memory: \"1073741824\"}\n  \
                       limits: {cpu: \"2\", memory: \"1073741824\"}\n";
         assert_eq!(text, wanted);
-        assert!(about.contains("of 0-2,8-10") && about.contains("Not promised: which of them"), "{about}");
-        // What it cannot say it does not get.
+        assert!(about.contains("from 0-2,8-10") && about.contains("Not guaranteed: which of them"), "{about}");
+        // No settings for what it cannot express.
         let (about, text) = of(Manner::Node, "kubernetes");
-        assert!(text.is_empty() && about.contains("cannot be told"), "{about}: {text}");
+        assert!(text.is_empty() && about.contains("cannot let"), "{about}: {text}");
     }
 
     #[test]
-    fn the_kernel_s_own_needs_none() {
+    fn the_kernels_own_placement_needs_no_settings() {
         assert_eq!(of(Manner::Free, "docker"), Default::default());
     }
 }

@@ -1,4 +1,4 @@
-//! What `tare place` says: the ranking, what was found, and the settings.
+//! What `tare place` prints: the ranking, the outcome and the settings.
 
 use super::placing::Placing;
 use super::settings::settings;
@@ -16,10 +16,10 @@ use tare_stats::{Contest, Lead, percent_text};
 
 /// The version of the JSON. Fields may be added within a version.
 const PLACE_SCHEMA: u32 = 1;
-/// Lines of a ranking: it fits on a screen together with what is typed.
+/// Lines of a ranking: it fits on a screen together with the command.
 const LINES_MAX: usize = 20;
 
-/// The ranking, in lines of at most `width` columns and no more of them than a screen has. A star stands at what is
+/// The ranking, in lines of at most `width` columns and no more of them than fit on a screen. A star marks what is
 /// measured.
 pub(super) fn ranking(
     study: &Study,
@@ -29,8 +29,8 @@ pub(super) fn ranking(
     width: usize,
 ) -> String {
     let about = format!(
-        "study {}, form {form}: where its services could run, by a model that guesses how many CPUs are lost; * is \
-         measured",
+        "study {}, form {form}: where its services could run, ranked by a model that estimates how many CPUs are lost; \
+         * is measured",
         study.name
     );
     let mut text = paragraph("", 0, &about, width);
@@ -79,22 +79,22 @@ fn where_to(candidate: &Candidate) -> String {
     }
 }
 
-/// Why nothing is measured where there is one way only.
+/// Why nothing is measured if there is only one placement.
 pub(super) fn nothing_to_choose(only: &Candidate) -> String {
     let Placement { system_under_test: all, generator, hypervisor, interrupts, .. } = &only.placement;
     let aside = generator.len() + hypervisor.len() + interrupts.len();
     let cpus = if all.len() == 1 { "CPU" } else { "CPUs" };
     format!(
-        "There is nothing to choose here: {aside} of {} CPUs are kept aside for the load and the like, and on what is \
-         left, {cpus} {all}, every placement is the same to the model. Nothing was measured.",
+        "There is nothing to choose here: {aside} of {} CPUs are kept aside for load, hypervisors and interrupts, and on \
+         the rest, {cpus} {all}, the model rates all placements alike. Nothing was measured.",
         all.len() + aside
     )
 }
 
-/// What is said of the best by the model alone.
+/// The recommendation of the model alone.
 pub(super) fn by_model(best: &Candidate) -> String {
     let name = whole(&best.name);
-    format!("By the model alone {name} is the best; nothing was measured.")
+    format!("According to the model, {name} is the best; nothing was measured.")
 }
 
 /// Which placement is recommended, and why.
@@ -104,10 +104,10 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    /// What a record allows to be said. Where nothing can be told apart, it is the kernel's own.
+    /// What the record supports. If no placement can be told apart from the others, the kernel's own.
     pub(super) fn of(record: &Record, contest: Option<&Contest>, ending: Ending) -> Choice {
         let free = record.header.study.baseline.clone();
-        let none = |why: &str| Choice { name: free.clone(), words: format!("Nothing can be said yet: {why}.") };
+        let none = |why: &str| Choice { name: free.clone(), words: format!("No conclusion yet: {why}.") };
         let Some(contest) = contest else {
             return none("fewer than two placements were measured in the same block");
         };
@@ -121,7 +121,8 @@ impl Choice {
         let leader = &contest.leader;
         if contest.decided {
             let words = format!(
-                "{} is better than every other that was measured; of equals, a search says so in at most 1 of 20.",
+                "{} is better than every other placement measured; if all were equal, at most 1 in 20 searches would \
+                 say so.",
                 whole(leader)
             );
             return Choice { name: leader.clone(), words };
@@ -130,19 +131,19 @@ impl Choice {
         let names = open.iter().map(|lead| whole(&lead.over)).collect::<Vec<_>>().join(", ");
         let least = open.iter().filter_map(|lead| lead.smallest_detectable).reduce(f64::max);
         let found = least.map(|least| {
-            format!("a difference of {} would have been found in four of five such searches", percent_text(least))
+            format!("four of five such searches would have found a difference of {}", percent_text(least))
         });
         let bounded = open.iter().any(|lead| lead.bound.is_some());
         let bounded = bounded.then(|| {
-            "where only a bound is known, because the generator was the limit or operations failed, more blocks do not help"
+            "where only a bound is known, because the generator was the limit or operations failed, more blocks do not \
+             help"
                 .to_owned()
         });
         let notes: Vec<String> = found.into_iter().chain(bounded).collect();
-        // Who is first among bounds may not be first.
+        // The first among bounds may not be the first.
         let first = if open.iter().any(|lead| lead.bound.is_some()) { "has the best figure" } else { "did best" };
-        let told =
-            if contest.leads.len() == open.len() { "None can be told apart" } else { "Not all can be told apart" };
-        let spent = if ending == Ending::BudgetSpent { "The time is spent" } else { "All blocks are done" };
+        let told = if contest.leads.len() == open.len() { "None stands out" } else { "Not all can be told apart" };
+        let spent = if ending == Ending::BudgetSpent { "The time is up" } else { "All blocks are done" };
         let words =
             format!("{told}: {} {first}, and {names} may be as good. {spent}; {}. ", whole(leader), notes.join("; "));
         let beaten = contest.leads.iter().any(|lead| lead.over == free && lead.clear);
@@ -152,20 +153,20 @@ impl Choice {
                 Choice { name: leader.clone(), words }
             }
             false => {
-                Choice { words: words + "Leave it to the kernel: no placement is shown to be better.", name: free }
+                Choice { words: words + "Leave it to the kernel: no placement was shown to be better.", name: free }
             }
         }
     }
 }
 
-/// A contest for a program, with why it decides nothing in words beside the data.
+/// A contest for programs; why it decides nothing is in words, beside the data.
 fn in_words(contest: &Contest) -> Value {
     let mut value = json!(contest);
     value["withheld"] = contest.withheld.as_ref().map(why_undecided).into();
     value
 }
 
-/// What a search came to.
+/// The outcome of a search.
 pub(super) struct Finding<'a> {
     pub(super) study: &'a Study,
     pub(super) workload: &'a Workload,
@@ -182,12 +183,13 @@ impl Finding<'_> {
         self.placings.iter().find(|placing| placing.name == self.choice.name)
     }
 
-    /// For a person, in lines of at most `width` columns.
+    /// For people, in lines of at most `width` columns.
     pub(super) fn text(&self, width: usize) -> String {
         let mut text = String::new();
         if let Some(contest) = self.contest {
             let metric = &contest.metric;
-            let about = format!("{} by each other placement in {metric}, {} blocks:", contest.leader, contest.blocks);
+            let about =
+                format!("{metric} of {}, relative to each other placement, {} blocks:", contest.leader, contest.blocks);
             text += &format!("\n{}", paragraph("", 2, &about, width));
             for lead in &contest.leads {
                 let word = if lead.clear { "better" } else { "may be as good" };
@@ -195,14 +197,14 @@ impl Finding<'_> {
                 text += &paragraph(&format!("  {:<9} ", lead.over), 12, &line, width);
             }
             for name in &contest.left_out {
-                text += &paragraph("  ", 2, &format!("{name} was measured too seldom"), width);
+                text += &paragraph("  ", 2, &format!("{name} was measured in too few blocks"), width);
             }
         }
         text += &format!("\n{}", paragraph("", 0, &self.choice.words, width));
         let Some(chosen) = self.chosen() else { return text };
         let settings = settings(chosen, &self.workload.services, &self.machine);
         if settings.is_empty() {
-            return text + &paragraph("", 0, "free needs no settings.", width);
+            return text + &paragraph("", 0, "'free' needs no settings.", width);
         }
         text += &paragraph("", 0, &format!("Settings for {}:", whole(chosen.name)), width);
         for of_system in settings {
@@ -211,7 +213,7 @@ impl Finding<'_> {
         text
     }
 
-    /// For a program.
+    /// For programs, as JSON.
     pub(super) fn json(&self, ranked: Option<&[Candidate]>, record: Option<&Path>) -> Result<String> {
         let measured: Vec<&str> = self.placings.iter().map(|placing| placing.name).collect();
         let row = |candidate: &Candidate| {
