@@ -1,4 +1,4 @@
-//! Fuzzing: the targets of all crates, each for so many minutes, by cargo-fuzz and a nightly compiler.
+//! Fuzzing: runs the targets of all crates, by cargo-fuzz and a nightly compiler.
 
 use crate::Mistyped;
 use anyhow::{Context, Result, bail, ensure};
@@ -9,31 +9,31 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-/// What is to be fuzzed.
+/// What to fuzz.
 #[derive(Args)]
 pub(crate) struct Wanted {
-    /// How long each target is run, minutes; a fraction will do
+    /// How long to run each target, minutes; may be a fraction
     #[arg(long, default_value_t = 1.0)]
     minutes: f64,
-    /// Runs the one target named on this file only, as the command printed after a crash does
+    /// Run the one named target on this file only, as in the command printed after a crash
     #[arg(long, value_name = "FILE")]
     repeat: Option<PathBuf>,
-    /// Only these targets; without any, all of them, one after the other
+    /// Targets to run, one after the other [default: all]
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
 }
 
-/// The package that has all targets in one program, and the program's name.
+/// The package with all targets in one program, and the program's name.
 const PACKAGE: &str = "xtask/fuzz";
 const PROGRAM: &str = "any";
 
-/// What cannot be got any further here, and how it can.
+/// Commands that must work, and how to install what they need.
 const NEEDS: &[(&[&str], &str)] = &[
     (&["+nightly", "--version"], "rustup toolchain install nightly --profile minimal"),
     (&["+nightly", "fuzz", "--version"], "cargo install cargo-fuzz --locked"),
 ];
 
-/// Where targets are run, and by which cargo.
+/// Where targets run, and by which cargo.
 struct Place<'a> {
     cargo: &'a Path,
     root: &'a Path,
@@ -50,23 +50,23 @@ struct Run {
     end: End,
 }
 
-/// How a target came to its end.
+/// How a target ended.
 #[derive(Debug, PartialEq)]
 enum End {
-    /// Its time was over.
+    /// It ran for its time.
     Well,
-    /// On this input.
+    /// It crashed on this input.
     Crashed(PathBuf),
-    /// Otherwise, as when the kernel kills it for want of memory: in these words, told by this log.
+    /// It ended otherwise, for example killed by the kernel for lack of memory: how, and the log.
     Failed(String, PathBuf),
 }
 
-/// Runs the targets and says how each went. The code is 1 when one crashed or failed, 2 when something is missing.
+/// Runs the targets and reports the results. Exit code 1 if one crashed or failed, 2 if something is missing.
 pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<ExitCode> {
     for (arguments, remedy) in NEEDS {
         let there = Command::new("cargo").args(*arguments).stdin(Stdio::null()).output();
         if !there.is_ok_and(|output| output.status.success()) {
-            eprintln!("error: 'cargo {}' does not work, which fuzzing needs\n  to do: {remedy}", arguments.join(" "));
+            eprintln!("error: fuzzing needs 'cargo {}', which does not work\n  to do: {remedy}", arguments.join(" "));
             return Ok(ExitCode::from(2));
         }
     }
@@ -78,7 +78,7 @@ pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<ExitCode> {
     let place = Place { cargo: Path::new("cargo"), root, corpus, artifacts };
     let known = place.write_corpus()?;
     if let Some(unknown) = wanted.targets.iter().find(|name| !known.contains(name)) {
-        eprintln!("error: there is no target '{unknown}'; there are {}", known.join(", "));
+        eprintln!("error: there is no target '{unknown}'; known: {}", known.join(", "));
         return Ok(ExitCode::from(2));
     }
     if let Some(file) = &wanted.repeat {
@@ -111,15 +111,15 @@ impl Place<'_> {
         command
     }
 
-    /// Builds the program and has it write what each target begins with; the names of all targets.
+    /// Builds the program and has it write the initial corpus of each target; returns the names of all targets.
     fn write_corpus(&self) -> Result<Vec<String>> {
         let output = self.fuzz("").env("TARE_FUZZ_CORPUS", &self.corpus).stderr(Stdio::inherit()).output();
         let output = output.context("could not run cargo fuzz")?;
-        ensure!(output.status.success(), "the targets cannot be built, or their samples not be written; see above");
+        ensure!(output.status.success(), "could not build the targets, or write their samples; see above");
         Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
     }
 
-    /// Runs one after the other. However one ends, those after it have their time: a night is not for the first alone.
+    /// Runs one after the other. If one fails, the others still get their time.
     fn run_all(&self, targets: &[String], minutes: f64) -> Result<Vec<Run>> {
         let mut runs = Vec::new();
         for name in targets {
@@ -148,7 +148,7 @@ impl Place<'_> {
         if fs::metadata(&words).is_ok_and(|file| file.len() > 0) {
             command.arg(format!("-dict={}", words.display()));
         }
-        // What takes ten seconds or makes room for 128 MiB at once is a finding too.
+        // Taking ten seconds, or allocating 128 MiB at once, is a finding too.
         command.args(["-print_final_stats=1", "-timeout=10", "-malloc_limit_mb=128", "-rss_limit_mb=2048"]);
         command.arg(format!("-max_total_time={seconds:.0}"));
         let output = command.output().context("could not run cargo fuzz")?;
@@ -166,7 +166,7 @@ impl Place<'_> {
     }
 }
 
-/// How many executions there were and how many edges of the program they led over, as libFuzzer tells.
+/// The numbers of executions and of covered edges that libFuzzer reports.
 fn counts(said: &str) -> (u64, u64) {
     let after = |line: &str, what: &str| line.split(what).nth(1)?.split_whitespace().next()?.parse().ok();
     let last = |what: &str| said.lines().rev().find_map(|line| after(line, what));
@@ -194,7 +194,7 @@ fn table(runs: &[Run], root: &Path) -> String {
                 writeln!(text, "\n{name} crashed; again: cargo xtask fuzz {name} --repeat {}", shown(input))
             }
             End::Failed(how, log) => {
-                writeln!(text, "\n{name} ended before its time, without a crash ({how}); see {}", shown(log))
+                writeln!(text, "\n{name} ended early without a crash ({how}); see {}", shown(log))
             }
         };
     }
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_libfuzzer_tells_is_understood() {
+    fn libfuzzers_output_is_parsed() {
         let said = "#2\tINITED cov: 31 ft: 32 corp: 1/1b exec/s: 0 rss: 40Mb\n\
                     #4096\tpulse  cov: 77 ft: 99 corp: 9/99b exec/s: 2048 rss: 41Mb\n\
                     #5000\tDONE   cov: 78 ft: 99 corp: 9/99b exec/s: 2500 rss: 41Mb\n\
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_is_told_with_the_command_that_repeats_it() {
+    fn a_crash_is_reported_with_the_command_that_repeats_it() {
         let run =
             |name: &str, end: End| Run { name: name.to_owned(), executions: 1200, seconds: 60.0, coverage: 77, end };
         let ends = [
@@ -253,7 +253,7 @@ elf                      1200        20        77   failed
 
 yaml crashed; again: cargo xtask fuzz yaml --repeat a/crash-1
 
-elf ended before its time, without a crash (signal: 9 (SIGKILL)); see a/elf.log
+elf ended early without a crash (signal: 9 (SIGKILL)); see a/elf.log
 ";
         assert_eq!(table(&ends, Path::new("/w")), expected);
     }

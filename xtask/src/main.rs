@@ -1,5 +1,5 @@
-//! The project's own chores: `cargo xtask ci` is the gate, `cargo xtask tidy` the rules that no compiler knows,
-//! `cargo xtask fuzz` hostile input for as long as one likes.
+//! The project's own chores: `cargo xtask ci` is the gate, `cargo xtask tidy` checks rules that no compiler knows, and
+//! `cargo xtask fuzz` feeds hostile input for as long as you like.
 
 mod ci;
 mod fuzz;
@@ -17,21 +17,21 @@ use std::process::{Command, ExitCode};
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
 enum Chore {
-    /// Everything that must hold before a change is taken: formatting, tidy, lints, tests.
+    /// Run the gate, which every change must pass: formatting, tidy, dependencies, lints, tests.
     Ci(ci::Wanted),
-    /// The rules of CONTRIBUTING.md and ARCHITECTURE.md that a machine can check. Lists all findings at once.
+    /// Check the rules of CONTRIBUTING.md and ARCHITECTURE.md that a machine can check, and list all findings.
     Tidy,
-    /// What reads bytes of others, fed with hostile ones. Exit code 1 after a crash, 2 when something is missing.
+    /// Fuzz all parsers of foreign bytes. Exit code 1 after a crash, 2 if something is missing.
     Fuzz(fuzz::Wanted),
-    /// Tare beside others of its kind.
+    /// Compare Tare with other load tools, and measure its precision.
     #[command(name = "bench", disable_help_flag = true)]
     Benchmark(Handed),
-    /// What is released: a tarball, a Debian package and an image, the same from the same commit.
+    /// Build the release: a tarball, a Debian package and an image, reproducible from the commit.
     #[command(disable_help_flag = true)]
     Dist(Handed),
 }
 
-/// What is handed on to a program of its own.
+/// Arguments for a separate program.
 #[derive(Args)]
 struct Handed {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     ended(done.map(|well| if well { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
 }
 
-/// What was typed is wrong, as only the chore itself can tell.
+/// A usage error that only the chore itself can detect.
 #[derive(Debug)]
 struct Mistyped(String);
 
@@ -63,7 +63,7 @@ impl std::fmt::Display for Mistyped {
 
 impl std::error::Error for Mistyped {}
 
-/// The code of a chore's end; an error is said.
+/// The exit code of a chore; prints an error.
 fn ended(done: Result<ExitCode>) -> ExitCode {
     match done {
         Ok(code) => code,
@@ -80,7 +80,7 @@ fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_owned()
 }
 
-/// Builds a package of chores and runs it. It has dependencies that the gate must not wait for.
+/// Builds and runs a package of chores, whose dependencies the gate must not wait for.
 fn hand_on(root: &Path, package: &str, arguments: &[OsString]) -> Result<bool> {
     let mut cargo = Command::new("cargo");
     cargo.args(["run", "--quiet", "--locked", "--package", package, "--"]).args(arguments).current_dir(root);

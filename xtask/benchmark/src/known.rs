@@ -14,16 +14,16 @@ use std::time::Instant;
 /// What is weighed, and how often.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// How many runs of each kind, one kind after the other in each round.
+    /// Number of runs of each kind, one kind after the other in each round.
     #[arg(long, default_value_t = 10)]
     runs: u32,
-    /// How long each may take, seconds.
+    /// Longest time of each run, seconds.
     #[arg(long, default_value_t = 120)]
     seconds: u32,
-    /// Also beside a busy loop on each CPU that comes and goes so often a second; may be given several times.
+    /// Also run beside a busy loop on each CPU that comes and goes this many times per second; may be repeated.
     #[arg(long = "busy")]
     busy: Vec<f64>,
-    /// Only beside busy loops.
+    /// Run only beside busy loops.
     #[arg(long)]
     not_alone: bool,
     /// The workload that comes along to weigh.
@@ -65,10 +65,10 @@ struct Found {
 
 /// Carries out what was asked for and prints a table.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
-    ensure!(options.busy.iter().all(|hertz| *hertz > 0.0), "--busy wants a number of times a second above 0");
+    ensure!(options.busy.iter().all(|hertz| *hertz > 0.0), "--busy needs a rate per second above 0");
     let alone = (!options.not_alone).then_some(None);
     let kinds: Vec<Option<f64>> = alone.into_iter().chain(options.busy.iter().copied().map(Some)).collect();
-    ensure!(!kinds.is_empty(), "--not-alone wants --busy");
+    ensure!(!kinds.is_empty(), "--not-alone needs --busy");
     let tare = release(root, &["--package", "tare", "--bin", "tare"])?;
     let folder = std::env::temp_dir().join(format!("tare-known-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;

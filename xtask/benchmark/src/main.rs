@@ -32,39 +32,39 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use workshop::Workshop;
 
-/// Tare beside others of its kind.
+/// Compare Tare with other load tools, and measure its precision.
 #[derive(Parser)]
 #[command(name = "cargo xtask bench")]
 enum Comparison {
-    /// The load generator: its cost and its truthfulness, beside bare clients and other tools. Needs root and two CPUs.
+    /// Compare the load generator's cost and accuracy with bare clients and other tools. Needs root and two CPUs.
     Load(Options),
-    /// The scale itself: half-widths of intervals by design, slice length and time. Needs root and two CPUs.
+    /// Measure half-widths of intervals by design, slice length and time. Needs root and two CPUs.
     Precision(precision::Options),
-    /// How often the scale is right about equals and a planted weight. Needs root and two CPUs.
+    /// Count how often Tare is right about equals and a known difference. Needs root and two CPUs.
     Known(known::Options),
-    /// Whether a CPU quota is named first as the cause of what it costs. Needs root, two CPUs and a container engine.
+    /// Check whether a CPU quota is named as the first cause of its cost. Needs root, two CPUs and a container engine.
     Quotas(quotas::Options),
 }
 
-/// How it is compared.
+/// How to compare.
 #[derive(Args)]
 struct Options {
-    /// Fewer and shorter rounds: shows that it works, not how large a difference is.
+    /// Run fewer and shorter rounds: shows that it works, not how large a difference is.
     #[arg(long)]
     quick: bool,
-    /// Only comparisons whose name begins like this; may be given several times.
+    /// Run only comparisons whose name begins like this; may be repeated.
     #[arg(long)]
     only: Vec<String>,
-    /// Only cases whose title contains this.
+    /// Run only cases whose title contains this.
     #[arg(long)]
     case: Option<String>,
-    /// How many rounds.
+    /// Number of rounds.
     #[arg(long)]
     rounds: Option<u32>,
     /// Write the tables to docs/src/benchmarks.md; with --only or --case, in the places of their older versions.
     #[arg(long)]
     write: bool,
-    /// Seed of the orders.
+    /// Seed for the orders.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

@@ -12,13 +12,13 @@ use std::time::Instant;
 /// What is measured.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// How long each run may take, minutes; may be given several times.
+    /// Longest time of each run, minutes; may be repeated.
     #[arg(long = "minutes", default_values_t = [2])]
     minutes: Vec<u32>,
-    /// Only these designs, such as blocks or chop-10ms; may be given several times.
+    /// Run only this design, such as blocks or chop-10ms; may be repeated.
     #[arg(long = "design")]
     designs: Vec<String>,
-    /// How often each is run, one round after the other: figures are medians.
+    /// Number of runs of each, one round after the other: figures are medians.
     #[arg(long, default_value_t = 1)]
     rounds: u32,
     /// The workload that comes along to weigh.
@@ -60,7 +60,7 @@ struct Found {
 pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let known = DESIGNS.iter().map(|(name, ..)| *name).collect::<Vec<_>>();
     if let Some(unknown) = options.designs.iter().find(|name| !known.contains(&name.as_str())) {
-        bail!("there is no design '{unknown}' here; there are: {}", known.join(", "));
+        bail!("there is no design '{unknown}' here; known: {}", known.join(", "));
     }
     let tare = release(root, &["--package", "tare", "--bin", "tare"])?;
     let folder = std::env::temp_dir().join(format!("tare-precision-{}", std::process::id()));

@@ -12,10 +12,10 @@ use std::path::Path;
 /// How often, and beside whom.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// How many runs.
+    /// Number of runs.
     #[arg(long, default_value_t = 20)]
     runs: u32,
-    /// Beside a busy loop on each CPU that comes and goes so often a second.
+    /// Run beside a busy loop on each CPU that comes and goes this many times per second.
     #[arg(long)]
     busy: Option<f64>,
 }

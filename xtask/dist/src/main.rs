@@ -26,19 +26,19 @@ use std::process::{Command, ExitCode};
 #[derive(Parser)]
 #[command(name = "cargo xtask dist", bin_name = "cargo xtask dist", max_term_width = 80, after_help = NOTES)]
 struct Options {
-    /// Where to put it, instead of target/dist
+    /// Write to this directory instead of target/dist
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Package this program, instead of building one for release; then files may differ from the commit
+    /// Package this program instead of building one; then files may differ from the commit
     #[arg(long, value_name = "PATH")]
     binary: Option<PathBuf>,
-    /// Only this; may be given several times
+    /// Make only this kind; may be repeated
     #[arg(long, value_enum, value_name = "KIND")]
     only: Vec<Kind>,
-    /// Compress little and, unless there is --binary, optimise nothing: for a look, and for tests
+    /// Compress little and, without --binary, do not optimise: for a look, and for tests
     #[arg(long)]
     quick: bool,
-    /// Release this checkout, instead of the one that this command was built in
+    /// Release this checkout instead of the one in which this command was built
     #[arg(long, value_name = "DIR")]
     checkout: Option<PathBuf>,
 }

@@ -1,12 +1,12 @@
-//! A test run many times: how often it fails, also where the machine is busy with something else.
+//! Runs tests many times to find out how often they fail, also on a busy machine.
 
 use crate::ci::lanes::Outcomes;
 use crate::ci::one::{self, Cost, End, Surroundings};
 use crate::ci::programs::Test;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Runs each test `times` times, one after the other, while `busy` keeps every CPU busy; says how often each failed or
-/// was skipped.
+/// Runs each test `times` times, one after the other, keeping every CPU busy if `busy`; reports how often each failed
+/// or was skipped.
 pub(super) fn run(tests: &[Test], times: u32, busy: bool, surroundings: &Surroundings<'_>) -> Outcomes {
     let over = AtomicBool::new(false);
     let ends: Vec<Ends> = std::thread::scope(|scope| {
@@ -25,7 +25,7 @@ pub(super) fn run(tests: &[Test], times: u32, busy: bool, surroundings: &Surroun
     println!("\nfailures{}:", if busy { ", with a busy loop on each CPU" } else { "" });
     let mut outcomes = Outcomes::default();
     for (test, Ends { failed, skipped, why, cost }) in tests.iter().zip(ends) {
-        // A test that did nothing has not shown that it is steady.
+        // A test that was skipped has not shown that it is stable.
         let skips = if skipped > 0 { format!("; skipped {skipped} times") } else { String::new() };
         println!("{failed:>8} of {times}  {}{skips}", test.name);
         if failed > 0 {
@@ -38,14 +38,14 @@ pub(super) fn run(tests: &[Test], times: u32, busy: bool, surroundings: &Surroun
     outcomes
 }
 
-/// How often a test ended otherwise than it should.
+/// How often a test failed or was skipped.
 #[derive(Default)]
 struct Ends {
     failed: u32,
     skipped: u32,
-    /// What it lacked when it was skipped last.
+    /// Why it was skipped the last time.
     why: String,
-    /// What all of its runs took.
+    /// The cost of all its runs.
     cost: Cost,
 }
 

@@ -1,24 +1,24 @@
-//! What is built in that others wrote: its licences, origins and versions, held against `deny.toml` by cargo-deny.
+//! Checks the licences, sources and versions of third-party code against `deny.toml`, by cargo-deny.
 
 use super::{skips, well};
 use anyhow::Result;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What is checked without a network.
+/// The checks that need no network.
 const CHECKS: [&str; 3] = ["licenses", "bans", "sources"];
 
-/// Why it is not checked.
-pub(super) const LACKS: &str = "there is no cargo-deny: 'cargo install cargo-deny --locked' brings it";
+/// Why nothing is checked.
+pub(super) const LACKS: &str = "cargo-deny is missing; install it with 'cargo install cargo-deny --locked'";
 
 /// Why advisories are not checked.
-pub(super) const LACKS_ADVISORIES: &str = "their database cannot be had here; licences, bans and sources are checked";
+pub(super) const LACKS_ADVISORIES: &str = "their database is not reachable; licences, bans and sources are checked";
 
-/// What was checked, and how it is.
+/// The result of the checks.
 pub(super) struct Checked {
-    /// Whether all that was checked is in order.
+    /// Whether everything that was checked is in order.
     pub(super) well: bool,
-    /// Whether advisories were checked too: where their database can be had.
+    /// Whether advisories were checked too, which needs their database.
     pub(super) advisories: bool,
 }
 
@@ -34,8 +34,8 @@ pub(super) fn in_order(root: &Path) -> Result<Option<Checked>> {
     Ok(Some(Checked { well: well(&mut command)?, advisories }))
 }
 
-/// Fetches the advisories' database. A network that swallows what is sent must not keep the gate waiting; but what
-/// `decides` whether a change is taken has the time for all of it, which is much the first time.
+/// Fetches the advisories' database. A network that drops packets must not hold up the gate; but the machine that
+/// `decides` waits long enough for the whole database, which is large the first time.
 fn fetch(root: &Path, decides: bool) -> Command {
     let seconds = if decides { "300" } else { "30" };
     let mut command = Command::new("timeout");

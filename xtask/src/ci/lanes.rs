@@ -1,6 +1,6 @@
-//! Which tests run beside which. What measures bears no neighbour and runs alone, at the end. Before, one test after
-//! the other has all of Tare run, at the machine's full speed, and the rest takes what CPU time these leave: nearly
-//! all of them wait most of the time. So do those in the guest, which has what CPU time is left as well.
+//! Which tests run beside which. Tests that measure run alone, at the end. Before them, tests that run the whole of
+//! Tare run one after the other, at the machine's full speed, and the others take the CPU time that these leave,
+//! because they wait most of the time. So do tests in the guest.
 
 use crate::ci::guest;
 use crate::ci::left;
@@ -10,25 +10,25 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a test does to the machine, and bears of others.
+/// What a test does to the machine, and what it tolerates beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
-    /// Computes, and measures no time: beside anything but a measurement.
+    /// Computes, and measures no time: runs beside anything but a measurement.
     Calm,
-    /// Sleeps nearly all of its time, and has peers that are not to be late: several at once.
+    /// Sleeps nearly all of its time, with peers that must not be late: several at once.
     Waits,
     /// Downloads and unpacks: two at once.
     Fetches,
     /// Owns containers, guests or networks, which carry the id of a run of its own: two at a time, beside the others.
     Owns,
-    /// Has the whole of Tare run, which takes the machine's lock and must find it clean, or leaves what a dead run
-    /// leaves: one at a time, before all others where CPU time is short.
+    /// Runs the whole of Tare, which locks the machine and must find it clean, or leaves what a dead run leaves: one at
+    /// a time, with priority over all others.
     Runs,
     /// Measures: nothing beside it.
     Alone,
     /// Measures how long others wait, and leaves CPUs idle most of the time: three at once, nothing else beside them.
     Times,
-    /// Runs in the guest, which waits half of its time and is nice itself: one at a time, beside the others.
+    /// Runs in the guest, which waits half of its time and is niced itself: one at a time, beside the others.
     Guest,
     /// Measures in the guest: nothing beside it.
     GuestAlone,
@@ -47,8 +47,8 @@ const NICENESS: [(Class, &str, i32); 9] = [
     (Class::GuestAlone, "guest alone", 0),
 ];
 
-/// The class of all tests whose full name begins so; the first that fits. All others are calm. Of a class, what stands
-/// higher up here is run first.
+/// The class of all tests whose full name has this prefix; the first match counts. All others are calm. Within a class,
+/// tests run in the order of this table.
 const CLASSES: &[(&str, Class)] = &[
     ("cgroup2::tare::end_to_end::accounts::", Class::GuestAlone),
     (guest::PREFIX, Class::Guest),
@@ -69,7 +69,7 @@ const CLASSES: &[(&str, Class)] = &[
     // A server that sleeps, and says so where sleepers wake too late.
     ("tare::peak::", Class::Times),
     ("tare::load::", Class::Times),
-    // They say otherwise while a run is under way.
+    // Their output differs while a run is in progress.
     ("tare::cli::an_out_directory_that_cannot_be_written", Class::Runs),
     ("tare::cli::what_would_be_removed_of_what_is_kept", Class::Runs),
     ("tare-load::truth::", Class::Times),
@@ -138,14 +138,14 @@ fn niceness(name: &str) -> i32 {
     NICENESS[class(name) as usize].2
 }
 
-/// How the tests ended.
+/// The results of the tests.
 #[derive(Default)]
 pub(super) struct Outcomes {
-    /// What each test took that was run.
+    /// The cost of each test that was run.
     pub(super) costs: BTreeMap<String, Cost>,
     /// Names of the tests that failed.
     pub(super) failed: Vec<String>,
-    /// Tests that were skipped, or in part, and what they lacked.
+    /// Tests that were skipped, at least in part, and why.
     pub(super) skipped: Vec<(String, String)>,
     /// Tests that failed once and passed alone afterwards.
     pub(super) unsteady: Vec<(String, String)>,
@@ -166,7 +166,7 @@ pub(super) struct Lane {
     pub(super) ended: Duration,
 }
 
-/// Says of each test when it is run.
+/// Prints when each test is run.
 pub(super) fn list(tests: &[Test]) {
     for test in tests {
         let when = name(class(&test.name));
@@ -175,8 +175,8 @@ pub(super) fn list(tests: &[Test]) {
     println!("{} tests", tests.len());
 }
 
-/// Runs all tests, and those that failed once more, alone. A test that fails twice has failed; one that fails once is
-/// named, for somebody to find out why.
+/// Runs all tests, and runs those that failed once more, alone. A test that fails twice has failed; one that fails once
+/// is named, so that somebody finds out why.
 pub(super) fn run(tests: Vec<Test>, surroundings: &Surroundings<'_>) -> Outcomes {
     let stand = Stand { surroundings, began: Instant::now(), ends: Mutex::default() };
     let mut tests = tests;
@@ -207,7 +207,7 @@ pub(super) fn run(tests: Vec<Test>, surroundings: &Surroundings<'_>) -> Outcomes
     });
     let mut ends = stand.ends.into_inner().unwrap_or_else(PoisonError::into_inner);
     let once_more = |test: &Test| {
-        println!("once more, alone: {}", test.name);
+        println!("trying again, alone: {}", test.name);
         one::run(test, 0, surroundings)
     };
     let unsteady = try_again(&mut ends, once_more, || surroundings.guest.end());
@@ -225,7 +225,7 @@ pub(super) fn run(tests: Vec<Test>, surroundings: &Surroundings<'_>) -> Outcomes
     outcomes
 }
 
-/// With more failures than this, none is tried again: so many are no accident.
+/// With more failures than this, none is tried again: so many are no coincidence.
 const SECOND_TRIES: usize = 6;
 
 /// Runs the tests that failed once more, by `run`, and puts how they ended then in the place of how they ended first.
@@ -243,7 +243,7 @@ fn try_again(ends: &mut [Run], run: impl Fn(&Test) -> (End, Cost), end_guest: im
         }
         // What it lacks now it had when it failed.
         let end = match end {
-            End::Skipped(why) => End::Failed(format!("it was skipped at the second try, which clears nothing: {why}")),
+            End::Skipped(why) => End::Failed(format!("it was skipped on the second try, which proves nothing: {why}")),
             end => end,
         };
         say(&first.test, &end, cost);

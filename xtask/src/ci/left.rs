@@ -1,4 +1,4 @@
-//! What only `./test --thorough` runs, and why.
+//! The tests that only `./test --thorough` runs, and why.
 
 use crate::ci::guest;
 use crate::ci::programs::Test;

@@ -1,4 +1,4 @@
-//! The gate: what `./test` runs when everything is installed, cheap checks first.
+//! The gate: what `./test` runs once everything is installed, cheap checks first.
 
 mod again;
 mod dependencies;
@@ -19,48 +19,48 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// What of the gate is wanted.
+/// The parts of the gate to run.
 #[derive(Args)]
 pub(crate) struct Wanted {
-    /// All tests that exist, those included that the gate leaves out, and of those with a longer form that one
+    /// Run all tests, including those that the gate leaves out, in their longer forms where they have one
     #[arg(long)]
     thorough: bool,
-    /// Only this part; may be given several times
+    /// Run only this part; may be repeated
     #[arg(long, value_enum, value_name = "PART")]
     only: Vec<Part>,
-    /// Builds, then lists the tests and when each is run, and runs none
+    /// Build, then list the tests and when each is run, without running any
     #[arg(long)]
     list: bool,
-    /// Runs each test so often, one after the other, and says how often it failed; needs a NAME
+    /// Run each test this many times, one after the other, and report how often it failed; needs a NAME
     #[arg(long, value_name = "TIMES", requires = "names", value_parser = clap::value_parser!(u32).range(1..))]
     repeat: Option<u32>,
-    /// Keeps every CPU busy while tests are repeated
+    /// Keep every CPU busy while tests are repeated
     #[arg(long, requires = "repeat")]
     busy: bool,
-    /// Only tests whose full name contains one of these, e.g. `tare-stats::` for a crate
+    /// Run only tests whose full name contains one of these, such as `tare-stats::` for a crate
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 }
 
-/// A part of the gate that can be run by itself.
+/// A part of the gate that can run by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// Whether the source is formatted
+    /// Formatting of the source
     Format,
-    /// The rules that no compiler knows
+    /// Rules that no compiler knows
     Tidy,
-    /// What others wrote: licences, origins and versions
+    /// Third-party code: licences, sources and versions
     Dependencies,
     /// Lints, in the same pass that builds the tests
     Lints,
-    /// The tests, built and run
+    /// Build and run the tests
     Tests,
 }
 
-/// Runs every step and says how it went; a failed step does not keep the next ones from running, except that nothing
-/// is tested that does not build.
+/// Runs every step and reports the results. A failed step does not stop the following ones, except that tests need a
+/// successful build.
 pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<bool> {
-    // The development build: it traps overflows, which the released one does not, and the tests bring it anyway.
+    // The development build: it traps overflows, unlike the release, and the tests build it anyway.
     let binary = program(root, "debug")?;
     let everything = wanted.only.is_empty() && wanted.names.is_empty() && !wanted.list;
     let wants = |part: Part| everything || wanted.only.contains(&part);
@@ -86,7 +86,7 @@ pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<bool> {
     let Some(programs) = built.filter(|_| wants_tests) else { return Ok(gate.end(&lanes::Outcomes::default())) };
 
     let mut tests = programs::tests(&programs, root)?;
-    // Who names a crate or a test wants it here; in the guest too, when that is said.
+    // A named crate or test is run here; in the guest only on request.
     let names_guest = wanted.names.iter().any(|name| name.starts_with(guest::PREFIX));
     if wanted.names.is_empty() || wanted.thorough || names_guest {
         tests.extend(guest::tests(&tests));
@@ -95,26 +95,26 @@ pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<bool> {
         tests.retain(|test| wanted.names.iter().any(|name| test.name.contains(name.as_str())));
         if tests.is_empty() {
             let names = wanted.names.join(" or ");
-            bail!(Mistyped(format!("no test's name contains {names}; './test --list' names them all")));
+            bail!(Mistyped(format!("no test's name contains {names}; './test --list' lists all")));
         }
     }
     if wanted.list {
         lanes::list(&tests);
         return Ok(gate.end(&lanes::Outcomes::default()));
     }
-    // Who names a test wants it run; the gate alone leaves out what is long.
+    // A named test is always run; only the plain gate leaves out long ones.
     let left = if wanted.thorough || !wanted.names.is_empty() { Vec::new() } else { left::take(&mut tests) };
     gate.step("leftovers of dead runs", || well(Command::new(&binary).arg("clean").current_dir(root)))?;
     let guest = guest::Guest::new(root, &binary, &tests);
     let surroundings = one::Surroundings { root, binary: &binary, thorough: wanted.thorough, guest };
     let mut outcomes = lanes::Outcomes::default();
-    // Without a handler, an interrupt would leave the tests, each in a process group of its own, behind.
+    // Without a handler, an interrupt would leave the tests running, each in its own process group.
     let _ = ctrlc::set_handler(|| {
         one::end_all();
         std::process::exit(130);
     });
     if let Some(times) = wanted.repeat {
-        gate.step("tests, again and again", || {
+        gate.step("repeated tests", || {
             outcomes = again::run(&tests, times, wanted.busy, &surroundings);
             Ok(outcomes.failed.is_empty())
         })?;
@@ -129,13 +129,13 @@ pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<bool> {
     Ok(gate.end(&outcomes))
 }
 
-/// Writes down what each test took, in the workspace, wherever the builds are.
+/// Writes the time of each test into the workspace, wherever the builds are.
 fn keep_times(root: &Path, outcomes: &lanes::Outcomes) -> Result<()> {
     let folder = root.join("target");
     let kept = folder.join("test-times.tsv");
     let written = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&kept, times::of_all(outcomes)));
     written.with_context(|| format!("could not write {}", kept.display()))?;
-    println!("\nwhat each test took is in {}", kept.display());
+    println!("\nthe time of each test is in {}", kept.display());
     Ok(())
 }
 
@@ -147,24 +147,24 @@ pub(crate) fn program(root: &Path, profile: &str) -> Result<PathBuf> {
     let metadata = output_of("cargo", &["metadata", "--no-deps", "--format-version=1"], root)?;
     let after = metadata.split("\"target_directory\":\"").nth(1);
     let directory =
-        after.and_then(|text| text.split('"').next()).context("cargo metadata names no folder for builds")?;
+        after.and_then(|text| text.split('"').next()).context("cargo metadata names no target directory")?;
     let version = output_of("rustc", &["-vV"], root)?;
     let triple = version.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
     Ok(Path::new(directory).join(triple).join(profile).join("tare"))
 }
 
-/// Whether a command succeeds; what it says is shown.
+/// Whether a command succeeds; its output is shown.
 fn well(command: &mut Command) -> Result<bool> {
     let status = command.stdin(Stdio::null()).status();
     Ok(status.with_context(|| format!("could not run {}", command.get_program().display()))?.success())
 }
 
-/// A step that was taken.
+/// A step that was run.
 struct Step {
     name: &'static str,
     well: bool,
     seconds: f64,
-    /// What it lacked, so that nothing was checked.
+    /// What was missing, so that nothing was checked.
     lacked: Option<&'static str>,
 }
 
@@ -177,8 +177,8 @@ impl Gate {
         self.step_or_skip(name, || run().map(Some), "")
     }
 
-    /// A step that returns `None` where this machine lacks something: that is a skip, except on the machine that
-    /// decides (`CI=true`), where it is not well.
+    /// A step that returns `None` if this machine lacks something, which is a skip, or a failure on the machine that
+    /// decides (`CI=true`).
     fn step_or_skip(
         &mut self,
         name: &'static str,
@@ -192,7 +192,7 @@ impl Gate {
         let seconds = started.elapsed().as_secs_f64();
         let lacked = ended.is_none().then_some(lacks);
         let well = ended.unwrap_or_else(|| !skips::decides());
-        let how = if well { "well" } else { "NOT WELL" };
+        let how = if well { "ok" } else { "FAILED" };
         println!(
             "== {name}: {} in {seconds:.0} s",
             lacked.map_or_else(|| how.to_owned(), |why| format!("skipped: {why}"))
@@ -215,13 +215,13 @@ impl Gate {
         Ok(())
     }
 
-    /// Counts a step that was not taken, which is well.
+    /// Counts a step that was not run, which is no failure.
     fn skipped(&mut self, name: &'static str, why: &'static str) {
         println!("== {name}: skipped: {why}");
         self.steps.push(Step { name, well: true, seconds: 0.0, lacked: Some(why) });
     }
 
-    /// Says how long everything took and how it ended; whether all is well.
+    /// Prints how long everything took and how it ended; returns whether all steps succeeded.
     fn end(&self, outcomes: &lanes::Outcomes) -> bool {
         print!("{}", times::table(&self.steps, outcomes));
         self.steps.iter().all(|step| step.well)

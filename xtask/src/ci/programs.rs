@@ -36,7 +36,7 @@ pub(super) struct Test {
 pub(super) fn build(root: &Path) -> Result<Option<Vec<Program>>> {
     let sysroot = output_of("rustc", &["--print", "sysroot"], root)?;
     let clippy = Path::new(sysroot.trim()).join("bin/clippy-driver");
-    ensure!(clippy.exists(), "there is no {}: 'rustup component add clippy' brings it", clippy.display());
+    ensure!(clippy.exists(), "{} is missing; install it with 'rustup component add clippy'", clippy.display());
     let mut command = Command::new("cargo");
     command.args(["test", "--workspace", "--no-run", "--locked", "--message-format=json-render-diagnostics"]);
     command.env("RUSTC_WORKSPACE_WRAPPER", clippy).env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
@@ -45,7 +45,7 @@ pub(super) fn build(root: &Path) -> Result<Option<Vec<Program>>> {
     let output = cargo.stdout.take().context("cargo has no output")?;
     let mut programs = Vec::new();
     for line in BufReader::new(output).lines() {
-        let message: Value = serde_json::from_str(&line?).context("cargo said something that is no JSON")?;
+        let message: Value = serde_json::from_str(&line?).context("cargo printed something that is not JSON")?;
         programs.extend(program(&message));
     }
     Ok(cargo.wait()?.success().then_some(programs))
@@ -69,7 +69,7 @@ fn program(message: &Value) -> Option<Program> {
 pub(super) fn tests(programs: &[Program], root: &Path) -> Result<Vec<Test>> {
     let mut tests = Vec::new();
     for program in programs {
-        let path = program.path.to_str().context("the folder for builds has no plain name")?;
+        let path = program.path.to_str().context("the path of the target directory is not UTF-8")?;
         for line in output_of(path, &["--list", "--format", "terse"], root)?.lines() {
             let Some(within) = line.strip_suffix(": test") else { continue };
             tests.push(Test {

@@ -1,8 +1,8 @@
-//! What a test may lack on a machine on which `./test` has installed and started all that it can. Whatever else a test
-//! says it lacks is a failure: else what breaks the program under test (an engine that it finds no more, a program that
-//! the kernel takes no more) would look like a machine without it, and the gate be green.
+//! The reasons for which tests may be skipped on a machine on which `./test` has installed and started all that it can.
+//! Any other reason is a failure: otherwise a bug in the program (an engine that it no longer finds, say) would look
+//! like a machine without that thing, and the gate would pass.
 
-/// A part of what a test says it lacks, and why `./test` cannot give it: on any machine.
+/// A part of a reason, and why `./test` cannot help it: on any machine.
 const PERMITTED: &[(&str, &str)] = &[
     ("the processor's counters cannot be had", "virtual machines often have none"),
     ("perf_event_open", "virtual machines often have none, and some kernels keep them from all"),
@@ -22,7 +22,7 @@ const PERMITTED: &[(&str, &str)] = &[
     ("this is no checkout of git", "a tarball is a source tree too"),
 ];
 
-/// The same, but not in the guest, which is booted to have just these.
+/// The same, but not in the guest, which is booted to have these.
 const OUTSIDE: &[(&str, &str)] = &[
     ("crun starts no container", "how control groups are mounted is decided when the machine boots"),
     ("no cgroups of version 2", "the kernel's"),
@@ -30,7 +30,7 @@ const OUTSIDE: &[(&str, &str)] = &[
 /// The same, but not on the machine that decides (`CI=true`), which has a network.
 const UNDECIDED: &[(&str, &str)] = &[("no package archive can be reached", "the network's")];
 
-/// Whether this is the machine that decides whether a change is taken.
+/// Whether this is the machine that decides on changes.
 pub(super) fn decides() -> bool {
     std::env::var_os("CI").is_some_and(|ci| ci == "true")
 }
@@ -40,7 +40,7 @@ pub(super) fn decides() -> bool {
 pub(super) struct Place {
     /// In the guest with control groups of version 2 alone.
     pub(super) in_guest: bool,
-    /// On the machine that decides whether a change is taken.
+    /// On the machine that decides on changes.
     pub(super) decides: bool,
 }
 

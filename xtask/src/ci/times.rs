@@ -1,13 +1,13 @@
-//! What took how long, and how everything ended.
+//! The summary of the gate: times and results.
 
 use crate::ci::Step;
 use crate::ci::lanes::Outcomes;
 use std::fmt::Write;
 
-/// How many of the longest tests are named.
+/// The number of longest tests to name.
 const NAMED: usize = 25;
 
-/// What every test took, as a table for a spreadsheet: its name, seconds, and seconds of CPU time.
+/// The times of every test, as a table for a spreadsheet: name, seconds, and seconds of CPU time.
 pub(super) fn of_all(outcomes: &Outcomes) -> String {
     let lines = outcomes.costs.iter().map(|(name, cost)| {
         let (wall, cpu) = (cost.wall.as_secs_f64(), cost.cpu.as_secs_f64());
@@ -16,7 +16,7 @@ pub(super) fn of_all(outcomes: &Outcomes) -> String {
     std::iter::once("test\tseconds\tCPU seconds\n".to_owned()).chain(lines).collect()
 }
 
-/// The end of the gate's output: times by step and of the longest tests, what did not go well, and the counts.
+/// The end of the gate's output: times by step and of the longest tests, failures and skips, and the counts.
 pub(super) fn table(steps: &[Step], outcomes: &Outcomes) -> String {
     let mut text = String::new();
     let mut costs: Vec<_> = outcomes.costs.iter().collect();
@@ -31,10 +31,10 @@ pub(super) fn table(steps: &[Step], outcomes: &Outcomes) -> String {
     }
     let _ = writeln!(text, "\nsteps:");
     for step in steps {
-        let _ = writeln!(text, "{:>8.1} s  {}{}", step.seconds, step.name, if step.well { "" } else { ": NOT WELL" });
+        let _ = writeln!(text, "{:>8.1} s  {}{}", step.seconds, step.name, if step.well { "" } else { ": FAILED" });
     }
     if outcomes.lanes.len() > 1 {
-        let _ = writeln!(text, "\ntests by what they bear beside them, the time of all, and when the last ended:");
+        let _ = writeln!(text, "\ntests by what may run beside them, their total time, and when the last ended:");
         for (name, lane) in &outcomes.lanes {
             let (wall, ended) = (lane.wall.as_secs_f64(), lane.ended.as_secs_f64());
             let _ = writeln!(text, "{wall:>8.1} s  until {ended:>6.1} s  {name}, {}", lane.tests);
@@ -42,7 +42,7 @@ pub(super) fn table(steps: &[Step], outcomes: &Outcomes) -> String {
     }
     let lacked = steps.iter().filter_map(|step| Some((step.name.to_owned(), step.lacked?.to_owned())));
     let skipped: Vec<(String, String)> = lacked.chain(outcomes.skipped.iter().cloned()).collect();
-    for (heading, tests) in [("skipped", &skipped), ("passed only at the second try", &outcomes.unsteady)] {
+    for (heading, tests) in [("skipped", &skipped), ("passed only on the second try", &outcomes.unsteady)] {
         if !tests.is_empty() {
             let _ = writeln!(text, "\n{heading}:");
             for (name, why) in tests {
@@ -64,7 +64,7 @@ pub(super) fn table(steps: &[Step], outcomes: &Outcomes) -> String {
     }
     let bad: Vec<&str> = steps.iter().filter(|step| !step.well).map(|step| step.name).collect();
     if !bad.is_empty() {
-        let _ = writeln!(text, "\nnot well: {}", bad.join(", "));
+        let _ = writeln!(text, "\nfailed steps: {}", bad.join(", "));
     }
     let failed = outcomes.failed.len();
     let passed = outcomes.costs.len() - failed - outcomes.skipped.len();
@@ -80,7 +80,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn everything_that_was_not_plainly_well_is_named() {
+    fn everything_that_did_not_simply_pass_is_named() {
         let cost = |name: &str, seconds| {
             (name.to_owned(), Cost { wall: Duration::from_secs(seconds), cpu: Duration::from_secs(2 * seconds) })
         };
@@ -110,9 +110,9 @@ the longest of 4 tests, which took 12 s of CPU time:
 
 steps:
      0.1 s  dependencies
-     6.0 s  tests: NOT WELL
+     6.0 s  tests: FAILED
 
-tests by what they bear beside them, the time of all, and when the last ended:
+tests by what may run beside them, their total time, and when the last ended:
      4.0 s  until    4.0 s  calm, 3
      2.0 s  until    6.0 s  runs, 1
 
@@ -120,7 +120,7 @@ skipped:
   dependencies: no tool
   c: no engine
 
-passed only at the second try:
+passed only on the second try:
   d
 
 left to './test --thorough':
@@ -129,7 +129,7 @@ left to './test --thorough':
 failed:
   b
 
-not well: tests
+failed steps: tests
 2 passed, 1 failed, 2 skipped
 ";
         assert_eq!(table, expected);

@@ -35,9 +35,9 @@ impl Machine {
     /// # Errors
     /// When it does not, with the last lines of its console.
     pub(super) fn boot(system: &System, programs: tempfile::TempDir) -> Result<Machine> {
-        let short = tempfile::tempdir().context("make a folder for the guest's line")?;
+        let short = tempfile::tempdir().context("make a folder for the guest's socket")?;
         let socket = short.path().join("orders");
-        let listener = UnixListener::bind(&socket).context("make the guest's line")?;
+        let listener = UnixListener::bind(&socket).context("make the guest's socket")?;
         listener.set_nonblocking(true)?;
         let console = programs.path().join("console");
         let mut qemu = start(system, programs.path(), &socket, &console)?;
@@ -45,10 +45,12 @@ impl Machine {
         let line = loop {
             match listener.accept() {
                 Ok((line, _)) => break line,
-                Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error).context("await QEMU's line"),
+                Err(error) if error.kind() != ErrorKind::WouldBlock => {
+                    return Err(error).context("wait for QEMU to connect");
+                }
                 Err(_) => {}
             }
-            ensure!(Instant::now() < deadline, "QEMU does not open its line");
+            ensure!(Instant::now() < deadline, "QEMU does not connect");
             if let Some(status) = qemu.0.try_wait()? {
                 bail!("QEMU ended ({status}): {}", last_lines(&programs.path().join("qemu.log")));
             }
@@ -59,7 +61,7 @@ impl Machine {
         let mut machine = Machine { line, orders: 0, console, _qemu: qemu, _folders: [programs, short] };
         let (code, said) = machine.answer(deadline)?;
         let seconds = BOOT_LIMIT.as_secs();
-        let code = code.with_context(|| format!("it does not stand after {seconds} s:\n{}", machine.last_words()))?;
+        let code = code.with_context(|| format!("it is not up after {seconds} s:\n{}", machine.last_words()))?;
         ensure!(code == 0, "{said}\n{}", machine.last_words());
         println!("guest    {}", said.trim());
         Ok(machine)
@@ -72,7 +74,7 @@ impl Machine {
     pub(super) fn order(&mut self, line: &str, within: Duration) -> Result<(Option<i32>, String)> {
         assert!(!line.contains('\n'), "an order is one line");
         self.orders += 1;
-        self.line.write_all(format!("{line}\n").as_bytes()).context("tell the guest what to do")?;
+        self.line.write_all(format!("{line}\n").as_bytes()).context("send an order to the guest")?;
         self.answer(Instant::now() + within)
     }
 
@@ -86,13 +88,13 @@ impl Machine {
                 Ok(0) => bail!("the guest is gone:\n{}\n{}", String::from_utf8_lossy(&bytes), self.last_words()),
                 Ok(read) => bytes.extend_from_slice(&buffer[..read]),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => continue,
-                Err(error) => return Err(error).context("hear the guest"),
+                Err(error) => return Err(error).context("read from the guest"),
             }
             let said = String::from_utf8_lossy(&bytes);
             if let Some((before, rest)) = said.rsplit_once(&mark)
                 && let Some(code) = rest.strip_suffix('\n')
             {
-                return Ok((Some(code.parse().context("the guest answers in words of its own")?), before.to_owned()));
+                return Ok((Some(code.parse().context("the guest's answer has no exit code")?), before.to_owned()));
             }
         }
         Ok((None, String::from_utf8_lossy(&bytes).into_owned()))
@@ -181,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_end_in_time_has_no_code_and_a_guest_that_is_gone_is_told() {
+    fn a_timeout_gives_no_exit_code_and_a_dead_guest_is_reported() {
         let mut slow = machine(|mut line| {
             line.write_all(b"half").expect("it listens");
             heard(&mut line);

@@ -43,7 +43,7 @@ impl System {
         if fs::read_to_string(&noted).is_ok_and(|kept| kept == recipe) {
             return Ok(system);
         }
-        println!("guest    making its system of {codename}: some two minutes, once");
+        println!("guest    making its system from {codename}: about two minutes, once");
         fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
         let _ = fs::remove_file(&noted);
         let tree = folder.join("tree");
@@ -53,12 +53,12 @@ impl System {
         for (name, place) in [("vmlinuz-", system.kernel()), ("initrd.img-", system.first_files())] {
             let entries = fs::read_dir(tree.join("boot"))?.flatten().map(|entry| entry.path());
             let begins = |path: &PathBuf| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(name));
-            let found = entries.filter(begins).max().with_context(|| format!("{kernel} has brought no {name}*"))?;
-            fs::copy(found, place).context("put the guest's kernel aside")?;
+            let found = entries.filter(begins).max().with_context(|| format!("{kernel} contains no {name}*"))?;
+            fs::copy(found, place).context("keep the guest's kernel")?;
         }
         disk(&tree, &system.disk(), "system", DISK)?;
         remove(&tree)?;
-        fs::write(&noted, recipe).context("note down what the guest's system was made of")?;
+        fs::write(&noted, recipe).context("note what the guest's system was made of")?;
         Ok(system)
     }
 
@@ -129,7 +129,7 @@ pub(super) fn order(test: &Test, binary: &Path, thorough: bool) -> Result<String
 }
 
 fn name(program: &Path) -> Result<&Path> {
-    program.file_name().map(Path::new).with_context(|| format!("{} is no file", program.display()))
+    program.file_name().map(Path::new).with_context(|| format!("{} is not a file", program.display()))
 }
 
 /// This machine's distribution, which is to be the guest's, for a bundle of packages is for one.
@@ -142,7 +142,7 @@ struct Distribution {
 
 impl Distribution {
     fn of_host() -> Result<Distribution> {
-        Distribution::parse(&fs::read_to_string("/etc/os-release").context("find out what this machine runs")?)
+        Distribution::parse(&fs::read_to_string("/etc/os-release").context("read /etc/os-release")?)
     }
 
     fn parse(text: &str) -> Result<Distribution> {
