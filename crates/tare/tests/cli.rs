@@ -57,7 +57,7 @@ fn a_dry_run_of_the_canonical_study_shows_the_plan_in_eighty_columns() {
 
 /// Says `args` in a home of its own, and asks for lines of at most 80 columns. A single word, such as a path, may be as
 /// long as it is.
-fn keeps_to_eighty_columns(args: &[&str]) {
+fn fits_into_eighty_columns(args: &[&str]) {
     let home = tempfile::tempdir().unwrap();
     let text = said(&tare().env("TARE_HOME", home.path()).args(args).output().unwrap());
     let wide = |line: &&str| line.chars().count() > 80 && line.trim().contains(' ');
@@ -66,7 +66,7 @@ fn keeps_to_eighty_columns(args: &[&str]) {
 }
 
 #[test]
-fn whatever_is_said_keeps_to_eighty_columns() {
+fn all_output_fits_into_eighty_columns() {
     let search: &[&str] = &["peak", "--dry-run", "--workload", "redis"];
     let load: &[&str] = &["load", "--protocol", "null", "--target", "127.0.0.1:1", "--for", "1s"];
     let refused: &[&str] = &["load", "--protocol", "redis", "--target", "127.0.0.1:1", "--for", "1s"];
@@ -107,11 +107,11 @@ fn whatever_is_said_keeps_to_eighty_columns() {
         &["report", "/"],
         &["compare", "/"],
     ];
-    said.iter().for_each(|args| keeps_to_eighty_columns(args));
+    said.iter().for_each(|args| fits_into_eighty_columns(args));
 }
 
 #[test]
-fn help_keeps_to_eighty_columns() {
+fn help_fits_into_eighty_columns() {
     let verbs = [
         "run",
         "power",
@@ -130,13 +130,13 @@ fn help_keeps_to_eighty_columns() {
         "completions",
         "man",
     ];
-    keeps_to_eighty_columns(&["--help"]);
-    verbs.iter().for_each(|verb| keeps_to_eighty_columns(&[verb, "--help"]));
-    ["build", "list", "show", "rm"].iter().for_each(|verb| keeps_to_eighty_columns(&["bundle", verb, "--help"]));
+    fits_into_eighty_columns(&["--help"]);
+    verbs.iter().for_each(|verb| fits_into_eighty_columns(&[verb, "--help"]));
+    ["build", "list", "show", "rm"].iter().for_each(|verb| fits_into_eighty_columns(&["bundle", verb, "--help"]));
 }
 
 #[test]
-fn mistakes_on_the_command_line_end_with_two() {
+fn mistakes_on_the_command_line_exit_with_two() {
     let wrong: &[&[&str]] = &[
         &["run", "--repeat", "0"],
         &["run", "--at-most", "soon"],
@@ -173,7 +173,7 @@ fn mistakes_on_the_command_line_end_with_two() {
 }
 
 #[test]
-fn a_mistake_that_two_files_share_is_told_once() {
+fn a_mistake_shared_by_two_files_is_printed_once() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -196,7 +196,7 @@ fn a_mistake_that_two_files_share_is_told_once() {
 }
 
 #[test]
-fn a_tool_inside_a_form_needs_a_form_and_is_led_by_nobody() {
+fn a_tool_inside_a_form_needs_one_and_cannot_be_guided() {
     let load = ["load", "--protocol", "exec", "--target", "127.0.0.1:9", "--option", "command=[wrk]"];
     let output = tare().args(load).args(["--option", "where=inside"]).output().unwrap();
     let text = flat(&output);
@@ -278,7 +278,7 @@ const TWO: &str = "forms: {native: [], container: [container: {}]}";
 const SHARED: &str = "forms: {native: [], bridged: [container: {}], shared: [container: {network: host}]}";
 
 #[test]
-fn what_does_not_go_together_is_refused_with_its_place_or_its_flag() {
+fn conflicts_are_refused_with_their_place_or_flag() {
     let closed = "workload: redis\nload: {closed: {}}\nqos: {\"*\": {p99: 10ms}}";
     // This one always listens at the same port.
     let fixed = closed.replace("redis", "nginx");
@@ -315,7 +315,7 @@ fn what_does_not_go_together_is_refused_with_its_place_or_its_flag() {
 }
 
 #[test]
-fn a_time_too_short_for_intervals_is_warned_of_before_anything_starts() {
+fn a_dry_run_warns_of_a_time_too_short_for_intervals() {
     let study =
         format!("workload: redis\nload: {{closed: {{}}}}\ntime: {{settle: 1s, measure: 10s}}\ndesign: blocks\n{TWO}");
     // Three arms of 14 s each: a block takes 42 s.
@@ -347,7 +347,7 @@ fn a_time_too_short_for_intervals_is_warned_of_before_anything_starts() {
 }
 
 #[test]
-fn the_flags_of_a_search_follow_from_each_other() {
+fn the_options_of_a_search_derive_from_each_other() {
     let peak = |args: &[&str]| {
         let output = tare().args(["peak", "--dry-run", "--p99", "10ms"]).args(args).output().unwrap();
         (output.status.code(), flat(&output))
@@ -369,7 +369,7 @@ fn the_flags_of_a_search_follow_from_each_other() {
 }
 
 #[test]
-fn what_would_be_removed_of_what_is_kept_is_listed_and_stays() {
+fn a_dry_run_of_clean_lists_what_is_kept_and_removes_nothing() {
     if !rustix_is_root() {
         println!("skipped: it needs root");
         return;
@@ -407,14 +407,14 @@ fn rustix_is_root() -> bool {
 }
 
 #[test]
-fn what_is_not_a_record_is_said_to_be_none() {
+fn a_path_that_is_no_record_is_refused() {
     let output = tare().args(["report", "/"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(said(&output).contains("no record.json"), "{}", said(&output));
 }
 
 #[test]
-fn what_cannot_be_printed_is_an_error() {
+fn failing_to_print_is_an_error() {
     let output = std::process::Command::new("sh")
         .args(["-c", "\"$0\" check --schema study > /dev/full"])
         .arg(assert_cmd::cargo::cargo_bin("tare"))
@@ -425,7 +425,7 @@ fn what_cannot_be_printed_is_an_error() {
 }
 
 #[test]
-fn a_search_for_a_placement_says_every_mistake_at_once() {
+fn place_reports_all_mistakes_at_once() {
     let args = ["place", "--need", "radis=1", "--talk", "redis:none=0.1", "--form", "nativ", "--by", "p98"];
     let output = tare().args(args).output().unwrap();
     let text = flat(&output);
@@ -437,7 +437,7 @@ fn a_search_for_a_placement_says_every_mistake_at_once() {
 
 /// Whatever machine this runs on: a study of two services, of which each may have a CPU of its own or not.
 #[test]
-fn a_dry_search_prints_ranking_and_settings_or_says_that_there_is_nothing_to_choose() {
+fn a_dry_run_of_place_prints_ranking_and_settings_or_why_not() {
     let folder = tempfile::tempdir().unwrap();
     let service = "{bundle: {packages: [dash]}, command: [/bin/sh], ready: {log: x}}";
     let load = "{service: a, protocol: {exec: {where: inside, parser: tare, command: [/bin/true]}}}";

@@ -71,7 +71,7 @@ fn the_nearest_workload_of_a_name_is_taken() {
 }
 
 #[test]
-fn a_workload_that_is_nowhere_is_said_to_be_with_every_place() {
+fn a_missing_workload_is_reported_with_every_place_searched() {
     let folder = tempfile::tempdir().unwrap();
     write(&folder.path().join("mine/foo.yaml"), &study("bar"));
     write(&folder.path().join("mine/workloads/baz/workload.yaml"), WORKLOAD);
@@ -94,7 +94,7 @@ fn a_workload_that_is_nowhere_is_said_to_be_with_every_place() {
 }
 
 #[test]
-fn what_a_bundle_is_made_of_is_missed_before_anything_starts() {
+fn missing_sources_of_bundles_are_reported_before_anything_starts() {
     let folder = tempfile::tempdir().unwrap();
     write(&folder.path().join("foo.yaml"), &study("./bar"));
     for (source, place) in [("folder: ./app", "4:"), ("image: ./app.tar", "4:"), ("folder: ../app", "4:")] {
@@ -116,7 +116,7 @@ fn what_a_bundle_is_made_of_is_missed_before_anything_starts() {
 }
 
 #[test]
-fn what_stands_beside_a_workload_is_what_it_says_it_is() {
+fn a_file_beside_a_workload_is_what_its_content_says() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     write(&folder.join("workload.yaml"), WORKLOAD);
@@ -146,7 +146,7 @@ fn what_stands_beside_a_workload_is_what_it_says_it_is() {
 }
 
 #[test]
-fn a_mistake_names_files_without_detours_and_says_how_a_folder_is_meant() {
+fn mistakes_name_plain_paths_and_how_to_name_a_folder() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     write(&folder.join("mine/foo.yaml"), &study("./bar"));
@@ -160,7 +160,7 @@ fn a_mistake_names_files_without_detours_and_says_how_a_folder_is_meant() {
 }
 
 #[test]
-fn what_is_missing_is_told_with_all_other_mistakes() {
+fn missing_files_are_reported_with_all_other_mistakes() {
     let folder = tempfile::tempdir().unwrap();
     let workload = "workload: w\nservices:\n  a: {bundle: {image: ./none.tar}, ports: {p: 1}}\n  \
                     b: {bundle: {folder: nowhere}, command: [/x], ports: {p: 2}, files: {/etc/x: x.conf}, wrong: 1}\n  \

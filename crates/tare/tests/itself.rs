@@ -14,7 +14,7 @@ fn completions_and_manual_pages_are_made() {
 }
 
 #[test]
-fn completions_that_nobody_reads_on_are_no_error() {
+fn completions_into_a_closed_pipe_are_no_error() {
     let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("tare"));
     command.args(["completions", "bash"]).stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
     let mut child = command.spawn().unwrap();

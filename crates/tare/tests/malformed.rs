@@ -113,7 +113,7 @@ fn check(folder: &Path, study: &str, workload: &str, wrong_file: &str) {
 }
 
 #[test]
-fn the_files_that_are_bent_here_are_right_when_straight() {
+fn the_files_that_are_broken_here_are_valid_before() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(folder.path().join("workloads/toy")).unwrap();
     std::fs::write(folder.path().join("workloads/toy/workload.yaml"), WORKLOAD).unwrap();

@@ -71,7 +71,7 @@ const CLASSES: &[(&str, Class)] = &[
     ("tare::load::", Class::Times),
     // Their output differs while a run is in progress.
     ("tare::cli::an_out_directory_that_cannot_be_written", Class::Runs),
-    ("tare::cli::what_would_be_removed_of_what_is_kept", Class::Runs),
+    ("tare::cli::a_dry_run_of_clean_lists_what_is_kept", Class::Runs),
     ("tare-load::truth::", Class::Times),
     ("tare-load::turns::", Class::Times),
     // Visits a second are counted by kind.

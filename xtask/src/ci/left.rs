@@ -74,7 +74,7 @@ const LEFT: &[(&str, &str)] = &[
         "a guest of two CPUs that never rest; vm:: sees where a guest's threads run, placing:: where services run",
     ),
     (
-        "foreseeing::a_calibration_foretells_widths_and_leaves_nothing",
+        "foreseeing::a_calibration_predicts_widths_and_leaves_nothing",
         "a calibration and a run of six blocks; forecasts are held against simulated runs in tare-stats",
     ),
     (
@@ -104,7 +104,7 @@ const LEFT: &[(&str, &str)] = &[
         "four services are deployed in two forms; scaleout::tiles_ deploys several side by side, and tare-load counts keys",
     ),
     (
-        "scaleout::whoever_dies_under_load_is_named",
+        "scaleout::any_server_that_dies_under_load_is_named",
         "four services are deployed for each of three that are killed; trouble:: names one that dies under load alone",
     ),
     (

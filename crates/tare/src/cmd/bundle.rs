@@ -194,7 +194,7 @@ mod tests {
     use tare_core::image::ImageConfig;
 
     #[test]
-    fn what_a_bundle_is_made_of_keeps_to_eighty_columns() {
+    fn facts_of_a_bundle_fit_into_eighty_columns() {
         let info = BundleInfo {
             digest: format!("sha256:{}", "0123456789abcdef".repeat(4)),
             recipe: "Debian packages redis-server, redis-tools, ca-certificates, iproute2, strace, procps".into(),

@@ -282,14 +282,14 @@ mod tests {
     }
 
     #[test]
-    fn a_width_that_says_nothing_keeps_to_its_column() {
+    fn a_meaningless_width_fits_into_its_column() {
         assert_eq!(reach(range(1.3, 2e6, f64::INFINITY)), "130 to >999");
         assert_eq!(reach(range(1e9, 2e9, f64::NAN)), ">999");
         assert!(reach(range(1.3, 2e6, 1e300)).len() < CELL);
     }
 
     #[test]
-    fn times_are_told_in_a_unit_that_suits_both_ends() {
+    fn times_are_shown_in_a_unit_that_suits_both_ends() {
         let told = |low, likely, high| (within(range(low, likely, high)), between(range(low, likely, high)));
         let told = |low, likely, high| {
             let (long, short) = told(low, likely, high);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_says_what_varies_within_nothing_is_advised() {
+    fn without_data_on_variation_nothing_is_advised() {
         let mut power = power(None);
         assert!(advice(&power).contains("No other --measure"));
         power.rows.iter_mut().for_each(|row| row.between = None);

@@ -55,7 +55,7 @@ fn two_forms_and_the_control_take_turns_under_one_load() {
 }
 
 #[test]
-fn those_that_wait_are_frozen_where_the_study_says_so() {
+fn waiting_forms_are_frozen_if_the_study_says_so() {
     let Some(lab) = Lab::with_engine(&["mmdebstrap"]) else { return };
     let text_of = STUDY.replace("design: chop", "design: {chop: {slice: 20ms, freeze: true}}");
     let (study, out) = (lab.write("frozen.yaml", &text_of), lab.path("record"));

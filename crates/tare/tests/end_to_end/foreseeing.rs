@@ -14,7 +14,7 @@ forms: {plain: [], hosted: [container: {network: host}]}
 ";
 
 #[test]
-fn a_calibration_foretells_widths_and_leaves_nothing() {
+fn a_calibration_predicts_widths_and_leaves_nothing() {
     let Some(lab) = Lab::with_engine(&["mmdebstrap"]) else { return };
     let study = lab.write("foreseen.yaml", STUDY);
     let told: Value = {

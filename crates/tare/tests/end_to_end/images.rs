@@ -37,7 +37,7 @@ fn save(archive: &Path, says: &str, files: &str) {
 }
 
 #[test]
-fn what_keeps_images_from_running_is_told_of_all_at_once_and_by_its_place() {
+fn images_that_cannot_run_are_all_reported_with_their_place() {
     let Some(lab) = Lab::open(&["tar", "sha256sum"]) else { return };
     let mut workload =
         "workload: hands\nload: {service: nobody, protocol: {http: {requests: [{path: /}]}}}\nservices:\n".to_owned();
@@ -63,7 +63,7 @@ fn what_keeps_images_from_running_is_told_of_all_at_once_and_by_its_place() {
 }
 
 #[test]
-fn an_archive_that_is_compressed_otherwise_is_told_so() {
+fn an_unknown_compression_of_an_archive_is_reported() {
     let Some(lab) = Lab::open(&["tar", "sha256sum", "xz"]) else { return };
     let plain = lab.path("image.tar");
     save(&plain, r#""Cmd":["/bin/true"]"#, "cp /bin/true bin/");

@@ -17,7 +17,7 @@ forms:
 ";
 
 #[test]
-fn what_is_a_forms_own_holds_there_and_nowhere_else() {
+fn a_forms_own_settings_apply_only_there() {
     let Some(lab) = Lab::open(&["mmdebstrap"]) else { return };
     let (study, out) = (lab.write("own.yaml", STUDY), lab.path("record"));
     lab.expect(0, &["run", text(&study), "--out", text(&out)]);

@@ -96,7 +96,7 @@ fn on_their_own_cpus(lab: &Lab, form: &str, layers: &str) {
 }
 
 #[test]
-fn what_may_run_anywhere_does_and_what_cannot_be_met_is_refused() {
+fn free_services_use_all_cpus_and_unmet_requests_are_refused() {
     let Some(lab) = Lab::open(&["mmdebstrap"]) else { return };
     let record =
         run(&lab, "{policy: free}", "{native: [], one: {layers: [], placement: {cpus: \"0\", over_commit: true}}}");

@@ -69,7 +69,7 @@ fn kill_at_work(pattern: &str) {
 }
 
 #[test]
-fn whoever_dies_under_load_is_named() {
+fn any_server_that_dies_under_load_is_named() {
     let Some(lab) = Lab::open(&["mmdebstrap", "pkill"]) else { return };
     let rest =
         "repeat: 2\ndesign: blocks\ntime: {settle: 0s, measure: 3s}\nparameters: {keys: 2000}\nforms: {native: []}";

@@ -88,7 +88,7 @@ fn an_interrupted_search_is_on_disk_and_goes_on() {
 }
 
 #[test]
-fn where_there_is_nothing_to_choose_it_says_so() {
+fn the_message_says_if_there_is_nothing_to_choose() {
     let Some(lab) = Lab::open(&[]) else { return };
     if std::thread::available_parallelism().unwrap().get() != 2 {
         return println!("skipped: with other than two CPUs there is something to choose");

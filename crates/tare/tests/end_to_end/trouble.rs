@@ -57,7 +57,7 @@ fn outcomes(lab: &Lab, study: &Path, code: i32) -> Vec<(String, Outcome, String)
 }
 
 #[test]
-fn a_service_that_does_not_start_is_a_row_with_its_words() {
+fn a_service_that_does_not_start_is_a_failed_trial_with_its_log() {
     let Some(lab) = Lab::with_engine(&["mmdebstrap"]) else { return };
     let study = workload(&lab, ", --no-such-option, x", "");
     for (arm, outcome, log) in outcomes(&lab, &study, 1) {

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_mean_profiles() {
+    fn flags_select_profiles() {
         assert_eq!(profile("--seed 3"), LoadProfile::Closed { connections: 50, pipeline: 1 });
         assert_eq!(profile("--connections 4 --pipeline 9"), LoadProfile::Closed { connections: 4, pipeline: 9 });
         let LoadProfile::Open { rate, arrivals, in_flight, .. } = profile("--rate 2_000 --poisson") else { panic!() };
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_is_refused() {
+    fn conflicting_options_are_refused() {
         let bad = [
             "--rate 5 --users 3 --think 1s",
             "--poisson",
