@@ -71,7 +71,7 @@ pub struct Run<'a> {
     pub pace: Pace,
 }
 
-/// What a run has to do with while it is carried out.
+/// State of a running study.
 pub(crate) struct Doing<'a> {
     apparatus: &'a mut dyn Apparatus,
     clock: &'a dyn Clock,

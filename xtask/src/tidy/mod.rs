@@ -7,6 +7,7 @@ mod circles;
 mod crates;
 mod data;
 mod names;
+mod phrases;
 mod size;
 mod source;
 mod told;
@@ -62,6 +63,7 @@ const RULES: &[Rule] = &[
     crates::clock_and_environment,
     circles::between_modules,
     names::foreign_names,
+    phrases::refused_phrases,
     told::named_tests,
     data::workloads,
     data::example,

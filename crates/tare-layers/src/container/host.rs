@@ -186,7 +186,7 @@ impl Inner {
         }
     }
 
-    /// Creates and starts the container of a service, or of the resource probe in its stead; says what it lacks.
+    /// Creates and starts the container of a service, or of the resource probe instead; says what it lacks.
     fn launch(&self, start: &ServiceStart, container: &str, probe: Option<PathBuf>) -> Result<Vec<String>, Fault> {
         let bundle = self.carrier.bundles.bundle(&start.service.recipe)?;
         let image = image::ensure(&self.engine, bundle.as_ref())?;

@@ -150,7 +150,7 @@ impl Default for ContainerOptions {
 }
 
 impl ContainerOptions {
-    /// What is so when nothing is said: a runtime alone has no bridge, no filter and no choice of capabilities.
+    /// The defaults: a runtime alone has no bridge, no filter and no choice of capabilities.
     fn usual(by: By) -> ContainerOptions {
         let engine = ContainerOptions::default();
         match by {

@@ -242,7 +242,7 @@ impl Layout {
     /// Where one worker's starts come from.
     ///
     /// # Errors
-    /// When users are to ask for what there is not.
+    /// When users are to ask for an unknown operation.
     pub(crate) fn source(
         &self,
         plan: &LoadPlan,

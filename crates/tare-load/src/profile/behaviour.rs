@@ -109,7 +109,7 @@ impl Path {
     /// Compiles a behaviour.
     ///
     /// # Errors
-    /// When it names what there is not.
+    /// When it names something unknown.
     pub(crate) fn new(behaviour: &Behaviour, spoken: Spoken<'_>) -> Result<Self, Fault> {
         match behaviour {
             Behaviour::Mix => Ok(Path::Mix(OperationRow::mix(spoken.operations))),

@@ -40,7 +40,7 @@ impl Kind {
     /// Compiles all kinds, in the order of their names.
     ///
     /// # Errors
-    /// When one names what there is not.
+    /// When one names something unknown.
     pub(crate) fn all(companions: &BTreeMap<String, Companion>, spoken: Spoken<'_>) -> Result<Vec<Kind>, Fault> {
         let names: Vec<&str> = companions.keys().map(String::as_str).collect();
         let mut first = 0;

@@ -1,4 +1,4 @@
-//! What is spoken to the service. A protocol is a folder here and an item of [`PROTOCOLS`].
+//! The protocols that services understand. Each is a folder here and an item of [`PROTOCOLS`].
 //!
 //! Each implements [`LoadProtocol`]. Most hand a [`Protocol`](crate::operation::Protocol) to the engine; `exec` and
 //! `null` carry out plans themselves.

@@ -85,7 +85,7 @@ impl Inner {
         self.running.get_mut(instance).ok_or_else(unknown)
     }
 
-    /// Starts the container of a service, or of the resource probe in its stead; with what it was started without.
+    /// Starts the container of a service, or of the resource probe instead; says what it lacks.
     fn launch(
         &self,
         start: &ServiceStart,
@@ -209,7 +209,7 @@ impl Inner {
     }
 }
 
-/// How a process has ended that needs not be told to.
+/// Waits for a process that ends by itself; how it ended.
 fn wait_for_end(running: &mut Running) -> Result<String, Fault> {
     let deadline = Instant::now() + PROBE_WITHIN;
     loop {

@@ -28,7 +28,7 @@ pub(super) struct Launch<'a> {
     pub(super) options: ContainerOptions,
     pub(super) surroundings: &'a Surroundings,
     pub(super) start: &'a ServiceStart,
-    /// Its name among those of the run: the instance's, or that of the resource probe in its stead.
+    /// Its name among those of the run: the instance's, or that of the resource probe instead.
     pub(super) name: &'a str,
     /// The bundle's tree.
     pub(super) bundle: &'a Path,

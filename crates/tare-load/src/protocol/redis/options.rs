@@ -7,7 +7,7 @@ use tare_core::config::{Fields, Node, NodeKind, Problems};
 
 /// The largest key space: keys are written with twelve digits.
 const KEYS_MAX: u64 = 100_000_000_000;
-/// Up to this many keys are populated when nothing is said.
+/// The most keys that are populated by default.
 const POPULATE_UNASKED: u64 = 10_000_000;
 /// The largest value; Redis itself takes 512 MiB, a reply here at most 64 MiB.
 const VALUE_MAX: u64 = 16 << 20;

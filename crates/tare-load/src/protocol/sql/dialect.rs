@@ -12,9 +12,9 @@ pub(crate) struct Dialect {
     pub places: Places,
     /// Whether several statements may be sent before the first is answered.
     pub together: bool,
-    /// Who logs in when nothing is said.
+    /// The default user.
     pub user: &'static str,
-    /// Into which database.
+    /// The default database.
     pub database: &'static str,
     /// What begins a transaction, statement by statement.
     pub begin: fn(Option<Isolation>) -> Vec<String>,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tare_core::config::{Fields, Node, Problems};
 
-/// A transaction is begun this often at most when nothing is said.
+/// The default limit on how often a transaction is begun.
 const TRIES: u64 = 10;
 const WEIGHT_MAX: u64 = 1_000_000;
 const OPERATIONS_MAX: usize = 1000;
