@@ -1,8 +1,8 @@
-//! What the shipped workloads run is built from this machine's package archive: as a run would, ahead of time.
+//! Builds the bundles of the shipped workloads from this machine's package archive, as a run would, ahead of time.
 
 use assert_cmd::Command;
 
-/// What the tests of the whole run, built here while other tests are; with `TARE_THOROUGH` all that comes along.
+/// The workloads that end-to-end tests run, whose bundles are built here beside other tests; with `TARE_THOROUGH` all.
 const RUN_BY_TESTS: [&str; 4] = ["redis", "redis-scaleout", "linpack", "storage"];
 
 /// The workloads of the source tree.
@@ -15,7 +15,7 @@ fn workloads() -> Vec<String> {
     names.collect()
 }
 
-/// What `tare bundle build` says of a bundle, a line each.
+/// The output of `tare bundle build`, line by line.
 fn built(arguments: &[&str]) -> Vec<String> {
     let program = std::env::var_os("TARE_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_tare").into());
     let mut command = Command::new(program);
@@ -36,6 +36,6 @@ fn the_bundles_of_shipped_workloads_are_built_and_keep_their_digests() {
         assert!(!digests.is_empty() && digests.iter().all(|line| line.starts_with("sha256:")), "{name}: {digests:?}");
         assert_eq!(built(&["--workload", &name]), digests, "{name}: what is kept is found again");
     }
-    // The engine that guests are given.
+    // The engine for guests.
     assert_eq!(built(&["--packages", "docker.io", "iptables"]).len(), 1);
 }

@@ -17,7 +17,7 @@ pub(crate) fn said(output: &std::process::Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// What was said as one line: where it was broken is of no concern.
+/// The output as one line, wherever it was wrapped.
 pub(crate) fn flat(output: &std::process::Output) -> String {
     said(output).split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -55,8 +55,8 @@ fn a_dry_run_of_the_canonical_study_shows_the_plan_in_eighty_columns() {
     assert!(profiled.contains("5m at most, then 5 profiled trials, about "), "{profiled}");
 }
 
-/// Says `args` in a home of its own, and asks for lines of at most 80 columns. A single word, such as a path, may be as
-/// long as it is.
+/// Runs `args` with a fresh home, and checks that lines have at most 80 columns, except for single long words, such as
+/// paths.
 fn fits_into_eighty_columns(args: &[&str]) {
     let home = tempfile::tempdir().unwrap();
     let text = said(&tare().env("TARE_HOME", home.path()).args(args).output().unwrap());
@@ -246,7 +246,7 @@ fn a_study_for_a_bigger_machine_is_refused_before_anything_starts() {
         assert_eq!(output.status.code(), Some(2), "{}", said(&output));
         assert!(flat(&output).contains(wanted), "{}", said(&output));
     }
-    // Everything that is wrong, not the first of it: a device that is not there, CPUs, guests without work, memory.
+    // All mistakes at once: a missing device, too many CPUs, guests without work, too much memory.
     let more = "resources: {memory: 60TiB, cpus: 4000}\nforms: {native: [], far: {layers: [], placement: {near: eth99}}, \
                 guests: [vm: {guests: 3}]}";
     let (code, text) = dry("run", &format!("workload: redis\nload: {{closed: {{}}}}\n{more}"), &[]);
@@ -262,12 +262,12 @@ fn a_study_for_a_bigger_machine_is_refused_before_anything_starts() {
     }
 }
 
-/// What a dry run of `verb` says, in one line, of a study with these lines, and its exit code.
+/// The exit code of a dry run of `verb` on a study with these lines, and its output as one line.
 fn dry(verb: &str, lines: &str, args: &[&str]) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().unwrap();
     let study = folder.path().join("s.yaml");
     std::fs::write(&study, format!("study: s\n{lines}\n")).unwrap();
-    // Without a history: how long trials took on this machine is no concern.
+    // With an empty history, so that earlier trials on this machine do not matter.
     let mut tare = tare();
     tare.env("TARE_HOME", folder.path().join("home")).args([verb, "--dry-run", "--seed", "1"]).arg(&study).args(args);
     let output = tare.output().unwrap();
@@ -280,7 +280,7 @@ const SHARED: &str = "forms: {native: [], bridged: [container: {}], shared: [con
 #[test]
 fn conflicts_are_refused_with_their_place_or_flag() {
     let closed = "workload: redis\nload: {closed: {}}\nqos: {\"*\": {p99: 10ms}}";
-    // This one always listens at the same port.
+    // This one always listens on the same port.
     let fixed = closed.replace("redis", "nginx");
     let steps = "workload: redis\nload: {steps: {of: {closed: {}}, levels: [1, 2]}}";
     let search = "workload: redis\nqos: {\"*\": {p99: 10ms}}\nload: {peak: {of: {open: {}}}}";
@@ -326,7 +326,7 @@ fn a_dry_run_warns_of_a_time_too_short_for_intervals() {
                 "1 of 5 blocks, which is run although it takes about 42 s; intervals need 3; about 2m 06s would suffice",
             ),
         ),
-        // Not even with 2.5 s measured, a quarter of what was asked for, do three fit.
+        // Three do not fit, not even with 2.5 s measured, a quarter of the requested time.
         ("50s", Some("1 of 5 blocks; intervals need 3")),
         // With 7 s measured they do.
         ("100s", None),
@@ -435,7 +435,7 @@ fn place_reports_all_mistakes_at_once() {
     }
 }
 
-/// Whatever machine this runs on: a study of two services, of which each may have a CPU of its own or not.
+/// For any machine: a study of two services, each of which may have a CPU of its own or not.
 #[test]
 fn a_dry_run_of_place_prints_ranking_and_settings_or_why_not() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Where a study's workload is looked for, and what is said when it, or what it is made of, is not there.
+//! Where a study's workload is searched for, and the messages if it or its sources are missing.
 
 use crate::toy;
 
@@ -15,7 +15,7 @@ fn write(path: &Path, text: &str) {
     std::fs::write(path, text).unwrap();
 }
 
-/// What `tare` says in `folder`, and its exit code.
+/// The exit code and output of `tare` in `folder`.
 fn said(folder: &Path, args: &[&str]) -> (Option<i32>, String) {
     let output = Command::cargo_bin("tare").unwrap().current_dir(folder).args(args).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
@@ -106,7 +106,7 @@ fn missing_sources_of_bundles_are_reported_before_anything_starts() {
             assert!(text.contains(&format!("workload.yaml:{place}")) && text.contains("does not exist"), "{text}");
         }
     }
-    // What a registry would have to be asked for is not.
+    // Images in registries are not checked.
     write(&folder.path().join("bar/workload.yaml"), &WORKLOAD.replace("packages: [redis-server]", "image: a/b:1"));
     assert_eq!(said(folder.path(), &["run", "--dry-run", "foo.yaml"]).0, Some(0));
     let text = WORKLOAD.replace("packages: [redis-server]", "folder: ./app");
@@ -128,7 +128,7 @@ fn a_file_beside_a_workload_is_what_its_content_says() {
             assert!(code == Some(0) && text.contains("study s"), "{verb:?} {name}: {text}");
         }
     }
-    // What is wrong with it is what is wrong with a study.
+    // Its mistakes are reported as those of a study.
     write(&folder.join("study.yaml"), &format!("{}colour: blue\n", study(".")));
     let (code, text) = said(folder, &["check", "study.yaml"]);
     assert!(code == Some(2) && text.contains("1 mistake;") && text.contains("no field 'colour'"), "{text}");
@@ -136,7 +136,7 @@ fn a_file_beside_a_workload_is_what_its_content_says() {
     write(&folder.join("study.yaml"), &unnamed);
     let (code, text) = said(folder, &["check", "study.yaml"]);
     assert!(code == Some(2) && text.contains("'study'") && !text.contains("'services'"), "{text}");
-    // A variant is a workload, and one whose services are still to be written is none the less.
+    // A variant is a workload, even if its services are still missing.
     write(&folder.join("other.yaml"), &WORKLOAD.replace("workload: toy", "workload: other"));
     let (code, text) = said(folder, &["check", "other.yaml"]);
     assert!(code == Some(0) && text.contains("workload other"), "{text}");
@@ -153,7 +153,7 @@ fn mistakes_name_plain_paths_and_how_to_name_a_folder() {
     write(&folder.join("mine/bar/workload.yaml"), &format!("{WORKLOAD}colour: blue\n"));
     let (code, text) = said(folder, &["check", "mine/foo.yaml"]);
     assert!(code == Some(2) && text.contains("--> mine/bar/workload.yaml:"), "{text}");
-    // A bare name is looked for elsewhere.
+    // A bare name is looked up elsewhere.
     let (code, text) = said(&folder.join("mine"), &["bundle", "build", "--workload", "bar"]);
     let needs_root = text.contains("needs root");
     assert!(needs_root || (code == Some(2) && text.contains("write ./bar")), "{text}");
@@ -166,7 +166,7 @@ fn missing_files_are_reported_with_all_other_mistakes() {
                     b: {bundle: {folder: nowhere}, command: [/x], ports: {p: 2}, files: {/etc/x: x.conf}, wrong: 1}\n  \
                     c: {bundle: {image: registry/name}, command: [/x], ports: {p: 3}}\n\
                     load: {service: a, protocol: {redis: {}}}\n";
-    // A workload may be called as one likes: what stands in it says what it is.
+    // A workload's file may have any name: its content decides.
     for name in ["w/workload.yaml", "v/mine.yaml"] {
         write(&folder.path().join(name), workload);
         let (code, text) = said(folder.path(), &["check", name]);

@@ -1,4 +1,4 @@
-//! What the command line says of itself: completions, manual pages, its version.
+//! What the command line generates about itself: completions, manual pages, its version.
 
 use crate::cli::{root, said, tare};
 
@@ -31,7 +31,7 @@ fn the_version_names_the_commit_and_its_date() {
         let output = std::process::Command::new("git").args(arguments).current_dir(root()).env("TZ", "UTC").output();
         output.ok().filter(|output| output.status.success()).map(|output| said(&output).trim().to_owned())
     };
-    // A source tree that lies inside of another checkout, or in none.
+    // A source tree inside another checkout, or in none.
     if git(&["rev-parse", "--show-prefix"]).as_deref() != Some("") {
         assert_eq!(text.trim(), version);
         return;
@@ -39,7 +39,7 @@ fn the_version_names_the_commit_and_its_date() {
     let known = text.trim().strip_prefix(version).and_then(|rest| rest.strip_prefix(" (")?.strip_suffix(')'));
     let (commit, date) = known.and_then(|known| known.split_once(' ')).expect(&text);
     assert_eq!(commit.len(), 10, "{text}");
-    // Whichever commit it was when this was built: a new one may have been made since.
+    // The commit at build time: there may be newer ones.
     let of_commit = git(&["show", "--no-patch", "--format=%cd", "--date=format-local:%Y-%m-%d", commit]);
     assert_eq!(of_commit.as_deref(), Some(date), "{text}");
 }

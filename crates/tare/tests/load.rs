@@ -40,12 +40,12 @@ fn an_interrupt_before_anything_was_measured_says_so() {
     assert!(result["trouble"].to_string().contains("before a second was measured"), "{result}");
 }
 
-/// A server that answers `OK` to what comes on all connections but the first.
+/// A server that answers `OK` on all connections but the first.
 fn lame() -> std::net::SocketAddr {
     answers_from(1)
 }
 
-/// A server that answers `OK` to what comes on all connections from that number on.
+/// A server that answers `OK` on all connections from this number on.
 fn answers_from(first: usize) -> std::net::SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -118,7 +118,7 @@ fn answering(answer: impl Fn(&str) -> &'static str + Copy + Send + 'static) -> S
     address
 }
 
-/// What a load of a second says, on standard output, and its exit code.
+/// The exit code and standard output of a load of one second.
 fn said(args: &[&str]) -> (Option<i32>, String) {
     let output = Command::cargo_bin("tare").unwrap().args(["load", "--for", "1s"]).args(args).output().unwrap();
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
@@ -130,7 +130,7 @@ fn reads_that_find_nothing_are_reported_with_a_remedy() {
     let options = ["--connections", "2", "--option", "mix={get: 1}", "--option", "verify=false"];
     let args = [&["--protocol", "redis", "--target", &target], &options[..]].concat();
     let (code, text) = said(&args);
-    // Beside other work the generator may be its own limit, which is another note.
+    // On a busy machine the generator may be its own limit, which is another note.
     assert!(matches!(code, Some(0 | 3)), "{code:?} {text}");
     assert!(text.contains("nothing found 100.0 % of 'get'") && text.contains("--populate"), "{text}");
     let result: serde_json::Value = serde_json::from_str(&said(&[&args[..], &["--json"]].concat()).1).unwrap();
@@ -150,8 +150,8 @@ fn replies_of_another_status_are_counted_under_it() {
     assert_eq!(result["failures"]["status 404"], result["errors"], "{result}");
 }
 
-/// What a load process says of an open load of one second, 10,000 operations planned in it, that is stopped from 600 ms
-/// on until 400 ms after its end.
+/// The output of a load process with an open load of one second and 10,000 planned operations, which is stopped from
+/// 600 ms until 400 ms after its end.
 fn held_up(protocol: &str, options: serde_json::Value) -> (Vec<SecondRow>, LoadSummary) {
     let profile =
         LoadProfile::Open { rate: 10_000.0, arrivals: Arrivals::Constant, connections: 50, in_flight: 10_000 };
@@ -189,7 +189,7 @@ fn operations_due_while_a_load_is_held_up_count_as_offered() {
         assert_eq!(summary.offered, 10_000, "{protocol}: {summary:?}");
         assert_eq!(summary.offered, summary.started + summary.dropped, "{protocol}: {summary:?}");
         assert!(summary.health.as_ref().unwrap().late > 2000, "{protocol}: {summary:?}");
-        // What is done at once is counted when it is done, and so after the end.
+        // `null` operations are counted when they are done, and so after the end.
         let offered: u64 = rows.iter().map(|row| row.offered).sum();
         assert!(protocol == "null" || offered == 10_000, "{protocol}: {rows:?}");
     }

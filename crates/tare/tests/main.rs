@@ -1,4 +1,4 @@
-//! The program as its user meets it.
+//! The program as its users see it.
 
 mod bundles;
 mod cli;

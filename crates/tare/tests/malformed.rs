@@ -1,4 +1,4 @@
-//! Fifty files that are wrong in fifty ways: no panic, no stack trace, exit code 2, a place in every message.
+//! Some fifty files with different mistakes: no panic, no stack trace, exit code 2, a place in every message.
 
 use crate::toy;
 
@@ -13,7 +13,7 @@ load: {closed: {connections: 2}}
 forms: {native: [], container: [container: {network: host}], vm: [vm: {}]}
 ";
 
-/// What a study is wrong in: a text of [`STUDY`] and what stands in its place.
+/// Mistakes in a study: a part of [`STUDY`] and what replaces it.
 const STUDIES: &[(&str, &str)] = &[
     ("study: s", "study: [s"),
     ("study: s", "study: {a: b}"),
@@ -65,7 +65,7 @@ const STUDIES: &[(&str, &str)] = &[
     (STUDY, "\u{0}\u{1}\u{2}"),
 ];
 
-/// What a workload is wrong in.
+/// Mistakes in a workload.
 const WORKLOADS: &[(&str, &str)] = &[
     ("workload: toy", "workload:"),
     ("services:\n", "services: []\nservises:\n"),
@@ -102,7 +102,7 @@ fn check(folder: &Path, study: &str, workload: &str, wrong_file: &str) {
     let what = format!("study:\n{study}\nworkload:\n{workload}\nsaid:\n{stderr}");
     assert_eq!(output.status.code(), Some(2), "{what}");
     assert!(!stderr.contains("panicked") && !stderr.contains("RUST_BACKTRACE"), "{what}");
-    // The lines of the file stay as they are.
+    // Lines quoted from the file are not wrapped.
     let wide = |line: &&str| line.chars().count() > 80 && !line.contains(" | ") && line.trim().contains(' ');
     assert_eq!(stderr.lines().find(wide), None, "{what}");
     let place = stderr.lines().find(|line| line.trim_start().starts_with("--> "));

@@ -39,7 +39,7 @@ impl Desk {
         path.to_str().unwrap().to_owned()
     }
 
-    /// Runs the program and asks for an exit code; what it said, standard output first.
+    /// Runs the program and checks its exit code; returns its output, standard output first.
     fn says(&self, code: i32, args: &[&str]) -> String {
         let mut command = Command::cargo_bin("tare").unwrap();
         let output = command.current_dir(self.folder.path()).env("TARE_HOME", self.path("home")).args(args).output();
@@ -51,7 +51,7 @@ impl Desk {
     }
 }
 
-/// What was said as one line: where it was broken is of no concern.
+/// The output as one line, wherever it was wrapped.
 fn flat(said: &str) -> String {
     said.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -287,7 +287,7 @@ fn every_reader_notices_a_missing_trial() {
     assert!(flat(&desk.says(0, &["compare", &whole, &cut])).contains("WARNING after: the record is not whole"));
     let said = flat(&desk.says(0, &["history", "--add", &cut]));
     assert!(said.contains("complete, but 1 of its trials is missing"), "{said}");
-    // It is not complete either, so it can go on; as anybody but root no further than that.
+    // It is incomplete, so it can be resumed; users other than root get no further than that.
     let root = std::fs::metadata("/proc/self").is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0);
     if !root {
         assert!(flat(&desk.says(1, &["resume", &cut])).contains("1 trial(s) are missing from the record"));
@@ -407,7 +407,7 @@ fn an_unreadable_record_does_not_keep_others_out_of_the_history() {
     assert!(said.contains(named) && said.contains(todo) && said.contains("1 of 3 records were not added"), "{said}");
     let list: Value = serde_json::from_str(&desk.says(0, &["history", "--json"])).unwrap();
     assert_eq!(list.as_array().unwrap().len(), 2);
-    // Nothing was done where there is nothing else.
+    // If no record can be read, the command fails.
     desk.says(2, &["history", "--add", desk.path("records/b").to_str().unwrap()]);
 }
 
@@ -474,7 +474,7 @@ fn a_dry_run_knows_how_long_trials_took_on_this_machine() {
     assert!(after.contains("15 trials in 5 blocks, about 2m 49s (based on earlier trials)"), "{after}");
     let all = dry(&["--form", "container-hostnet", "--form", "vm"]);
     assert!(all.contains("(a trial of vm is guessed to take 3 s in addition to its load: no earlier trials)"), "{all}");
-    // What is slower than ever before says so for the next run, and the median of the last runs counts.
+    // Slower runs change the prediction, which uses the median of the latest ones.
     for run in ["two", "three"] {
         let slow = |record: &mut Record| {
             record.header.started = format!("2026-04-0{}T00:00:00Z", run.len());

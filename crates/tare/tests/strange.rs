@@ -8,7 +8,7 @@ use std::path::Path;
 use tare_runner::RecordDir;
 use toy::WORKLOAD;
 
-/// What `tare` says in `folder`, and its exit code.
+/// The exit code and output of `tare` in `folder`, as one line.
 fn said(folder: &Path, args: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::cargo_bin("tare").unwrap();
     let output = command.current_dir(folder).env_remove("SUDO_UID").args(args).output().unwrap();
@@ -43,7 +43,7 @@ fn a_name_never_means_a_file_in_the_current_folder() {
     assert!(code == Some(0) && text.contains("study planted"), "{text}");
     let (_, text) = said(folder, &["check", "redis"]);
     assert!(!text.contains("workload toy"), "{text}");
-    // What is looked for by name here is root's to mean, or the user's own.
+    // Names are looked up here only in folders of root or of the user.
     assert_eq!(said(folder, &["run", "--dry-run", "other"]).0, Some(0));
     if !rustix::process::geteuid().is_root() {
         return println!("skipped: whose folder it is, which needs root");
@@ -53,7 +53,7 @@ fn a_name_never_means_a_file_in_the_current_folder() {
     assert!(code == Some(2) && text.contains("to use the file here, write ./studies/other.yaml"), "{text}");
     lchown(folder.join("workloads"), Some(4242), None).unwrap();
     let (code, text) = said(folder, &["run", "--dry-run", "./studies/other.yaml", "--workloads", "nowhere"]);
-    // Beside a study that was typed, a workload is found by its name, for who has it could have changed the study.
+    // Beside a study given by path, a workload is found by its name: its owner could also have changed the study.
     assert!(code == Some(0), "{text}");
     lchown(folder.join("studies"), Some(0), None).unwrap();
     std::fs::copy(folder.join("studies/other.yaml"), folder.join("here.yaml")).unwrap();
@@ -121,7 +121,7 @@ fn sample_at(path: &Path) {
     written.write_end(record.end.as_ref().unwrap()).unwrap();
 }
 
-/// As `cp -r` leaves it, which keeps links and pipes, and makes them root's own.
+/// As after `cp -r`, which keeps links and pipes and makes root their owner.
 #[test]
 fn links_and_pipes_in_a_record_are_not_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -182,7 +182,7 @@ fn a_report_does_not_follow_another_users_link() {
         assert!(code == Some(2) && text.contains("tmp/report is a link of user 4242"), "{verb:?}: {text}");
         assert!(text.contains("to do: ") && link.is_symlink(), "{verb:?}: {text}");
         assert_eq!(std::fs::read_to_string(&target).unwrap(), "root's", "{verb:?}");
-        // Whoever has called sudo is no other.
+        // The user who called sudo does not count as another one.
         let mut command = Command::cargo_bin("tare").unwrap();
         let output = command.current_dir(folder.path()).env("SUDO_UID", "4242").args(verb).output().unwrap();
         assert!(output.status.success(), "{verb:?}: {output:?}");
@@ -204,7 +204,7 @@ fn a_record_whose_services_are_named_by_paths_is_not_resumed() {
             assert!(text.contains(&format!("'{name}' is no name of a service")), "{verb} {name}: {text}");
         }
     }
-    // By its name alone: the record is one that can be resumed.
+    // Only the name is wrong: otherwise the record can be read.
     let path = folder.path().join("sound");
     RecordDir::create(&path, &sample::record().header).unwrap();
     assert!(!said(folder.path(), &["report", path.to_str().unwrap()]).1.contains("no name of a service"));

@@ -1,5 +1,5 @@
-//! That the parts of CPU time are all of what the machine was busy with, by the kernel that the test runs on: one
-//! charges interrupts to whom they interrupt, another keeps them apart.
+//! The parts of CPU time add up to the machine's busy time, on the kernel that the test runs on: some kernels charge
+//! interrupts to what they interrupt, others keep them apart.
 
 use crate::end_to_end::lab::{Lab, text};
 use serde_json::Value;

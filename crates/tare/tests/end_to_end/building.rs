@@ -1,5 +1,5 @@
-//! Builds of a workload's own source that take more than they may: each is ended and told in words, and nothing of it
-//! is left, even where Tare is killed.
+//! Builds of a workload's own source that exceed their limits: each is ended with a message and leaves nothing behind,
+//! even if Tare is killed.
 
 use crate::end_to_end::lab::{Lab, said, text};
 use std::fs;

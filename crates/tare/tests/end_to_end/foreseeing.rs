@@ -1,4 +1,4 @@
-//! What a study will show, found out on this machine: real servers, a short calibration, nothing left of it.
+//! Predicts what a study will show on this machine: real servers, a short calibration, and nothing left of it.
 
 use crate::end_to_end::lab::{Lab, text};
 use serde_json::Value;
@@ -39,7 +39,7 @@ fn a_calibration_predicts_widths_and_leaves_nothing() {
         assert!(row["between"].as_f64().is_some_and(|share| (0.0..=1.0).contains(&share)), "{row}");
     }
 
-    // A run of it makes the range narrower, and tells a plan what it saw.
+    // A run of the study narrows the ranges, and its plan uses what it saw.
     let out = lab.path("record");
     lab.expect(0, &["run", text(&study), "--repeat", "6", "--out", text(&out)]);
     let said = lab.expect(0, &["run", text(&study), "--dry-run"]);

@@ -1,10 +1,10 @@
-//! Images made by other hands that cannot run: each is refused by its place before anything starts, all at once.
+//! Images made elsewhere that cannot run: all are refused at once, with their places, before anything starts.
 
 use crate::end_to_end::lab::{Lab, text};
 use std::path::Path;
 use std::process::Command;
 
-/// An image: its name, what it says of how it is started, what makes its files, and what is told of it.
+/// An image: its name, its configuration, the script that makes its files, and the expected message.
 type Image = (&'static str, &'static str, &'static str, &'static str);
 
 const REFUSED: &[Image] = &[
@@ -22,7 +22,7 @@ const REFUSED: &[Image] = &[
     ("nowhere", r#""Cmd":["server","-x"]"#, ":", "'server', which is not in any folder of PATH"),
 ];
 
-/// Makes an archive as `docker save` does, of one layer, by tar and sha256sum.
+/// Makes an archive with one layer, like `docker save`, by tar and sha256sum.
 fn save(archive: &Path, says: &str, files: &str) {
     let script = "set -e; d=$(mktemp -d); trap 'rm -rf $d' EXIT; cd $d; mkdir -p root/bin\n\
                   (cd root; eval \"$3\")\n\

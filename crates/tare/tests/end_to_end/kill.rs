@@ -1,5 +1,5 @@
-//! `kill -9` at any moment, of one process or of all, then `clean` or `resume`: nothing left, nothing lost, nothing of
-//! anybody else's touched.
+//! `kill -9` at any moment, of one process or of all, then `clean` or `resume`: nothing is left, nothing is lost, and
+//! nothing of anybody else is touched.
 
 use crate::end_to_end::canaries::Canaries;
 use crate::end_to_end::lab::{Lab, text};

@@ -1,4 +1,4 @@
-//! A folder to run in, the program, and what every test asks of a run's end.
+//! A folder to run in, the program, and the checks that every test makes after a run.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use tare_layers::lock::MachineLock;
 
 static MACHINE: Mutex<()> = Mutex::new(());
 
-/// The machine, to oneself.
+/// Exclusive use of the machine.
 pub(crate) struct Lab {
     folder: tempfile::TempDir,
     _machine: MutexGuard<'static, ()>,
 }
 
 impl Lab {
-    /// Waits for the machine; none, with the reason printed, when it lacks one of `needs` (programs on PATH).
+    /// Waits for the machine; none, after printing the reason, if it lacks one of `needs` (programs on PATH).
     pub(crate) fn open(needs: &[&str]) -> Option<Lab> {
         let machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
         let root = std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
@@ -31,7 +31,7 @@ impl Lab {
             }
         }
         let lab = Lab { folder: tempfile::tempdir().unwrap(), _machine: machine };
-        // A run of somebody else's is waited for; what an earlier, failed test left must not fail this one.
+        // Wait for other runs; leftovers of an earlier, failed test must not fail this one.
         for _ in 0..300 {
             if MachineLock::take("a test of Tare's").unwrap().is_ok() {
                 lab.tare(&["clean"]);
@@ -79,7 +79,7 @@ impl Lab {
         self.command(args).output().unwrap()
     }
 
-    /// Runs the program and asks for an exit code.
+    /// Runs the program and checks its exit code.
     pub(crate) fn expect(&self, code: i32, args: &[&str]) -> String {
         let output = self.tare(args);
         let said = said(&output);
@@ -93,7 +93,7 @@ impl Lab {
         tare_runner::read_record(path).unwrap()
     }
 
-    /// Nothing of ours stands on the machine.
+    /// Checks that Tare left nothing on the machine.
     pub(crate) fn expect_clean(&self) {
         let output = self.tare(&["clean", "--dry-run", "--json"]);
         let left: Value = serde_json::from_slice(&output.stdout).unwrap();

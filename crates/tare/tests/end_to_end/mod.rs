@@ -1,5 +1,5 @@
 //! The whole of Tare on this machine: a real Redis, real containers, real guests. Needs root, a container engine and
-//! QEMU; says what it lacks otherwise. One test at a time, for a run refuses to share the machine with another.
+//! QEMU; tests say what they lack. One test at a time, because a run refuses to share the machine with another.
 
 mod accounts;
 mod auction;

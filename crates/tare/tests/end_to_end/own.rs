@@ -1,4 +1,4 @@
-//! Forms of the same layers that differ in what a service is told, and in what it gets.
+//! Forms with the same layers that differ in options and resources of a service.
 
 use crate::end_to_end::lab::{Lab, text};
 use tare_core::trial::Outcome;
@@ -43,8 +43,7 @@ fn a_forms_own_settings_apply_only_there() {
         let trials = record.trials.iter().map(|trial| &trial.record);
         trials.clone().find(|trial| trial.trial.form == form && !trial.trial.control).unwrap()
     };
-    // Not only said: it gets a third of a CPU, which is less than it would take where nobody else is at work, and each
-    // write on the disk is fewer answers than none.
+    // They really apply: a third of a CPU is less than it would use alone, and writing to the disk means fewer answers.
     let throughput = |form: &str| first(form).metrics["throughput"];
     let cpus = throughput("squeezed") * first("squeezed").metrics["cpu_us_per_op"] / 1e6;
     assert!(cpus < 0.4, "{cpus} CPUs: {:?}", first("squeezed").metrics);

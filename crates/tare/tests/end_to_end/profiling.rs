@@ -1,4 +1,4 @@
-//! Profiled trials of a real server: whether what is counted is what it does, and stacks have names.
+//! Profiled trials of a real server: counts match what it does, and stacks have names.
 
 use crate::end_to_end::lab::{Lab, text};
 use tare_core::profile::Profile;
@@ -55,7 +55,7 @@ fn a_server_reads_and_writes_once_an_operation_in_every_form_and_its_stacks_have
     assert!(said.contains("profile  ") && said.contains("profiled trial of each form"), "{said}");
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
     assert!(page.contains("Difference from plain"));
-    // A record whose profiles are gone is gone on with, and nothing that counts is run again.
+    // A record whose profiles are gone is resumed, and nothing that counts is run again.
     std::fs::remove_dir_all(out.join("profiles/0001")).unwrap();
     let again = lab.expect(0, &["resume", text(&out)]);
     assert!(again.contains("3 of 3 trials are on disk"), "{again}");

@@ -1,4 +1,4 @@
-//! A tool of others inside the forms: the one that comes with Redis, in the bundle of its server.
+//! An external tool inside the forms: the one that comes with Redis, in the bundle of its server.
 
 use crate::end_to_end::lab::{Lab, said, text};
 use tare_core::load::LoadOrigin;

@@ -1,4 +1,4 @@
-//! That a run leaves nothing on the machine, looked at from outside of Tare: by what the kernel and the engine list.
+//! A run leaves nothing on the machine, as seen from outside Tare: by what the kernel and the engine list.
 
 use crate::end_to_end::lab::{Lab, text};
 use std::collections::{BTreeMap, BTreeSet};

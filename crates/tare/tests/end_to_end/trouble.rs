@@ -1,5 +1,5 @@
-//! What goes wrong in real life: each ends in a message that names the form, the stage and the cause, and the other
-//! trials go on.
+//! Failures of real life: each ends in a message that names the form, the stage and the cause, and the other trials
+//! continue.
 
 use crate::end_to_end::lab::{Lab, said, text};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ repeat: 1
 forms: {native: [], hostnet: [container: {network: host}]}
 ";
 
-/// A Redis that is told what is wrong with it.
+/// A Redis with something wrong.
 const SICK: &str = "\
 workload: sick
 services:
@@ -50,7 +50,7 @@ fn outcomes(lab: &Lab, study: &Path, code: i32) -> Vec<(String, Outcome, String)
         })
         .collect();
     ended.sort_by(|a, b| a.0.cmp(&b.0));
-    // What follows asks each row: none would please it too.
+    // The checks that follow go over all rows: without rows they would pass too.
     let arms: Vec<&str> = ended.iter().map(|(arm, ..)| arm.as_str()).collect();
     assert_eq!(arms, ["hostnet", "native", "native (A/A)"]);
     ended
@@ -84,7 +84,7 @@ fn a_port_in_use_is_named() {
     let _taken = std::net::TcpListener::bind("0.0.0.0:7003").unwrap();
     for (arm, outcome, _) in outcomes(&lab, &study, 1) {
         let Outcome::Failed { why, .. } = outcome else { panic!("{arm}: {outcome:?}") };
-        // Whoever fails at anything may name its port, and its log: the message says that somebody else has it.
+        // Any failure may name its port and log; this message says that somebody else uses the port.
         let says = if arm == "hostnet" {
             ":7003, which service 'redis' needs, is in use already"
         } else {

@@ -1,4 +1,4 @@
-//! A workload without mistakes, for tests of what is said of files.
+//! A workload without mistakes, for tests of messages about files.
 
 pub(crate) const WORKLOAD: &str = "\
 workload: toy
