@@ -130,9 +130,9 @@ fn is_thorough() -> bool {
     std::env::var_os("TARE_THOROUGH").is_some()
 }
 
-/// So many experiments in the gate, ten times as many where there is time.
+/// So many experiments in the gate, five times as many where there is time.
 fn many(experiments: u32) -> u32 {
-    if is_thorough() { 10 * experiments } else { experiments }
+    if is_thorough() { 5 * experiments } else { experiments }
 }
 
 /// 2000 A/A experiments of one design in every setting, with 3 to 50 blocks: each number on its own, and all together.
