@@ -321,13 +321,10 @@ fn read_slices(fields: &mut Fields, problems: &mut Problems) -> Option<Slices> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::parse;
+    use crate::config;
 
     fn arrangement(text: &str) -> Result<Arrangement, String> {
-        let mut problems = Problems::new("s.yaml", text);
-        let node = parse(text, &mut problems).unwrap();
-        let read = read_arrangement(&node, &mut problems);
-        read.filter(|_| problems.is_empty()).ok_or_else(|| problems.into_vec()[0].to_string())
+        config::read("s.yaml", text, read_arrangement).map_err(|told| told[0].to_string())
     }
 
     #[test]

@@ -125,40 +125,14 @@ mod tests {
     use super::*;
     use crate::design::{Arrangement, Chop};
     use crate::form::Form;
-    use crate::load::{LoadOrigin, LoadProfile};
+    use crate::load::LoadProfile;
     use proptest::prelude::*;
     use std::time::Duration;
 
     fn study(forms: usize, repeat: u32) -> Study {
-        Study {
-            name: "s".into(),
-            question: String::new(),
-            workload: "w".into(),
-            baseline: "f0".into(),
-            repeat,
-            design: Default::default(),
-            at_most: None,
-            from: LoadOrigin::Outside,
-            load: LoadProfile::Closed { connections: 1, pipeline: 1 },
-            settle: Duration::ZERO,
-            measure: Duration::from_secs(1),
-            timeout: Duration::from_secs(1),
-            qos: None,
-            peak: None,
-            emulated_blocks: 1,
-            placement: None,
-            kept: crate::placement::Kept::default(),
-            instances: crate::instances::Instances::default(),
-            forms: (0..forms).map(|n| Form { name: format!("f{n}"), ..Form::default() }).collect(),
-            options: Default::default(),
-            parameters: Default::default(),
-            seed: None,
-            part: None,
-            ruler: None,
-            ladder: None,
-            advice: None,
-            profile: None,
-        }
+        let load = LoadProfile::Closed { connections: 1, pipeline: 1 };
+        let forms = (0..forms).map(|n| Form { name: format!("f{n}"), ..Form::default() }).collect();
+        Study { repeat, settle: Duration::ZERO, measure: Duration::from_secs(1), ..Study::of("s", "w", load, forms) }
     }
 
     proptest! {

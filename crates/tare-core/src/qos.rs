@@ -230,14 +230,12 @@ fn percent(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::parse;
+    use crate::config::{self, parse};
 
     fn read(text: &str) -> Result<Qos, String> {
-        let mut problems = Problems::new("w.yaml", text);
-        let node = parse(text, &mut problems).expect("it is YAML");
         let operations = ["get".to_owned(), "set".to_owned()];
-        let read = Qos::read(&node, &operations, &mut problems);
-        read.ok_or_else(|| problems.into_vec().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+        let read = config::read("w.yaml", text, |node, problems| Qos::read(node, &operations, problems));
+        read.map_err(|told| told.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
     }
 
     #[test]

@@ -116,7 +116,45 @@ pub struct Study {
     pub part: Option<Part>,
 }
 
+/// How many blocks a study has that does not say.
+const USUAL_BLOCKS: u32 = 5;
+
 impl Study {
+    /// A study of which nothing else is stated: the first form is the baseline, load comes from outside, and there are
+    /// five blocks of trials that settle for three seconds and measure for ten. Without forms it has no baseline.
+    pub fn of(name: &str, workload: &str, load: LoadProfile, forms: Vec<Form>) -> Study {
+        let times = Times::default();
+        Study {
+            name: name.to_owned(),
+            question: String::new(),
+            workload: workload.to_owned(),
+            baseline: forms.first().map(|form| form.name.clone()).unwrap_or_default(),
+            repeat: USUAL_BLOCKS,
+            design: Design::default(),
+            at_most: None,
+            from: LoadOrigin::Outside,
+            load,
+            qos: None,
+            peak: None,
+            settle: times.settle,
+            measure: times.measure,
+            timeout: times.timeout,
+            emulated_blocks: 1,
+            forms,
+            ruler: None,
+            ladder: None,
+            advice: None,
+            profile: None,
+            placement: None,
+            kept: Kept::default(),
+            instances: Instances::default(),
+            options: BTreeMap::new(),
+            parameters: Parameters::new(),
+            seed: None,
+            part: None,
+        }
+    }
+
     /// Reads a study of one workload. `None` when anything is wrong; then at least one problem was added.
     ///
     /// `find_workload` is handed the workload's name, its place and the parameters that were chosen for it, and returns
@@ -203,7 +241,7 @@ impl Study {
         let load = load.and_then(|node| read_load(node, &names, qos.as_ref(), problems));
         let (load, peak) = load.map_or((None, None), |(load, peak)| (Some(load), peak));
         let times = read_times(fields, load.as_ref(), peak.as_ref(), problems);
-        let emulated_blocks = fields.integer("emulated_blocks", 0..=10_000, problems).unwrap_or(1) as u32;
+        let emulated_blocks = fields.integer("emulated_blocks", 0..=10_000, problems);
         let resources = fields.get("resources");
         if let Some(workload) = &mut workload {
             override_resources(resources, workload, problems);
@@ -216,10 +254,9 @@ impl Study {
         let (placement, kept) = read_placement(fields, &forms, &instances, workload, problems);
         let seed = fields.integer("seed", 0..=u64::MAX, problems);
         let options = read_options(fields.get("options"), workload, problems);
+        let usual = Study::of(&name?, &workload_name?, load?, forms);
         let mut study = Study {
-            name: name?,
             question,
-            workload: workload_name?,
             baseline: baseline?,
             repeat,
             design: Design {
@@ -233,25 +270,19 @@ impl Study {
             },
             at_most,
             from: origin,
-            load: load?,
             qos,
             peak,
             settle: times.settle,
             measure: times.measure,
             timeout: times.timeout,
-            emulated_blocks,
-            forms,
+            emulated_blocks: emulated_blocks.map_or(usual.emulated_blocks, |blocks| blocks as u32),
             ruler,
-            ladder: None,
-            advice: None,
-            profile: None,
             placement,
             kept,
             instances,
             options,
-            parameters: Parameters::new(),
             seed,
-            part: None,
+            ..usual
         };
         let workload = workload?;
         derive(&mut study, workload, fields, catalog, problems);
@@ -317,7 +348,7 @@ fn read_times(
 /// How many blocks there are, what the run may take, and the precision at which it ends.
 fn read_length(fields: &mut Fields, problems: &mut Problems) -> (u32, Option<Duration>, Option<f64>) {
     let repeat_place = fields.get("repeat").map(|node| node.place);
-    let repeat = fields.integer("repeat", 1..=10_000, problems).unwrap_or(5) as u32;
+    let repeat = fields.integer("repeat", 1..=10_000, problems).map_or(USUAL_BLOCKS, |blocks| blocks as u32);
     let at_most = fields.duration("at_most", problems);
     let Some(node) = fields.get("until") else { return (repeat, at_most, None) };
     let Some(until) = Until::read(node, problems) else { return (repeat, at_most, None) };

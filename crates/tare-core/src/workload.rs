@@ -156,6 +156,29 @@ fn is_one(count: &u32) -> bool {
 }
 
 impl Service {
+    /// A service of which nothing else is stated: each instance has a user of its own, one CPU, 512 MiB of memory, and
+    /// ten seconds to end; it has no ports and no volumes.
+    pub fn of(name: &str, recipe: Recipe, command: Vec<String>, ready: Readiness) -> Service {
+        Service {
+            name: name.to_owned(),
+            recipe,
+            command,
+            environment: BTreeMap::new(),
+            user: (NOBODY, NOBODY),
+            own_user: true,
+            directory: None,
+            ports: BTreeMap::new(),
+            ready,
+            volumes: BTreeMap::new(),
+            resources: Resources::default(),
+            stop_within: Duration::from_secs(10),
+            options: BTreeMap::new(),
+            instances: one(),
+            image: None,
+            replica: None,
+        }
+    }
+
     /// The name of the service that it is, or is an instance of.
     pub fn role(&self) -> &str {
         self.replica.as_ref().map_or(&self.name, |replica| &replica.of)
@@ -243,6 +266,13 @@ pub struct Resources {
     pub cpu_quota: Option<f64>,
     /// Memory in bytes.
     pub memory_bytes: u64,
+}
+
+impl Default for Resources {
+    /// One CPU without a quota, and 512 MiB.
+    fn default() -> Self {
+        Resources { cpus: 1, cpu_quota: None, memory_bytes: 512 << 20 }
+    }
 }
 
 impl Workload {

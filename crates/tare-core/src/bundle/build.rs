@@ -111,14 +111,13 @@ fn check_name(name: &str, place: Place, problems: &mut Problems) {
 mod tests {
     use super::super::{Recipe, Source};
     use super::*;
-    use crate::config::parse;
+    use crate::config;
 
     fn read(text: &str) -> Result<Build, Vec<String>> {
-        let mut problems = Problems::new("workload.yaml", text);
         let files = [ExtraFile { path: "/etc/x".to_owned(), content: String::new(), mode: 0o644 }];
-        let node = parse(text, &mut problems);
-        let build = node.and_then(|node| Build::read(&node, &|name| format!("<{name}>"), &files, &mut problems));
-        build.ok_or_else(|| problems.into_vec().iter().map(ToString::to_string).collect())
+        let read =
+            |node: &Node, problems: &mut Problems| Build::read(node, &|name| format!("<{name}>"), &files, problems);
+        config::read("workload.yaml", text, read).map_err(|told| told.iter().map(ToString::to_string).collect())
     }
 
     #[test]

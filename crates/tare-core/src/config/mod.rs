@@ -11,3 +11,17 @@ mod problem;
 pub use fields::Fields;
 pub use node::{Node, NodeKind, parse};
 pub use problem::{Place, Problem, Problems};
+
+/// Parses `text`, which stands in `file`, and has it read by `read`.
+///
+/// # Errors
+/// All mistakes in it, in the order of their places.
+pub fn read<T>(
+    file: &str,
+    text: &str,
+    read: impl FnOnce(&Node, &mut Problems) -> Option<T>,
+) -> Result<T, Vec<Problem>> {
+    let mut problems = Problems::new(file, text);
+    let value = parse(text, &mut problems).and_then(|node| read(&node, &mut problems));
+    value.filter(|_| problems.is_empty()).ok_or_else(|| problems.into_vec())
+}

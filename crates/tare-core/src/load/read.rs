@@ -215,19 +215,17 @@ fn read_replay(node: &Node, problems: &mut Problems) -> Option<LoadProfile> {
 mod tests {
     use super::super::{Distribution, Pause};
     use super::*;
-    use crate::config::parse;
+    use crate::config;
 
     fn read(text: &str) -> Result<LoadProfile, Vec<String>> {
-        let mut problems = Problems::new("s.yaml", text);
-        let node = parse(text, &mut problems).unwrap();
         let words = |words: [&str; 2]| words.map(str::to_owned).to_vec();
         let names = SpokenNames {
             operations: words(["get", "set"]),
             variables: words(["key", "state"]),
             behaviours: [("calm".to_owned(), Behaviour::Sequence(vec!["get".to_owned()]))].into(),
         };
-        let read = LoadProfile::read(&node, &names, &mut problems);
-        read.ok_or_else(|| problems.into_vec().iter().map(ToString::to_string).collect())
+        let read = config::read("s.yaml", text, |node, problems| LoadProfile::read(node, &names, problems));
+        read.map_err(|told| told.iter().map(ToString::to_string).collect())
     }
 
     #[test]

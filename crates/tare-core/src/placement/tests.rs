@@ -229,11 +229,8 @@ proptest! {
 }
 
 fn read(text: &str, kept: Option<&mut Kept>) -> Result<Rules, String> {
-    let mut problems = crate::config::Problems::new("study.yaml", text);
-    let node = crate::config::parse(text, &mut problems).unwrap();
-    let rules = Rules::read(&node, kept, &mut problems);
-    let problems = problems.into_vec();
-    if problems.is_empty() { Ok(rules.unwrap()) } else { Err(format!("{problems:?}")) }
+    let read = crate::config::read("study.yaml", text, |node, problems| Rules::read(node, kept, problems));
+    read.map_err(|problems| format!("{problems:?}"))
 }
 
 #[test]
@@ -264,24 +261,9 @@ fn rules_are_a_word_or_a_map() {
 }
 
 pub(super) fn service(name: &str) -> Service {
-    Service {
-        name: name.to_owned(),
-        recipe: Recipe::plain(Source::Packages(Vec::new())),
-        command: Vec::new(),
-        environment: BTreeMap::new(),
-        user: (1, 1),
-        own_user: false,
-        ports: BTreeMap::new(),
-        ready: Readiness::Log { text: String::new(), within: Duration::ZERO },
-        volumes: BTreeMap::new(),
-        resources: Resources { cpus: 2, cpu_quota: None, memory_bytes: 1 << 20 },
-        stop_within: Duration::ZERO,
-        options: BTreeMap::new(),
-        instances: 1,
-        directory: None,
-        image: None,
-        replica: None,
-    }
+    let ready = Readiness::Log { text: String::new(), within: Duration::ZERO };
+    let resources = Resources { cpus: 2, cpu_quota: None, memory_bytes: 1 << 20 };
+    Service { resources, ..Service::of(name, Recipe::plain(Source::Packages(Vec::new())), Vec::new(), ready) }
 }
 
 #[test]

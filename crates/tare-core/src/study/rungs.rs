@@ -2,7 +2,7 @@
 
 use super::Study;
 use crate::catalog::Catalog;
-use crate::config::{self, Problems};
+use crate::config;
 use crate::form::Form;
 use crate::ladder::{Ladder, Place, Rung, Turned};
 use crate::layer::{LayerRung, LayerUse};
@@ -174,9 +174,8 @@ impl Step {
 fn can_be_had(catalog: &dyn Catalog, layer: &str, options: &Value) -> bool {
     let Some(known) = catalog.layer(layer) else { return false };
     let text = options.to_string();
-    let mut problems = Problems::new("options", &text);
-    let read = config::parse(&text, &mut problems).and_then(|node| known.read(&node, &mut problems));
-    problems.is_empty() && read.as_ref() == Some(options)
+    let read = config::read("options", &text, |node, problems| known.read(node, problems));
+    read.as_ref() == Ok(options)
 }
 
 /// The options that differ.

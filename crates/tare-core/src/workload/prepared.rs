@@ -68,33 +68,20 @@ fn service(node: &Node, services: &[Service], problems: &mut Problems) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bundle::{Recipe, Source};
     use crate::config::parse;
     use crate::instances::Instances;
-    use crate::workload::{OwnResources, Readiness, Workload};
+    use crate::workload::{Readiness, Workload};
     use std::collections::BTreeMap;
 
     fn services() -> Vec<Service> {
+        let recipe = Recipe::plain(Source::Packages(vec!["p".to_owned()]));
+        let ready = Readiness::Log { text: "ready".to_owned(), within: std::time::Duration::ZERO };
         let service = |name: &str, volumes: &[(&str, u64)]| Service {
-            name: name.to_owned(),
-            recipe: crate::bundle::Recipe::plain(crate::bundle::Source::Packages(vec!["p".to_owned()])),
-            command: vec!["/p".to_owned()],
-            environment: BTreeMap::new(),
             user: (1, 1),
             own_user: false,
-            ports: BTreeMap::new(),
-            ready: Readiness::Log { text: "ready".to_owned(), within: std::time::Duration::ZERO },
             volumes: volumes.iter().map(|(path, bytes)| ((*path).to_owned(), *bytes)).collect(),
-            resources: OwnResources::default().over(crate::workload::Resources {
-                cpus: 1,
-                cpu_quota: None,
-                memory_bytes: 1,
-            }),
-            stop_within: std::time::Duration::ZERO,
-            options: BTreeMap::new(),
-            instances: 1,
-            directory: None,
-            image: None,
-            replica: None,
+            ..Service::of(name, recipe.clone(), vec!["/p".to_owned()], ready.clone())
         };
         let data = [("/data", 1)];
         vec![service("database", &data), service("data", &[]), service("cache", &data)]

@@ -118,13 +118,11 @@ pub(crate) fn refuse_idle_quota(resources: Resources, place: Place, problems: &m
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::parse;
+    use crate::config;
 
     fn read(text: &str) -> Result<OwnResources, String> {
-        let mut problems = Problems::new("s.yaml", text);
-        let read = parse(text, &mut problems).and_then(|node| OwnResources::read(&node, &mut problems));
-        let told: Vec<String> = problems.into_vec().iter().map(ToString::to_string).collect();
-        read.filter(|_| told.is_empty()).ok_or(told.join("\n"))
+        let read = config::read("s.yaml", text, OwnResources::read);
+        read.map_err(|told| told.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
     }
 
     #[test]

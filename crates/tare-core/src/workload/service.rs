@@ -1,7 +1,7 @@
 //! `services:` of a workload.
 
 use super::{
-    FILE_WANTED, INSTANCES_MAX, NOBODY, OwnResources, Readiness, Resources, Service, ServiceOption, refuse_idle_quota,
+    FILE_WANTED, INSTANCES_MAX, OwnResources, Readiness, Resources, Service, ServiceOption, refuse_idle_quota,
     why_not_stated,
 };
 use crate::bundle::{Build, ExtraFile, Recipe, Source, read_packages};
@@ -57,27 +57,24 @@ pub(super) fn read_service(
     let ready = read_ready(&mut fields, &ports, image.as_ref(), around, problems);
     let volumes = read_volumes(&mut fields, image.as_mut(), problems);
     let resources = read_resources(&mut fields, problems);
-    let stop_within = fields.duration("stop_within", problems).unwrap_or(Duration::from_secs(10));
+    let stop_within = fields.duration("stop_within", problems);
     let options = fields.get("options").map(|node| read_options(node, problems)).unwrap_or_default();
-    let instances = fields.integer("instances", 1..=INSTANCES_MAX, problems).map_or(1, |count| count as u32);
+    let instances = fields.integer("instances", 1..=INSTANCES_MAX, problems);
     fields.finish(problems);
+    let usual = Service::of(name, Recipe { source: source?, files, build }, command?, ready?);
     Some(Service {
-        name: name.to_owned(),
-        recipe: Recipe { source: source?, files, build },
-        command: command?,
         environment,
-        user: user.unwrap_or((NOBODY, NOBODY)),
+        user: user.unwrap_or(usual.user),
         own_user: user.is_none(),
         directory,
         ports,
-        ready: ready?,
         volumes,
         resources: resources?,
-        stop_within,
+        stop_within: stop_within.unwrap_or(usual.stop_within),
         options,
-        instances,
+        instances: instances.map_or(usual.instances, |count| count as u32),
         image,
-        replica: None,
+        ..usual
     })
 }
 
@@ -339,7 +336,7 @@ fn read_volumes(fields: &mut Fields, image: Option<&mut FromImage>, problems: &m
 
 fn read_resources(fields: &mut Fields, problems: &mut Problems) -> Option<Resources> {
     let place = fields.place();
-    let mut resources = Resources { cpus: 1, cpu_quota: None, memory_bytes: 512 << 20 };
+    let mut resources = Resources::default();
     if let Some(node) = fields.get("resources") {
         resources = OwnResources::read(node, problems)?.over(resources);
     }
