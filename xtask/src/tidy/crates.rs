@@ -16,7 +16,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("tare-telemetry", &["tare-bpf", "tare-core"]),
     ("tare-runner", &["tare-core", "tare-stats"]),
     ("tare-report", &["tare-core", "tare-stats"]),
+    ("tare-testkit", &["tare-core"]),
 ];
+
+/// What tests alone depend on.
+const TESTKIT: &str = "tare-testkit";
 
 /// Crates that do not know each other, not even in their tests.
 const STRANGERS: &[&str] = &["tare-bundle", "tare-layers", "tare-load", "tare-telemetry"];
@@ -26,7 +30,7 @@ pub(super) fn dependencies(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files.iter().filter(|file| file.path.ends_with("/Cargo.toml")) {
         let Some(name) = file.crate_name() else { continue };
-        let Some((_, allowed)) = ALLOWED.iter().find(|(listed, _)| *listed == name) else { continue };
+        let allowed = ALLOWED.iter().find(|(listed, _)| *listed == name).map(|(_, allowed)| *allowed);
         let mut section = "";
         for (at, line) in file.text.lines().enumerate() {
             let line = line.trim();
@@ -36,9 +40,12 @@ pub(super) fn dependencies(tree: &Tree) -> Vec<Finding> {
             // A crate's fuzz targets are a package of their own that uses it.
             let Some(sibling) = sibling_of(line, section).filter(|sibling| *sibling != name) else { continue };
             let for_tests = section.ends_with("dev-dependencies");
-            let fits = match for_tests {
-                false => allowed.contains(&sibling),
-                true => sibling != "tare" && !(STRANGERS.contains(&name) && STRANGERS.contains(&sibling)),
+            let fits = match allowed {
+                // Its types would be of two crates: the one under test, and the one that the kit was built with.
+                _ if sibling == TESTKIT => for_tests && name != "tare-core",
+                Some(allowed) if !for_tests => allowed.contains(&sibling),
+                Some(_) => sibling != "tare" && !(STRANGERS.contains(&name) && STRANGERS.contains(&sibling)),
+                None => true,
             };
             if !fits {
                 let advice = format!("{name} must not depend on {sibling}; meet at a trait or a type of tare-core");
@@ -148,6 +155,11 @@ mod tests {
                     [dev-dependencies]\ntare-layers.workspace = true\n";
         assert!(found(dependencies, &[("crates/tare-runner/Cargo.toml", good)]).is_empty());
         assert!(found(dependencies, &[("crates/tare/Cargo.toml", bad)]).is_empty());
+        let (product, tests) =
+            ("[dependencies]\ntare-testkit.workspace = true\n", "[dev-dependencies]\ntare-testkit = {}\n");
+        assert_eq!(found(dependencies, &[("crates/tare/Cargo.toml", product)]).len(), 1);
+        assert_eq!(found(dependencies, &[("crates/tare-core/Cargo.toml", tests)]).len(), 1);
+        assert!(found(dependencies, &[("crates/tare-load/Cargo.toml", tests)]).is_empty());
     }
 
     #[test]

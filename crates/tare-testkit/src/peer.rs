@@ -1,0 +1,42 @@
+//! Servers on the loopback, whose threads end with the test's process or their connections.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+/// A listener at a free port of the loopback, and where it is.
+pub fn listen() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it has an address");
+    (listener, address)
+}
+
+/// A port of the loopback at which nobody listens.
+pub fn free_port() -> u16 {
+    listen().1.port()
+}
+
+/// Does this with each connection, which it is handed with its number, in a thread of its own.
+pub fn each_connection(talk: impl Fn(usize, TcpStream) + Clone + Send + 'static) -> SocketAddr {
+    let (listener, address) = listen();
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().flatten().enumerate() {
+            let talk = talk.clone();
+            std::thread::spawn(move || talk(number, stream));
+        }
+    });
+    address
+}
+
+/// Sends for each piece that comes what `answer` makes of it and of the connection's number, or nothing.
+pub fn answering<T: AsRef<[u8]>>(answer: impl Fn(usize, &[u8]) -> Option<T> + Clone + Send + 'static) -> SocketAddr {
+    each_connection(move |number, mut stream| {
+        stream.set_nodelay(true).expect("it can be set");
+        let mut piece = [0; 4096];
+        while let Ok(received @ 1..) = stream.read(&mut piece) {
+            let answer = answer(number, &piece[..received]);
+            if answer.is_some_and(|text| stream.write_all(text.as_ref()).is_err()) {
+                return;
+            }
+        }
+    })
+}
