@@ -67,7 +67,6 @@ impl HdrLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hdrhistogram::serialization::Deserializer;
     use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 
     #[test]
@@ -87,10 +86,7 @@ mod tests {
         assert_eq!(interval.tag().map(|tag| tag.as_str()), Some("get_one"));
         assert_eq!((interval.start_timestamp().as_secs(), interval.duration().as_secs()), (2, 1));
         assert!((interval.max() - 7.5).abs() < 1e-9);
-        let bytes =
-            base64::Engine::decode(&base64::engine::general_purpose::STANDARD, interval.encoded_histogram().as_bytes());
-        let histogram: hdrhistogram::Histogram<u64> =
-            Deserializer::new().deserialize(&mut bytes.unwrap().as_slice()).unwrap();
+        let histogram = tare_testkit::histogram::decode(interval.encoded_histogram());
         assert_eq!((histogram.len(), entries.len()), (3, 2));
     }
 }

@@ -153,16 +153,12 @@ impl Histogram {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tare_testkit::histogram::decode;
 
     fn of(values: &[u64]) -> Histogram {
         let mut histogram = Histogram::new();
         values.iter().for_each(|value| histogram.record(*value));
         histogram
-    }
-
-    fn decode(text: &str) -> hdrhistogram::Histogram<u64> {
-        let bytes = base64::engine::general_purpose::STANDARD.decode(text).unwrap();
-        hdrhistogram::serialization::Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap()
     }
 
     #[test]

@@ -3,12 +3,13 @@
 use crate::asked;
 
 use std::collections::HashSet;
-use std::io::{BufRead, BufReader, Cursor, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
-use tare_core::load::{LoadLine, LoadPlan, LoadSummary};
+use tare_core::load::{LoadPlan, LoadSummary};
+use tare_testkit::peer::each_connection;
 
 /// How long a poll is held while there is no news.
 const HELD: Duration = Duration::from_millis(30);
@@ -46,17 +47,9 @@ struct Sessions {
 
 /// A peer of users who log in, poll for news and log out; a session's polls are answered as soon as it ends.
 fn peer(manners: Manners) -> (SocketAddr, Arc<Sessions>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
     let known = Arc::new(Sessions::default());
     let sessions = Arc::clone(&known);
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let sessions = Arc::clone(&sessions);
-            std::thread::spawn(move || serve(&stream, &sessions, manners));
-        }
-    });
-    (address, known)
+    (each_connection(move |_, stream| serve(&stream, &sessions, manners)), known)
 }
 
 fn serve(mut stream: &TcpStream, sessions: &Sessions, manners: Manners) {
@@ -134,12 +127,7 @@ operations:
         timeout: if manners.after == Told::Silence { TIMEOUT } else { Duration::from_secs(3) },
         ..LoadPlan::of("http", asked::options("http", &script), endpoint, serde_json::from_value(profile).unwrap())
     };
-    let mut out = Vec::new();
-    let _ = tare_load::serve(tare_load::PROTOCOLS, Cursor::new(serde_json::to_vec(&plan).unwrap()), &mut out);
-    match serde_json::from_slice(out.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty()).unwrap()).unwrap() {
-        LoadLine::Done(summary) => (*summary, sessions.refused.load(Ordering::Relaxed)),
-        last => panic!("{last:?}"),
-    }
+    (asked::driven(&plan).unwrap(), sessions.refused.load(Ordering::Relaxed))
 }
 
 /// Whether all that was refused is told, but for what was in flight when measuring ended: a poll of each user's

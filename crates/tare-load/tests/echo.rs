@@ -3,13 +3,14 @@
 
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Cursor, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::time::Duration;
-use tare_core::config::{Fields, Node, Problems, parse};
+use tare_core::config::{self, Fields, Node, Problems};
 use tare_core::fault::Fault;
-use tare_core::load::{LoadLine, LoadPlan, LoadProfile, LoadSummary, LoadTask};
+use tare_core::load::{LoadPlan, LoadProfile, LoadSummary, LoadTask};
 use tare_load::operation::{Failure, Flight, Ledger, OperationRow, Protocol, Reply, Step, Verified};
 use tare_load::{Draw, Emit, ErasedProtocol, LoadProtocol, PROTOCOLS, drive, erased};
+use tare_testkit::{load, peer};
 
 /// What a workload may say: `protocol: {echo: {line: hello}}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -114,28 +115,19 @@ fn protocols() -> Vec<&'static dyn ErasedProtocol> {
 
 /// A server on a free port of the loopback that answers each line with what this makes of it.
 fn server(answer: fn(&str) -> String) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            std::thread::spawn(move || {
-                for line in BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok) {
-                    if stream.write_all(answer(&line).as_bytes()).is_err() {
-                        return;
-                    }
-                }
-            });
+    peer::each_connection(move |_, mut stream| {
+        for line in BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok) {
+            if stream.write_all(answer(&line).as_bytes()).is_err() {
+                return;
+            }
         }
-    });
-    address
+    })
 }
 
 /// Options as a workload's file has them, or its mistakes.
 fn options(text: &str) -> Result<serde_json::Value, Vec<String>> {
-    let mut problems = Problems::new("workload.yaml", text);
-    let node = parse(text, &mut problems).unwrap();
-    let read = erased::<Echo>().read(&node, &mut problems);
-    read.ok_or_else(|| problems.into_vec().iter().map(ToString::to_string).collect())
+    let read = config::read("workload.yaml", text, |node, problems| erased::<Echo>().read(node, problems));
+    read.map_err(|told| told.iter().map(ToString::to_string).collect())
 }
 
 fn plan(endpoint: SocketAddr) -> LoadPlan {
@@ -152,12 +144,7 @@ fn carried_out(protocols: &[&'static dyn ErasedProtocol], plan: &LoadPlan) -> Re
     let mut out = Vec::new();
     // The last line says as well whether it succeeded.
     let _ = tare_load::serve(protocols, Cursor::new(serde_json::to_vec(plan).unwrap()), &mut out);
-    let last = out.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty()).unwrap();
-    match serde_json::from_slice(last).unwrap() {
-        LoadLine::Done(summary) => Ok(*summary),
-        LoadLine::Failed(fault) => Err(fault),
-        other => panic!("{other:?}"),
-    }
+    load::lines(&out).1
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! The protocol `http` against a real server: nginx, where it is installed.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use crate::asked;
+
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use tare_core::config::{Problems, parse};
-use tare_core::load::{LoadLine, LoadPlan, LoadSummary};
-use tare_load::PROTOCOLS;
+use tare_core::load::{LoadPlan, LoadProfile, LoadSummary};
+use tare_testkit::peer::listen;
 use tempfile::TempDir;
 
 /// A server on two free ports, plain and secured; it ends with the test.
@@ -24,10 +25,6 @@ impl Drop for Nginx {
     }
 }
 
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
 const PAGE: &str = "<link href=/style.css><img src=\"a.png\"><img src=\"b.png\"> welcome <a href=\"/item.json\">";
 
 /// None, and why on the terminal, when there is no nginx.
@@ -37,7 +34,7 @@ fn start(fill: impl Fn(&Path, SocketAddr, SocketAddr)) -> Option<Nginx> {
         println!("skipped: nginx is not installed");
         return None;
     };
-    let (folder, plain, secured) = (TempDir::new().unwrap(), free_address(), free_address());
+    let (folder, plain, secured) = (TempDir::new().unwrap(), listen().1, listen().1);
     fill(folder.path(), plain, secured);
     let mut command = Command::new(program);
     command.args(["-e", "stderr", "-c"]).arg(folder.path().join("nginx.conf")).stdin(Stdio::null());
@@ -93,29 +90,17 @@ fn shop(root: &Path, plain: SocketAddr, secured: SocketAddr) {
 }
 
 fn drive(options: &str, endpoint: SocketAddr) -> LoadSummary {
-    drive_as(options, endpoint, serde_json::json!({"closed": {"connections": 4, "pipeline": 1}}))
+    drive_as(options, endpoint, LoadProfile::Closed { connections: 4, pipeline: 1 })
 }
 
-fn drive_as(options: &str, endpoint: SocketAddr, profile: serde_json::Value) -> LoadSummary {
-    let mut problems = Problems::new("test", options);
-    let node = parse(options, &mut problems).unwrap();
-    let known = PROTOCOLS.iter().find(|known| known.name() == "http").unwrap();
-    let options = known.read(&node, &mut problems).unwrap_or_else(|| panic!("{:?}", problems.into_vec()));
-    let plan = serde_json::json!({
-        "task": "run", "protocol": "http", "options": options, "endpoint": endpoint,
-        "profile": profile,
-        "settle": {"secs": 0, "nanos": 100_000_000}, "measure": {"secs": 0, "nanos": 500_000_000},
-        "timeout": {"secs": 5, "nanos": 0}, "seed": 1, "cpus": ""
-    });
-    let plan: LoadPlan = serde_json::from_value(plan).unwrap();
-    let mut out = Vec::new();
-    // Whether it succeeded is told by the last line as well.
-    let _ = tare_load::serve(PROTOCOLS, std::io::Cursor::new(serde_json::to_vec(&plan).unwrap()), &mut out);
-    let last = out.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty()).unwrap();
-    match serde_json::from_slice(last).unwrap() {
-        LoadLine::Done(summary) => *summary,
-        other => panic!("{other:?}"),
-    }
+fn drive_as(options: &str, endpoint: SocketAddr, profile: LoadProfile) -> LoadSummary {
+    let plan = LoadPlan {
+        settle: Duration::from_millis(100),
+        measure: Duration::from_millis(500),
+        timeout: Duration::from_secs(5),
+        ..LoadPlan::of("http", asked::options("http", options), endpoint, profile)
+    };
+    asked::driven(&plan).unwrap()
 }
 
 const SCRIPT: &str = "
@@ -187,7 +172,7 @@ operations:
         "pause": {"think": {"constant": {"secs": 0, "nanos": 1_000_000}}},
         "connections": "own", "ramp": {"secs": 0, "nanos": 0},
     }});
-    let summary = drive_as(script, nginx.plain, profile);
+    let summary = drive_as(script, nginx.plain, serde_json::from_value(profile).unwrap());
     assert!(summary.failures.is_empty(), "{:?}", summary.failures);
     let count = |name: &str| summary.operations[name].count;
     let (looks, leaves, waits) = (count("look"), count("leave"), count("wait"));
@@ -231,7 +216,7 @@ operations:
         "pause": {"cycle": {"constant": {"secs": 0, "nanos": 10_000_000}}},
         "connections": "own", "ramp": {"secs": 0, "nanos": 0},
     }});
-    let summary = drive_as(script, nginx.plain, profile);
+    let summary = drive_as(script, nginx.plain, serde_json::from_value(profile).unwrap());
     assert!(summary.failures.is_empty(), "{:?}", summary.failures);
     let count = |name: &str| summary.operations[name].count;
     let (joins, looks, news, leaves) = (count("join"), count("look"), count("news"), count("leave"));

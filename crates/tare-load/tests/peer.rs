@@ -1,14 +1,14 @@
 //! The four tests of a network against the peer: each ends, and both sides have counted the same bytes.
 
-use crate::asked;
+use crate::asked::{self, driven as drive};
 
 use std::collections::BTreeMap;
-use std::io::{Cursor, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
-use tare_core::fault::Fault;
-use tare_core::load::{LoadLine, LoadPlan, LoadProfile, LoadSummary, LoadTask};
+use tare_core::load::{LoadPlan, LoadProfile, LoadSummary, LoadTask};
 use tare_load::{Peer, PeerOptions};
+use tare_testkit::peer::each_connection;
 
 fn peer(threads: u32) -> SocketAddr {
     let listen = "127.0.0.1:0".parse().unwrap();
@@ -17,27 +17,9 @@ fn peer(threads: u32) -> SocketAddr {
 }
 
 fn plan(options: &str, endpoint: SocketAddr, connections: u32) -> LoadPlan {
-    LoadPlan {
-        settle: Duration::from_millis(100),
-        measure: Duration::from_millis(400),
-        ..LoadPlan::of(
-            "tcp",
-            asked::options("tcp", options),
-            endpoint,
-            LoadProfile::Closed { connections, pipeline: 1 },
-        )
-    }
-}
-
-fn drive(plan: &LoadPlan) -> Result<LoadSummary, Fault> {
-    let mut out = Vec::new();
-    let _ = tare_load::serve(tare_load::PROTOCOLS, Cursor::new(serde_json::to_vec(plan).unwrap()), &mut out);
-    let last = out.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty()).unwrap();
-    match serde_json::from_slice(last).unwrap() {
-        LoadLine::Done(summary) => Ok(*summary),
-        LoadLine::Failed(fault) => Err(fault),
-        other => panic!("{other:?}"),
-    }
+    let (settle, measure) = (Duration::from_millis(100), Duration::from_millis(400));
+    let closed = LoadProfile::Closed { connections, pipeline: 1 };
+    LoadPlan { settle, measure, ..LoadPlan::of("tcp", asked::options("tcp", options), endpoint, closed) }
 }
 
 /// What the peer tells, by name.
@@ -117,19 +99,13 @@ fn the_sockets_are_in_the_record() {
 #[test]
 fn bytes_that_nobody_reads_are_missed() {
     // Tells counts as a peer does, but swallows what it is sent.
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            std::thread::spawn(move || {
-                let mut bytes = vec![0; 1 << 20];
-                while let Ok(received @ 1..) = stream.read(&mut bytes) {
-                    if bytes[..received].starts_with(b"counts\n") {
-                        let _ = stream.write_all(b"connections 0\nopen 0\nreceived 0\nsent 0\nrequests 0\n");
-                        return;
-                    }
-                }
-            });
+    let address = each_connection(|_, mut stream| {
+        let mut bytes = vec![0; 1 << 20];
+        while let Ok(received @ 1..) = stream.read(&mut bytes) {
+            if bytes[..received].starts_with(b"counts\n") {
+                let _ = stream.write_all(b"connections 0\nopen 0\nreceived 0\nsent 0\nrequests 0\n");
+                return;
+            }
         }
     });
     let summary = drive(&plan("{peer: stream-out}", address, 1)).unwrap();
@@ -138,12 +114,7 @@ fn bytes_that_nobody_reads_are_missed() {
 
 #[test]
 fn whoever_is_no_peer_is_told() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        let streams: Vec<_> = listener.incoming().flatten().map(|mut s| s.write_all(&[b'x'; 5000])).collect();
-        drop(streams);
-    });
+    let address = each_connection(|_, mut stream| drop(stream.write_all(&[b'x'; 5000])));
     let mut plan = plan("{peer: stream-in}", address, 1);
     plan.task = LoadTask::Ready;
     let fault = drive(&plan).unwrap_err();

@@ -9,17 +9,18 @@ use crate::admitted;
 use crate::asked;
 
 use admitted::{MYSQL_RIGHT, POSTGRES_RIGHT, SELECT, admit_mysql, admit_postgres};
-use base64::Engine as _;
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::Deserializer;
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tare_core::load::{
     Arrivals, Behaviour, Distribution, LoadLine, LoadPlan, LoadProfile, LoadSummary, Pause, UserConnections, WarmUp,
 };
+use tare_testkit::clock::monotonic_ns;
+use tare_testkit::histogram::decode;
+use tare_testkit::peer;
 
 const PERIOD: Duration = Duration::from_millis(500);
 const FROZEN: Duration = Duration::from_millis(100);
@@ -31,11 +32,6 @@ struct Freezer {
     spells: Arc<Mutex<Vec<(u64, u64)>>>,
 }
 
-fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
 /// Stands still for the first part of each period.
 fn freezer(dialect: &'static Dialect) -> Freezer {
     freezing(dialect, |_| (PERIOD - FROZEN, FROZEN))
@@ -44,8 +40,7 @@ fn freezer(dialect: &'static Dialect) -> Freezer {
 /// Serves one thread for all connections, as a server with one event loop: when it stands still, everything does.
 /// `next` says for each spell how long it is until then and how long it is.
 fn freezing(dialect: &'static Dialect, next: fn(u64) -> (Duration, Duration)) -> Freezer {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
+    let (listener, address) = peer::listen();
     let spells = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&spells);
     std::thread::spawn(move || {
@@ -129,23 +124,9 @@ fn plan(protocol: &str, options: &str, endpoint: SocketAddr, profile: LoadProfil
 }
 
 fn drive(plan: &LoadPlan, orders: &str) -> (Vec<LoadLine>, LoadSummary) {
-    let mut out = Vec::new();
     let input = format!("{}\n{orders}", serde_json::to_string(plan).unwrap());
-    let _ = tare_load::serve(tare_load::PROTOCOLS, Cursor::new(input.into_bytes()), &mut out);
-    let mut lines: Vec<LoadLine> = out
-        .split(|byte| *byte == b'\n')
-        .filter(|line| !line.is_empty())
-        .map(|line| serde_json::from_slice(line).unwrap())
-        .collect();
-    match lines.pop() {
-        Some(LoadLine::Done(summary)) => (lines, *summary),
-        last => panic!("{last:?}"),
-    }
-}
-
-fn decode(text: &str) -> Histogram<u64> {
-    let bytes = base64::engine::general_purpose::STANDARD.decode(text).unwrap();
-    Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap()
+    let (lines, end) = asked::served(Cursor::new(input.into_bytes()));
+    (lines, end.unwrap())
 }
 
 /// Response and service times of all operations together.
@@ -328,15 +309,9 @@ fn a_guided_load_goes_where_it_is_told() {
             )
         };
         let orders = SlowOrders::new(&plan, &[hold(7, levels[0]), hold(8, levels[1])], Duration::from_millis(3000));
-        let mut out = Vec::new();
-        let _ = tare_load::serve(tare_load::PROTOCOLS, orders, &mut out);
-        let rows: Vec<_> = out
-            .split(|byte| *byte == b'\n')
-            .filter_map(|line| match serde_json::from_slice(line).ok()? {
-                LoadLine::Window(row) => Some(row),
-                _ => None,
-            })
-            .collect();
+        let (lines, _) = asked::served(orders);
+        let rows: Vec<_> =
+            lines.iter().filter_map(|l| if let LoadLine::Window(row) = l { Some(row) } else { None }).collect();
         assert_eq!(rows.iter().map(|row| row.number).collect::<Vec<_>>(), [7, 8]);
         assert_eq!(rows[0].to_ns - rows[0].from_ns, 1_000_000_000);
         for (row, expected) in rows.iter().zip([400u64, 1000]) {
@@ -402,24 +377,17 @@ fn a_replay_starts_what_its_file_says() {
 
 /// A peer that sends or takes bytes as fast as it can, or gives back what it gets.
 fn streamer(sends: bool, echoes: bool) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            std::thread::spawn(move || {
-                let mut bytes = vec![7; 64 * 1024];
-                if sends {
-                    while stream.write_all(&bytes).is_ok() {}
-                }
-                while let Ok(received @ 1..) = stream.read(&mut bytes) {
-                    if echoes && stream.write_all(&bytes[..received]).is_err() {
-                        return;
-                    }
-                }
-            });
+    peer::each_connection(move |_, mut stream| {
+        let mut bytes = vec![7; 64 * 1024];
+        if sends {
+            while stream.write_all(&bytes).is_ok() {}
         }
-    });
-    address
+        while let Ok(received @ 1..) = stream.read(&mut bytes) {
+            if echoes && stream.write_all(&bytes[..received]).is_err() {
+                return;
+            }
+        }
+    })
 }
 
 #[test]

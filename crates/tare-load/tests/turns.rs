@@ -3,13 +3,14 @@
 
 use crate::asked;
 
-use std::io::{Cursor, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tare_core::fault::Fault;
-use tare_core::load::{LoadLine, LoadPlan, LoadProfile, LoadSummary, TurnLength, Turns, TurnsSummary};
+use tare_core::load::{LoadPlan, LoadProfile, LoadSummary, TurnLength, Turns, TurnsSummary};
+use tare_testkit::peer;
 
 /// Who was asked nothing for so long starts cold.
 const RESTED: Duration = Duration::from_millis(10);
@@ -52,8 +53,7 @@ fn warming(work: Duration, warm_after: Duration, began: Instant) -> Worker {
 /// A server with one thread, which works for a time that depends on how long it has been at work since it rested, and
 /// on whether this is the first request since.
 fn server(began: Instant, takes: impl Fn(Duration, bool) -> Duration + Send + 'static) -> Worker {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
+    let (listener, address) = peer::listen();
     let (served, answered) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(Vec::new())));
     let (count, moments) = (Arc::clone(&served), Arc::clone(&answered));
     let worked_ns = Arc::new(AtomicU64::new(0));
@@ -103,16 +103,12 @@ fn server(began: Instant, takes: impl Fn(Duration, bool) -> Duration + Send + 's
 }
 
 fn plan(endpoint: SocketAddr, settle: Duration) -> LoadPlan {
+    let options = asked::options("redis", "{mix: {ping: 1}, verify: false}");
     LoadPlan {
         settle,
         measure: Duration::from_millis(500),
         timeout: Duration::from_secs(3),
-        ..LoadPlan::of(
-            "redis",
-            asked::options("redis", "{mix: {ping: 1}, verify: false}"),
-            endpoint,
-            LoadProfile::Closed { connections: 4, pipeline: 1 },
-        )
+        ..LoadPlan::of("redis", options, endpoint, LoadProfile::Closed { connections: 4, pipeline: 1 })
     }
 }
 
@@ -128,13 +124,7 @@ fn carried_out(mut plans: Vec<LoadPlan>, slice: Option<Duration>) -> Vec<Result<
 }
 
 fn served(plan: &LoadPlan) -> Vec<Result<LoadSummary, Fault>> {
-    let mut out = Vec::new();
-    let _ = tare_load::serve(tare_load::PROTOCOLS, Cursor::new(serde_json::to_vec(plan).unwrap()), &mut out);
-    let last = out.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty()).unwrap();
-    match serde_json::from_slice(last).unwrap() {
-        LoadLine::Done(summary) => summary.by_load,
-        other => panic!("{other:?}"),
-    }
+    asked::driven(plan).unwrap().by_load
 }
 
 fn rate(summary: &LoadSummary) -> f64 {
@@ -313,7 +303,7 @@ fn everything_that_was_asked_is_counted() {
 #[test]
 fn a_load_that_cannot_begin_is_named_and_the_others_go_on() {
     let server = worker(Duration::from_millis(1), Instant::now());
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (_, nobody) = peer::listen();
     let summaries = by_turns(&[nobody, server.address], Some(Duration::from_millis(20)));
     let fault = summaries[0].as_ref().unwrap_err();
     assert!(fault.message.contains(&nobody.to_string()), "{fault}");
@@ -327,8 +317,6 @@ fn what_is_planned_by_the_clock_takes_no_turns() {
     let arrivals = tare_core::load::Arrivals::Constant;
     open.profile = LoadProfile::Open { rate: 10.0, arrivals, connections: 1, in_flight: 10 };
     open.turns = Some(Box::new(Turns::default()));
-    let mut out = Vec::new();
-    let _ = tare_load::serve(tare_load::PROTOCOLS, Cursor::new(serde_json::to_vec(&open).unwrap()), &mut out);
-    let text = String::from_utf8(out).unwrap();
+    let text = format!("{:?}", asked::driven(&open));
     assert!(text.contains("only a closed loop"), "{text}");
 }

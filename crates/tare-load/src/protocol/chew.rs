@@ -4,16 +4,15 @@ use super::pieces::{answered, chew};
 use super::{PROTOCOLS, exec, http, mysql, postgres, redis, tcp};
 use serde_json::Value;
 use std::sync::OnceLock;
-use tare_core::config::{Problems, parse};
+use tare_core::config;
 use tare_core::fault::Fault;
 
 /// Options as the protocol writes them down, read once.
 fn options(kept: &'static OnceLock<Value>, protocol: &str, text: &str) -> Value {
     let read = || {
-        let mut problems = Problems::new("workload.yaml", text);
-        let node = parse(text, &mut problems).expect("it is YAML");
         let protocol = PROTOCOLS.iter().find(|known| known.name() == protocol).expect("there is one");
-        protocol.read(&node, &mut problems).unwrap_or_else(|| panic!("{:#?}", problems.into_vec()))
+        let read = config::read("workload.yaml", text, |node, problems| protocol.read(node, problems));
+        read.unwrap_or_else(|told| panic!("{told:#?}"))
     };
     kept.get_or_init(read).clone()
 }

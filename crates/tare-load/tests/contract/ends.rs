@@ -1,19 +1,14 @@
 //! What is in flight when the measured time is over, and loads that are told to end before it.
 
 use super::{DIALECTS, Manner, drive, drive_told, each_connection, peer, plan};
-use base64::Engine as _;
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::Deserializer;
 use std::io::{Cursor, Read, Write as _};
 use std::time::{Duration, Instant};
 use tare_core::load::{Arrivals, LoadOrder, LoadPlan, LoadProfile, LoadSummary};
+use tare_testkit::histogram::decode;
+use tare_testkit::peer::answering;
 
 const PONG: &[u8] = b"+PONG\r\n";
-
-fn decode(text: &str) -> Histogram<u64> {
-    let bytes = base64::engine::general_purpose::STANDARD.decode(text).unwrap();
-    Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap()
-}
 
 fn response(summary: &LoadSummary) -> Histogram<u64> {
     decode(&summary.operations["ping"].response_time)
@@ -122,14 +117,7 @@ fn told(plan: &LoadPlan, after: Duration) -> Told {
 #[test]
 fn a_load_that_is_told_to_end_does_not_wait_for_a_server_that_hangs() {
     // One of the connections is never answered.
-    let lame = each_connection(|number, mut stream| {
-        let mut request = [0; 4096];
-        while stream.read(&mut request).is_ok_and(|received| received > 0) {
-            if number > 0 && stream.write_all(PONG).is_err() {
-                return;
-            }
-        }
-    });
+    let lame = answering(|number, _| (number > 0).then_some(PONG));
     let profiles = [
         LoadProfile::Closed { connections: 3, pipeline: 1 },
         LoadProfile::Open { rate: 200.0, arrivals: Arrivals::Constant, connections: 3, in_flight: 1000 },

@@ -14,6 +14,8 @@ use tare_core::load::{
     UserConnections,
 };
 use tare_load::PROTOCOLS;
+use tare_testkit::load;
+use tare_testkit::peer::{each_connection, listen};
 
 /// How a protocol's peer talks.
 struct Dialect {
@@ -97,18 +99,6 @@ fn peer(dialect: &Dialect, manner: Manner) -> SocketAddr {
     each_connection(move |_, stream| talk(&mut wire(stream, secured), manner))
 }
 
-/// A peer that does this with each connection, which it is handed with its number, in a thread of its own.
-fn each_connection(talk: impl Fn(usize, TcpStream) + Copy + Send + 'static) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for (number, stream) in listener.incoming().flatten().enumerate() {
-            std::thread::spawn(move || talk(number, stream));
-        }
-    });
-    address
-}
-
 fn talk(stream: &mut Box<dyn Wire>, manner: Manner) {
     let mut request = [0; 4096];
     while stream.read(&mut request).is_ok_and(|received| received > 0) {
@@ -135,16 +125,12 @@ fn talk(stream: &mut Box<dyn Wire>, manner: Manner) {
 }
 
 fn plan(protocol: &str, options: &str, endpoint: SocketAddr) -> LoadPlan {
+    let closed = LoadProfile::Closed { connections: 3, pipeline: 1 };
     LoadPlan {
         settle: Duration::from_millis(100),
         measure: Duration::from_millis(400),
         timeout: Duration::from_secs(3),
-        ..LoadPlan::of(
-            protocol,
-            asked::options(protocol, options),
-            endpoint,
-            LoadProfile::Closed { connections: 3, pipeline: 1 },
-        )
+        ..LoadPlan::of(protocol, asked::options(protocol, options), endpoint, closed)
     }
 }
 
@@ -153,20 +139,8 @@ fn drive(plan: &LoadPlan) -> (Vec<SecondRow>, Result<LoadSummary, Fault>) {
 }
 
 fn drive_told(input: impl Read + Send + 'static) -> (Vec<SecondRow>, Result<LoadSummary, Fault>) {
-    let mut out = Vec::new();
-    // Whether it succeeded is told by the last line as well.
-    let _ = tare_load::serve(PROTOCOLS, input, &mut out);
-    let (mut rows, mut end) = (Vec::new(), None);
-    for line in out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-        assert!(end.is_none(), "a line after the last");
-        match serde_json::from_slice(line).unwrap() {
-            LoadLine::Second(row) => rows.push(row),
-            other @ (LoadLine::Window(_) | LoadLine::Inside(_)) => panic!("{other:?}"),
-            LoadLine::Done(summary) => end = Some(Ok(*summary)),
-            LoadLine::Failed(fault) => end = Some(Err(fault)),
-        }
-    }
-    (rows, end.expect("no last line"))
+    let (lines, end) = asked::served(input);
+    (load::seconds(lines), end)
 }
 
 /// One of each kind of load for the first protocol; a closed and an open one for the others, which share the rest.
@@ -266,8 +240,7 @@ fn restarted(dialect: &Dialect) -> SocketAddr {
 /// A peer that answers rightly, goes away with everything it holds, and comes back after a while, or never.
 fn away(dialect: &Dialect, after: Duration, lasts: Option<Duration>) -> SocketAddr {
     let (text, secured) = (dialect.right, dialect.secured);
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
+    let (listener, address) = listen();
     std::thread::spawn(move || {
         let serve = |listener: &TcpListener, span: Duration| {
             let until = Instant::now() + span;
@@ -360,7 +333,7 @@ fn a_service_that_is_not_ready_is_a_fault_at_once() {
 
 /// A port on which nobody listens.
 fn closed_port() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    listen().1
 }
 
 #[test]
@@ -387,19 +360,13 @@ fn a_refused_connection_ends_the_run_with_a_fault_that_names_it() {
 
 #[test]
 fn a_peer_that_goes_away_and_comes_back_shows_as_failures() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
     // Each connection serves ten requests and ends without a word; a new one is accepted.
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            std::thread::spawn(move || {
-                let mut request = [0; 4096];
-                for _ in 0..10 {
-                    if stream.read(&mut request).is_ok_and(|received| received > 0) {
-                        let _ = stream.write_all(b"+PONG\r\n");
-                    }
-                }
-            });
+    let address = each_connection(|_, mut stream| {
+        let mut request = [0; 4096];
+        for _ in 0..10 {
+            if stream.read(&mut request).is_ok_and(|received| received > 0) {
+                let _ = stream.write_all(b"+PONG\r\n");
+            }
         }
     });
     let plan = plan("redis", DIALECTS[0].options, address);
@@ -421,20 +388,14 @@ fn announced_ends_of_connections_are_no_failures() {
 
 #[test]
 fn pipelined_operations_are_all_answered() {
-    let (listener, reply) = (TcpListener::bind("127.0.0.1:0").unwrap(), b"+PONG\r\n");
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            std::thread::spawn(move || {
-                let mut bytes = [0; 4096];
-                while let Ok(received @ 1..) = stream.read(&mut bytes) {
-                    // One answer for each request that ends here, in pieces that fit no boundary.
-                    let requests = bytes[..received].iter().filter(|byte| **byte == b'G').count();
-                    for piece in reply.repeat(requests).chunks(5) {
-                        let _ = stream.write_all(piece);
-                    }
-                }
-            });
+    let address = each_connection(|_, mut stream| {
+        let mut bytes = [0; 4096];
+        while let Ok(received @ 1..) = stream.read(&mut bytes) {
+            // One answer for each request that ends here, in pieces that fit no boundary.
+            let requests = bytes[..received].iter().filter(|byte| **byte == b'G').count();
+            for piece in b"+PONG\r\n".repeat(requests).chunks(5) {
+                let _ = stream.write_all(piece);
+            }
         }
     });
     let mut plan = plan("redis", DIALECTS[0].options, address);

@@ -5,6 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 use tare_core::load::{Arrivals, Behaviour, Distribution, LoadProfile, LoadSummary, LoadTask, Pause, UserConnections};
+use tare_testkit::peer::answering;
 
 const PONG: &[u8] = b"+PONG\r\n";
 
@@ -88,12 +89,9 @@ fn a_failed_connection_does_not_hold_up_the_others() {
 
 #[test]
 fn a_worker_that_waits_for_answers_is_idle() {
-    let slow = each_connection(|_, mut stream| {
-        let mut request = [0; 4096];
-        while stream.read(&mut request).is_ok_and(|received| received > 0) {
-            std::thread::sleep(Duration::from_millis(5));
-            let _ = stream.write_all(PONG);
-        }
+    let slow = answering(|_, _| {
+        std::thread::sleep(Duration::from_millis(5));
+        Some(PONG)
     });
     let mut plan = plan("redis", DIALECTS[0].options, slow);
     (plan.profile, plan.measure) = (LoadProfile::Closed { connections: 1, pipeline: 1 }, Duration::from_secs(1));
@@ -106,13 +104,10 @@ fn a_worker_that_waits_for_answers_is_idle() {
 
 #[test]
 fn an_answer_that_nobody_asked_for_is_not_the_next_ones() {
-    let twice = each_connection(|_, mut stream| {
-        let mut request = [0; 4096];
-        while stream.read(&mut request).is_ok_and(|received| received > 0) {
-            // So that others wait for the connection.
-            std::thread::sleep(Duration::from_millis(10));
-            let _ = stream.write_all(&PONG.repeat(2));
-        }
+    let twice = answering(|_, _| {
+        // So that others wait for the connection.
+        std::thread::sleep(Duration::from_millis(10));
+        Some(PONG.repeat(2))
     });
     let mut plan = plan("redis", DIALECTS[0].options, twice);
     (plan.profile, plan.timeout) = (open(500.0, 1, 1000), Duration::from_millis(500));

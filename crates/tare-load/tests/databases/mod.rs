@@ -2,19 +2,18 @@
 //! against peers that misbehave. What is not installed is skipped and said.
 
 use crate::admitted;
+use crate::asked::{self, driven as drive};
 mod mariadb;
 mod peers;
 mod postgres;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use tare_core::config::{Problems, parse};
-use tare_core::fault::Fault;
-use tare_core::load::{LoadLine, LoadPlan, LoadProfile, LoadSummary, LoadTask};
-use tare_load::PROTOCOLS;
+use tare_core::load::{LoadPlan, LoadProfile, LoadSummary, LoadTask};
+use tare_testkit::peer::free_port;
 
 /// Debian's `nobody` and `nogroup`: database servers refuse to run as root.
 const NOBODY: u32 = 65_534;
@@ -88,15 +87,8 @@ fn installed(candidates: &[&str]) -> Option<PathBuf> {
     candidates.iter().map(PathBuf::from).find(|path| path.exists())
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 fn plan(protocol: &str, options: &str, endpoint: SocketAddr, task: LoadTask) -> LoadPlan {
-    let mut problems = Problems::new("test", options);
-    let node = parse(options, &mut problems).unwrap();
-    let known = PROTOCOLS.iter().find(|known| known.name() == protocol).unwrap();
-    let options = known.read(&node, &mut problems).unwrap_or_else(|| panic!("{:?}", problems.into_vec()));
+    let options = asked::options(protocol, options);
     LoadPlan {
         task,
         settle: Duration::from_millis(100),
@@ -104,20 +96,6 @@ fn plan(protocol: &str, options: &str, endpoint: SocketAddr, task: LoadTask) -> 
         timeout: Duration::from_secs(20),
         ..LoadPlan::of(protocol, options, endpoint, LoadProfile::Closed { connections: 4, pipeline: 1 })
     }
-}
-
-fn drive(plan: &LoadPlan) -> Result<LoadSummary, Fault> {
-    let mut out = Vec::new();
-    // Whether it succeeded is told by the last line as well.
-    let _ = tare_load::serve(PROTOCOLS, std::io::Cursor::new(serde_json::to_vec(plan).unwrap()), &mut out);
-    for line in out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-        match serde_json::from_slice(line).unwrap() {
-            LoadLine::Done(summary) => return Ok(*summary),
-            LoadLine::Failed(fault) => return Err(fault),
-            _ => {}
-        }
-    }
-    panic!("no last line");
 }
 
 /// Makes the data set and runs the load; every check must hold.

@@ -3,9 +3,10 @@
 use super::admitted::{MYSQL_RIGHT, POSTGRES_RIGHT, SELECT, admit_mysql, admit_postgres};
 use super::{drive, plan};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 use tare_core::load::{LoadProfile, LoadTask};
+use tare_testkit::peer::each_connection;
 
 /// What a peer does when it has let the load in.
 #[derive(Clone, Copy)]
@@ -59,18 +60,11 @@ const DIALECTS: [Dialect; 2] = [
 ];
 
 fn peer(dialect: &'static Dialect, manner: Manner) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            std::thread::spawn(move || {
-                stream.set_nodelay(true).unwrap();
-                (dialect.admit)(&mut stream);
-                talk(stream, manner);
-            });
-        }
-    });
-    address
+    each_connection(move |_, mut stream| {
+        stream.set_nodelay(true).unwrap();
+        (dialect.admit)(&mut stream);
+        talk(stream, manner);
+    })
 }
 
 fn talk(mut stream: TcpStream, manner: Manner) {

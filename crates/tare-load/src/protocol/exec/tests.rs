@@ -4,17 +4,14 @@ use super::*;
 use serde_json::json;
 use std::time::Instant;
 use tare_core::command::CommandEnd;
-use tare_core::config::{Problems, parse};
+use tare_core::config;
 use tare_core::load::LoadOrder;
-use tare_core::units::CpuSet;
 
 /// A tool that prints what the parser wants.
 const GOOD: &str = "echo rate: 100; echo done: 50; echo p99: 2ms";
 
 fn options(text: &str) -> serde_json::Value {
-    let mut problems = Problems::new("workload.yaml", text);
-    let node = parse(text, &mut problems).unwrap();
-    PROTOCOL.read(&node, &mut problems).unwrap_or_else(|| panic!("{:#?}", problems.into_vec()))
+    config::read("workload.yaml", text, |node, problems| PROTOCOL.read(node, problems)).unwrap()
 }
 
 /// Options with a shell as the tool, and further lines.
@@ -24,13 +21,9 @@ fn shell(script: &str, more: &str) -> serde_json::Value {
 }
 
 fn plan(options: serde_json::Value) -> LoadPlan {
-    serde_json::from_value(json!({
-        "task": "run", "protocol": "exec", "options": options, "endpoint": "127.0.0.1:9",
-        "profile": {"closed": {"connections": 7, "pipeline": 3}},
-        "settle": {"secs": 0, "nanos": 0}, "measure": {"secs": 2, "nanos": 0}, "timeout": {"secs": 1, "nanos": 0},
-        "seed": 11, "cpus": CpuSet::default(),
-    }))
-    .unwrap()
+    let (measure, timeout) = (Duration::from_secs(2), Duration::from_secs(1));
+    let closed = LoadProfile::Closed { connections: 7, pipeline: 3 };
+    LoadPlan { measure, timeout, seed: 11, ..LoadPlan::of("exec", options, ([127, 0, 0, 1], 9).into(), closed) }
 }
 
 fn run(plan: &LoadPlan) -> (Vec<SecondRow>, Result<LoadSummary, Fault>) {

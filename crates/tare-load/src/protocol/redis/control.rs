@@ -340,7 +340,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
     use std::io::{BufRead, BufReader, Read, Write};
-    use std::net::{TcpListener, TcpStream};
+    use std::net::TcpStream;
     use std::sync::{Arc, Mutex};
     use tare_core::load::{LoadProfile, LoadTask};
     use tare_core::units::CpuSet;
@@ -421,26 +421,20 @@ mod tests {
 
     /// A server that notes down what is written to it.
     fn noting_server() -> (SocketAddr, Written) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (at, written) = (listener.local_addr().unwrap(), Written::default());
+        let written = Written::default();
         let noted = written.clone();
-        std::thread::spawn(move || {
-            for (stream, noted) in listener.incoming().zip(std::iter::repeat(noted)) {
-                let mut stream = stream.unwrap();
-                let who = stream.peer_addr().unwrap().port();
-                std::thread::spawn(move || {
-                    let mut from = BufReader::new(stream.try_clone().unwrap());
-                    while let Some(words) = request(&mut from) {
-                        let mut noted = noted.lock().unwrap();
-                        let answer = match words[0].as_str() {
-                            "DBSIZE" => format!(":{}\r\n", noted.len()),
-                            _ => "+OK\r\n".to_owned(),
-                        };
-                        noted.extend(words.get(1).map(|key| (who, key.clone())));
-                        drop(noted);
-                        stream.write_all(answer.as_bytes()).unwrap();
-                    }
-                });
+        let at = tare_testkit::peer::each_connection(move |_, mut stream| {
+            let who = stream.peer_addr().unwrap().port();
+            let mut from = BufReader::new(stream.try_clone().unwrap());
+            while let Some(words) = request(&mut from) {
+                let mut noted = noted.lock().unwrap();
+                let answer = match words[0].as_str() {
+                    "DBSIZE" => format!(":{}\r\n", noted.len()),
+                    _ => "+OK\r\n".to_owned(),
+                };
+                noted.extend(words.get(1).map(|key| (who, key.clone())));
+                drop(noted);
+                stream.write_all(answer.as_bytes()).unwrap();
             }
         });
         (at, written)
@@ -454,17 +448,13 @@ mod tests {
                 "mix": {"set": 1}, "value_bytes": 64, "keys": 10_000, "populate": keys, "verify": true
             }))
             .unwrap();
+            let closed = LoadProfile::Closed { connections: 1, pipeline: 1 };
             let plan = LoadPlan {
                 task: LoadTask::Populate,
                 measure: Duration::ZERO,
                 timeout: Duration::ZERO,
                 cpus: CpuSet::new(0..cpus),
-                ..LoadPlan::of(
-                    "redis",
-                    serde_json::Value::Null,
-                    endpoint,
-                    LoadProfile::Closed { connections: 1, pipeline: 1 },
-                )
+                ..LoadPlan::of("redis", serde_json::Value::Null, endpoint, closed)
             };
             let done = populate(&options, &Value::new(64), &plan).unwrap();
             assert_eq!(done.facts["populated.keys"], keys.to_string());

@@ -13,7 +13,7 @@ use crate::operation::{Failure, Reply};
 use crate::script::{ValueRef, Values};
 use std::ops::Range;
 use std::sync::Arc;
-use tare_core::config::Problems;
+use tare_core::config;
 
 const DIALECT: Dialect = Dialect {
     protocol: "test",
@@ -28,13 +28,10 @@ const DIALECT: Dialect = Dialect {
 };
 
 fn options(text: &str) -> Result<Options, Vec<String>> {
-    let mut problems = Problems::new("workload.yaml", text);
-    let node = tare_core::config::parse(text, &mut problems).expect("it parses");
-    match read::read(&DIALECT, &node, &mut problems) {
-        // As the load process finds them in its plan.
-        Some(options) => Ok(serde_json::from_value(serde_json::to_value(options).unwrap()).unwrap()),
-        None => Err(problems.into_vec().iter().map(ToString::to_string).collect()),
-    }
+    let read = config::read("workload.yaml", text, |node, problems| read::read(&DIALECT, node, problems));
+    // As the load process finds them in its plan.
+    let read = read.map(|options| serde_json::from_value(serde_json::to_value(options).unwrap()).unwrap());
+    read.map_err(|told| told.iter().map(ToString::to_string).collect())
 }
 
 /// One operation named `op` with this script and feeds, as flow sequences.

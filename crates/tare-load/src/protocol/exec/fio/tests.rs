@@ -2,6 +2,7 @@
 
 use super::*;
 use tare_core::load::Check;
+use tare_testkit::histogram::decode;
 
 const PLUS: &str = include_str!("../fixtures/fio-plus.txt");
 
@@ -22,11 +23,6 @@ fn names(checks: &[Check]) -> Vec<&str> {
 /// The checks that did not hold.
 fn failed(concluded: &Concluded) -> Vec<&str> {
     concluded.checks.iter().filter(|check| !check.passed).map(|check| check.name.as_str()).collect()
-}
-
-fn decode(text: &str) -> hdrhistogram::Histogram<u64> {
-    let bytes = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, text).unwrap();
-    hdrhistogram::serialization::Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap()
 }
 
 #[test]
