@@ -429,9 +429,7 @@ mod tests {
 
     #[test]
     fn the_groups_above_a_runtime_s_are_known_by_more_than_a_name() {
-        if !rustix::process::geteuid().is_root() {
-            return println!("skipped: it needs root");
-        }
+        let Some(()) = tare_testkit::needs::root() else { return };
         let mark = RunMark::create("c60001").unwrap();
         make_tops(mark.run()).unwrap();
         let all = tops(mark.run()).unwrap();

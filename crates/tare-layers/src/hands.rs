@@ -165,9 +165,7 @@ mod tests {
 
     #[test]
     fn nothing_on_the_way_may_be_in_another_s_hands() {
-        if !rustix::process::geteuid().is_root() {
-            return println!("skipped: it needs root");
-        }
+        let Some(()) = tare_testkit::needs::root() else { return };
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -206,9 +204,7 @@ mod tests {
 
     #[test]
     fn a_folder_is_made_where_nobody_else_has_a_hand() {
-        if !rustix::process::geteuid().is_root() {
-            return println!("skipped: it needs root");
-        }
+        let Some(()) = tare_testkit::needs::root() else { return };
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let made = root.join("records");

@@ -346,9 +346,7 @@ mod tests {
 
     #[test]
     fn a_home_that_another_may_change_is_refused_as_root() {
-        if !rustix::process::geteuid().is_root() {
-            return println!("skipped: it needs root");
-        }
+        let Some(()) = tare_testkit::needs::root() else { return };
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().join("way/home");
         claim_at(&home).unwrap();
@@ -382,9 +380,7 @@ mod tests {
 
     #[test]
     fn a_noted_folder_in_other_hands_is_left_alone() {
-        if !rustix::process::geteuid().is_root() {
-            return println!("skipped: it needs root");
-        }
+        let Some(()) = tare_testkit::needs::root() else { return };
         let folder = tempfile::tempdir().unwrap();
         let scratch = folder.path().join("scratch");
         fs::create_dir_all(scratch.join(".unfinished-abc123")).unwrap();

@@ -268,9 +268,7 @@ mod tests {
 
     #[test]
     fn nothing_of_a_run_that_has_come_back_is_removed() {
-        if !rustix::process::geteuid().is_root() {
-            return println!("skipped: it needs root");
-        }
+        let Some(()) = tare_testkit::needs::root() else { return };
         let mark = RunMark::create("cc00d1").unwrap();
         let of_run = || own_leftovers().unwrap().into_iter().filter(|left| left.run == "cc00d1").collect::<Vec<_>>();
         let found = of_run();

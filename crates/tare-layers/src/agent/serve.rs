@@ -163,19 +163,7 @@ mod tests {
     }
 
     fn surroundings() -> Surroundings {
-        Surroundings {
-            run: "abc123".into(),
-            trial: "t1".into(),
-            scratch: "/nowhere".into(),
-            address: [10, 99, 0, 1].into(),
-            subnets: (10, 99),
-            cpus: tare_core::units::CpuSet::new([0]),
-            hypervisor: tare_core::units::CpuSet::default(),
-            services: Vec::new(),
-            inner: Vec::new(),
-            place: 0,
-            thirds: tare_core::host::thirds(),
-        }
+        tare_testkit::sample::surroundings("abc123", std::path::Path::new("/nowhere"), [10, 99, 0, 1], (10, 99))
     }
 
     fn layer(name: &str) -> LayerUse {

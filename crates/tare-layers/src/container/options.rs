@@ -283,7 +283,7 @@ fn check_together(options: &ContainerOptions, fields: &mut Fields, problems: &mu
 mod tests {
     use super::super::Container;
     use super::*;
-    use tare_core::config::parse;
+    use tare_core::config;
     use tare_core::host::Layer;
     use tare_core::layer::Listens;
 
@@ -294,12 +294,7 @@ mod tests {
     }
 
     fn read_text(text: &str) -> Result<ContainerOptions, Vec<String>> {
-        let mut problems = Problems::new("study.yaml", text);
-        let options = parse(text, &mut problems).and_then(|node| read(&node, &mut problems));
-        match options {
-            Some(options) if problems.is_empty() => Ok(options),
-            _ => Err(problems.into_vec().iter().map(ToString::to_string).collect()),
-        }
+        config::read("study.yaml", text, read).map_err(|told| told.iter().map(ToString::to_string).collect())
     }
 
     #[test]

@@ -140,9 +140,8 @@ mod tests {
         // What is written down must be what a user could have written.
         for rung in &rungs {
             let text = rung.options.to_string();
-            let mut problems = tare_core::config::Problems::new("rung", &text);
-            let node = tare_core::config::parse(&text, &mut problems).unwrap();
-            assert_eq!(layer.read(&node, &mut problems).as_ref(), Some(&rung.options), "{text}");
+            let read = tare_core::config::read("rung", &text, |node, problems| layer.read(node, problems));
+            assert_eq!(read.as_ref(), Ok(&rung.options), "{text}");
         }
         rungs.iter().map(|rung| rung.name.to_owned()).collect()
     }

@@ -1,23 +1,11 @@
 use super::*;
 use crate::sample;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
 use tare_core::workload::{Resources, Service, USUAL_PATH};
 
 fn surroundings() -> Surroundings {
-    Surroundings {
-        run: "abc123".to_owned(),
-        trial: "t1".to_owned(),
-        scratch: PathBuf::from("/run/tare/abc123/t1"),
-        address: IpAddr::V4(Ipv4Addr::new(10, 99, 0, 1)),
-        subnets: (10, 99),
-        cpus: CpuSet::new(0..4),
-        hypervisor: CpuSet::default(),
-        services: Vec::new(),
-        inner: Vec::new(),
-        place: 0,
-        thirds: tare_core::host::thirds(),
-    }
+    let around = tare_testkit::sample::surroundings("abc123", Path::new("/run/tare/abc123"), [10, 99, 0, 1], (10, 99));
+    Surroundings { cpus: CpuSet::new(0..4), ..around }
 }
 
 fn start() -> ServiceStart {
@@ -26,7 +14,7 @@ fn start() -> ServiceStart {
         environment: BTreeMap::from([("MODE".to_owned(), "x".to_owned())]),
         ports: BTreeMap::from([("main".to_owned(), 6379)]),
         volumes: BTreeMap::from([("/data".to_owned(), 1 << 20)]),
-        resources: Resources { cpus: 2, cpu_quota: None, memory_bytes: 64 << 20 },
+        resources: Resources { cpus: 2, memory_bytes: 64 << 20, ..Resources::default() },
         ..sample::service("db")
     };
     ServiceStart { instance: "db".to_owned(), ..ServiceStart::on(service, Some(CpuSet::new(1..3))) }

@@ -137,9 +137,7 @@ mod tests {
 
     #[test]
     fn a_tool_of_a_workload_is_nobody() {
-        if !geteuid().is_root() {
-            return println!("skipped: it needs root");
-        }
+        let Some(()) = tare_testkit::needs::root() else { return };
         let secret = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(secret.path(), "s").unwrap();
         let reads = || std::fs::read_to_string(secret.path()).unwrap_or_else(|error| error.kind().to_string());
@@ -166,9 +164,7 @@ mod tests {
 
     #[test]
     fn the_sampler_sees_all_and_changes_nothing() {
-        if !geteuid().is_root() {
-            return println!("skipped: it needs root");
-        }
+        let Some(()) = tare_testkit::needs::root() else { return };
         let secret = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(secret.path(), "s").unwrap();
         let own = std::process::id();
@@ -209,9 +205,7 @@ mod tests {
     /// It has threads, and may end itself; it makes no process, and reaches none that is the same user.
     #[test]
     fn the_sampler_starts_nothing_and_signals_nobody() {
-        if !geteuid().is_root() {
-            return println!("skipped: it needs root");
-        }
+        let Some(()) = tare_testkit::needs::root() else { return };
         let said = in_a_child(|| {
             // Ends when this child does.
             let mut other = Command::new("/bin/cat");
@@ -254,9 +248,7 @@ mod tests {
     /// Root of a container, which has what engines leave it.
     #[test]
     fn whoever_has_less_than_root_keeps_less() {
-        if !geteuid().is_root() {
-            return println!("skipped: it needs root");
-        }
+        let Some(()) = tare_testkit::needs::root() else { return };
         let said = in_a_child(|| {
             let (header, low) = ([0x2008_0522_u32, 0], crate::local::confinement::BOUNDS as u32);
             let sets = [low, low, 0, 0, 0, 0];

@@ -299,8 +299,7 @@ mod tests {
     fn links_are_followed_inside_the_bundle_and_nowhere_else() {
         let stage = stage();
         let tree = stage.path().join("tree");
-        fs::create_dir(tree.join("conf")).unwrap();
-        fs::write(tree.join("conf/users"), "a:x:1:1::/:/x\n").unwrap();
+        tare_testkit::files::write(&tree.join("conf/users"), "a:x:1:1::/:/x\n");
         symlink("../../../../../conf/users", tree.join("etc/passwd")).unwrap();
         symlink("/etc/hostname", tree.join("etc/group")).unwrap();
         let (files, warnings) = written(stage.path(), &[]);

@@ -87,9 +87,7 @@ mod tests {
 
     #[test]
     fn a_build_has_so_much_memory_and_the_last_turn() {
-        if !rustix::process::geteuid().is_root() {
-            return println!("skipped: it needs root");
-        }
+        let Some(()) = tare_testkit::needs::root() else { return };
         let run = "b01db1";
         let group = BuildGroup::with(run, 64 << 20).unwrap();
         let shell = |script: &str| {

@@ -202,9 +202,7 @@ mod tests {
     /// A mount in a namespace of its own, so that nobody else sees it.
     #[test]
     fn where_something_is_mounted_nothing_is_compared() {
-        if !rustix::process::geteuid().is_root() {
-            return println!("skipped: it needs root");
-        }
+        let Some(()) = tare_testkit::needs::root() else { return };
         let folder = tempfile::tempdir().unwrap();
         let at = |path: &str| folder.path().join(path);
         ["in/deep", "other"].iter().for_each(|path| std::fs::create_dir_all(at(path)).unwrap());

@@ -350,9 +350,7 @@ mod tests {
 
     #[test]
     fn what_is_left_in_shared_memory_goes_with_the_last_process() {
-        if !rustix::process::geteuid().is_root() {
-            return println!("skipped: only root makes namespaces");
-        }
+        let Some(()) = tare_testkit::needs::root() else { return };
         let make = || {
             enter_namespace().unwrap();
             // SAFETY: plain numbers; nothing is attached.

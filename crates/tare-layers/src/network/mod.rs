@@ -169,9 +169,7 @@ pub fn links(prefix: &str) -> Result<Vec<String>, Fault> {
 /// Has `check` run in a network of its own, in which the loopback is up; where that cannot be had, says so.
 #[cfg(test)]
 pub(crate) fn in_own_network(check: impl FnOnce() + Send) {
-    if !rustix::process::geteuid().is_root() {
-        return println!("skipped: it needs root");
-    }
+    let Some(()) = tare_testkit::needs::root() else { return };
     let inside = || {
         // SAFETY: NEWNET gives this thread a network of its own; it ends with this closure.
         unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();

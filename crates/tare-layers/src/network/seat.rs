@@ -219,9 +219,7 @@ mod tests {
 
     #[test]
     fn a_namespace_goes_although_somebody_mounts_over_those_of_others() {
-        if !rustix::process::geteuid().is_root() {
-            return println!("skipped: this is not root, so nothing can be mounted");
-        }
+        let Some(()) = tare_testkit::needs::root() else { return };
         let check = || {
             // A tree of mounts of its own, which ends with this thread.
             // SAFETY: no descriptor table is unshared.

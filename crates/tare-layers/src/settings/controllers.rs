@@ -187,9 +187,7 @@ mod tests {
     /// With a controller that the machine's root has to hand down, whichever it is.
     #[test]
     fn what_a_run_has_handed_down_is_taken_back_with_it() {
-        if !rustix::process::geteuid().is_root() {
-            return println!("skipped: it needs root");
-        }
+        let Some(()) = tare_testkit::needs::root() else { return };
         let Some(root) = hierarchies::unified_root().unwrap() else {
             return println!("skipped: no cgroups of version 2");
         };

@@ -191,9 +191,7 @@ mod tests {
 
     #[test]
     fn what_is_started_so_has_what_it_was_handed_and_no_more() {
-        if !rustix::process::geteuid().is_root() {
-            return println!("skipped: it needs root");
-        }
+        let Some(()) = tare_testkit::needs::root() else { return };
         let folder = tempfile::tempdir().unwrap();
         let mut new = File::options();
         new.read(true).write(true).create_new(true).mode(0o600);
@@ -237,9 +235,7 @@ mod tests {
 
     #[test]
     fn no_two_guests_of_this_machine_are_the_same_user() {
-        if !rustix::process::geteuid().is_root() {
-            return println!("skipped: it needs root");
-        }
+        let Some(()) = tare_testkit::needs::root() else { return };
         let cell = || Cell::new(false, &Handed::default(), None).unwrap();
         let (first, second) = (cell(), cell());
         assert_ne!(first.user().number, second.user().number);
@@ -260,9 +256,7 @@ mod tests {
     /// As a kernel may be.
     #[test]
     fn a_file_that_root_alone_may_read_is_handed_over_as_a_copy() {
-        if !rustix::process::geteuid().is_root() {
-            return println!("skipped: it needs root");
-        }
+        let Some(()) = tare_testkit::needs::root() else { return };
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("kernel");
         for mode in [0o600, 0o644] {

@@ -165,12 +165,10 @@ fn read_disk(node: &Node, problems: &mut Problems) -> Option<Carried> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_core::config::parse;
+    use tare_core::config;
 
     fn options(text: &str) -> Result<VmOptions, Vec<String>> {
-        let mut problems = Problems::new("study.yaml", text);
-        let options = parse(text, &mut problems).and_then(|node| read(&node, &mut problems));
-        options.ok_or_else(|| problems.into_vec().iter().map(ToString::to_string).collect())
+        config::read("study.yaml", text, read).map_err(|told| told.iter().map(ToString::to_string).collect())
     }
 
     #[test]

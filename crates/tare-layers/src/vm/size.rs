@@ -117,29 +117,20 @@ mod tests {
     use super::*;
     use crate::sample;
     use std::collections::BTreeMap;
+    use std::path::Path;
     use tare_core::workload::{Resources, Service};
+    use tare_testkit::sample::surroundings;
 
     fn start(cpus: u32, on: Option<&str>) -> ServiceStart {
-        let resources = Resources { cpus, cpu_quota: None, memory_bytes: 100 << 20 };
+        let resources = Resources { cpus, memory_bytes: 100 << 20, ..Resources::default() };
         let volumes = BTreeMap::from([("/data".to_owned(), 1 << 30)]);
         let service = Service { resources, volumes, ..sample::service("a") };
         ServiceStart::on(service, on.map(|text| CpuSet::parse(text).unwrap()))
     }
 
     fn around(services: Vec<ServiceStart>) -> Surroundings {
-        Surroundings {
-            run: "abc123".into(),
-            trial: "t".into(),
-            scratch: "/s".into(),
-            address: [10, 0, 0, 1].into(),
-            subnets: (10, 0),
-            cpus: CpuSet::new([1, 3, 5]),
-            hypervisor: CpuSet::default(),
-            services,
-            inner: Vec::new(),
-            place: 0,
-            thirds: tare_core::host::thirds(),
-        }
+        let around = surroundings("abc123", Path::new("/s"), [10, 0, 0, 1], (10, 0));
+        Surroundings { cpus: CpuSet::new([1, 3, 5]), services, ..around }
     }
 
     #[test]

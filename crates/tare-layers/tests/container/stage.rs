@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 use tare_core::bundle::{Bundle, BundleStore, Kernel, Recipe, Source};
-use tare_core::config::{Problems, parse};
+use tare_core::config;
 use tare_core::fault::Fault;
 use tare_core::host::{
     Carrier, ErasedLayer, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport,
@@ -91,9 +91,7 @@ impl BundleStore for SelfStore {
 
 /// Options as a study writes them, with every default.
 pub(crate) fn options(text: &str) -> serde_json::Value {
-    let mut problems = Problems::new("study.yaml", text);
-    let node = parse(text, &mut problems).unwrap();
-    Container.read(&node, &mut problems).unwrap()
+    config::read("study.yaml", text, |node, problems| Container.read(node, problems)).unwrap()
 }
 
 pub(crate) fn carrier(folder: &Path) -> Carrier {
@@ -212,21 +210,8 @@ impl Stage {
         let scratch = folder.path().join("scratch");
         std::fs::create_dir(&scratch).unwrap();
         let cpus = CpuSet::new(0..std::thread::available_parallelism().unwrap().get() as u32);
-        let (services, inner) = (Vec::new(), Vec::new());
-        let trial = "b1-c".to_owned();
-        let surroundings = Surroundings {
-            run: mark.run().to_owned(),
-            trial,
-            scratch,
-            address,
-            subnets,
-            cpus,
-            hypervisor: CpuSet::default(),
-            services,
-            inner,
-            place: 0,
-            thirds: tare_core::host::thirds(),
-        };
+        let around = tare_testkit::sample::surroundings(mark.run(), &scratch, address, subnets);
+        let surroundings = Surroundings { trial: "b1-c".to_owned(), scratch, cpus, ..around };
         Stage { surroundings, notes: Arc::default(), folder, seat, mark: Some(mark) }
     }
 
@@ -248,24 +233,23 @@ impl Stage {
         // Below those that the kernel gives to who connects: such a number is not free for a minute after it.
         let base = 21_000 + std::process::id() % 1_170 * 10;
         let port = (base + PORTS.fetch_add(1, Ordering::Relaxed)) as u16;
+        let recipe = Recipe::plain(Source::Folder(self.folder.path().to_owned()));
+        let ready = Readiness::Port { port: "main".to_owned(), within: Duration::from_secs(10) };
         let service = Service {
-            name: "echo".to_owned(),
-            recipe: Recipe::plain(Source::Folder(self.folder.path().to_owned())),
-            command: vec!["/bin/service".to_owned(), "serve".to_owned(), port.to_string()],
             environment: BTreeMap::from([("MODE".to_owned(), "a b".to_owned())]),
             user: USER,
             own_user: false,
             ports: BTreeMap::from([("main".to_owned(), port)]),
-            ready: Readiness::Port { port: "main".to_owned(), within: Duration::from_secs(10) },
             volumes: BTreeMap::from([("/var/lib/echo".to_owned(), 1 << 20)]),
-            resources: Resources { cpus: 1, cpu_quota: None, memory_bytes: 48 << 20 },
+            resources: Resources { memory_bytes: 48 << 20, ..Resources::default() },
             // As the first process of its namespace a service that does not ask for it never gets SIGTERM.
             stop_within: Duration::ZERO,
-            options: BTreeMap::new(),
-            instances: 1,
-            directory: None,
-            image: None,
-            replica: None,
+            ..Service::of(
+                "echo",
+                recipe,
+                ["/bin/service", "serve", &port.to_string()].map(str::to_owned).to_vec(),
+                ready,
+            )
         };
         let cpus = CpuSet::new(self.surroundings.cpus.cpus().iter().copied().take(1));
         ServiceStart::on(service, Some(cpus))

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tare_core::config::{Problems, parse};
+use tare_core::config;
 use tare_core::held::Held;
 use tare_core::host::{Availability, ErasedLayer, Host, InstanceState, SeenFile, ServiceStart, Wait, layer_named};
 use tare_core::layer::LayerUse;
@@ -41,10 +41,8 @@ pub(crate) fn named(name: &str) -> &'static dyn ErasedLayer {
 
 /// A layer with the options written in `text`.
 pub(crate) fn layer(kind: &dyn ErasedLayer, text: &str) -> LayerUse {
-    let mut problems = Problems::new("options", text);
-    let node = parse(text, &mut problems).unwrap();
-    let options = kind.read(&node, &mut problems).expect("the options are right");
-    assert!(problems.is_empty());
+    let read = config::read("options", text, |node, problems| kind.read(node, problems));
+    let options = read.expect("the options are right");
     LayerUse { layer: kind.name().to_owned(), options }
 }
 

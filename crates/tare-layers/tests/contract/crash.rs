@@ -9,8 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
-use tare_core::host::{Availability, Host, Leftover, Surroundings};
-use tare_core::units::CpuSet;
+use tare_core::host::{Availability, Host, Leftover};
 use tare_layers::local::{LoadGroup, LocalHost};
 use tare_layers::lock::MachineLock;
 use tare_layers::network::{self, GeneratorSeat};
@@ -56,19 +55,7 @@ pub(crate) fn doomed(run: &str, options: &str) -> ExitCode {
     let group = LoadGroup::make(run).unwrap().unwrap();
     group.take_in(&mut load).unwrap();
     let load = load.spawn().unwrap();
-    let surroundings = Surroundings {
-        run: run.to_owned(),
-        trial: "t1".to_owned(),
-        scratch: mark.scratch().join("t1"),
-        address: seat.host_address(),
-        subnets,
-        cpus: CpuSet::new([0]),
-        hypervisor: CpuSet::default(),
-        services: Vec::new(),
-        inner: Vec::new(),
-        place: 0,
-        thirds: tare_core::host::thirds(),
-    };
+    let surroundings = tare_testkit::sample::surroundings(run, &mark.scratch(), seat.host_address(), subnets);
     let host = LocalHost::new(stage::carrier(&folder), surroundings.clone()).unwrap();
     let mut host: Box<dyn Host> = Box::new(host);
     if !options.is_empty() {

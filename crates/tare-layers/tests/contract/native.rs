@@ -37,6 +37,11 @@ fn with_host(extra: impl FnOnce(&Path), act: impl FnOnce(&Stage, &mut dyn Host))
     stage.close();
 }
 
+/// The same with a bundle of this program alone.
+fn with_plain_host(act: impl FnOnce(&Stage, &mut dyn Host)) {
+    with_host(|_| {}, act);
+}
+
 /// How a service ends that does so by itself.
 fn end_of(host: &mut dyn Host, instance: &str) -> String {
     let deadline = Instant::now() + Duration::from_secs(30);
@@ -50,54 +55,48 @@ fn end_of(host: &mut dyn Host, instance: &str) -> String {
 }
 
 fn exactly_what_is_given() {
-    with_host(
-        |_| {},
-        |stage, host| {
-            let start = service("one", free_port(), &[]);
-            let probed = host.resources(&start).unwrap();
-            let place = host.start(&start).unwrap().endpoints["main"];
-            let served = stage.ask(place);
-            assert_eq!(probed.properties.keys().collect::<Vec<_>>(), served.properties.keys().collect::<Vec<_>>());
-            for name in probed.properties.keys() {
-                assert_eq!(property(&probed, name), property(&served, name), "{name}: probe and service differ");
-            }
-            let environment = property(&served, "environment");
-            let expected = "{\"COLOUR\": \"blue\", \"HOME\": \"/\", \"PATH\": \"/usr/local/sbin:";
-            assert!(environment.starts_with(expected), "{environment}");
-            assert_eq!(environment.matches("\": \"").count(), 3, "{environment}");
-            assert_eq!(property(&served, "root"), "bin data dev proc run sys tmp");
-            assert_eq!(property(&served, "write /"), "read-only filesystem or storage medium");
-            assert_ne!(property(&served, "write /sys"), "yes");
-            assert_eq!(property(&served, "null"), "yes");
-            assert_eq!(property(&served, "memory"), MEMORY.to_string());
-            assert_eq!(property(&served, "umask"), "0022");
-            assert_eq!(property(&served, "groups"), "");
-            assert_eq!(property(&served, "permitted"), "0000000000000000");
-        },
-    );
+    with_plain_host(|stage, host| {
+        let start = service("one", free_port(), &[]);
+        let probed = host.resources(&start).unwrap();
+        let place = host.start(&start).unwrap().endpoints["main"];
+        let served = stage.ask(place);
+        assert_eq!(probed.properties.keys().collect::<Vec<_>>(), served.properties.keys().collect::<Vec<_>>());
+        for name in probed.properties.keys() {
+            assert_eq!(property(&probed, name), property(&served, name), "{name}: probe and service differ");
+        }
+        let environment = property(&served, "environment");
+        let expected = "{\"COLOUR\": \"blue\", \"HOME\": \"/\", \"PATH\": \"/usr/local/sbin:";
+        assert!(environment.starts_with(expected), "{environment}");
+        assert_eq!(environment.matches("\": \"").count(), 3, "{environment}");
+        assert_eq!(property(&served, "root"), "bin data dev proc run sys tmp");
+        assert_eq!(property(&served, "write /"), "read-only filesystem or storage medium");
+        assert_ne!(property(&served, "write /sys"), "yes");
+        assert_eq!(property(&served, "null"), "yes");
+        assert_eq!(property(&served, "memory"), MEMORY.to_string());
+        assert_eq!(property(&served, "umask"), "0022");
+        assert_eq!(property(&served, "groups"), "");
+        assert_eq!(property(&served, "permitted"), "0000000000000000");
+    });
 }
 
 fn bound_memory() {
     if !Path::new("/proc/self/numa_maps").exists() {
         return println!("skipped: this kernel knows no NUMA nodes, so no memory can be bound to one");
     }
-    with_host(
-        |_| {},
-        |stage, host| {
-            for (memory, policy) in [(Vec::new(), " default "), (vec![0], " bind:0 ")] {
-                let start = ServiceStart { memory, ..service("one", free_port(), &[]) };
-                stage.ask(host.start(&start).unwrap().endpoints["main"]);
-                let pid = scope_of(host, "one").pids[0];
-                let maps = std::fs::read_to_string(format!("/proc/{pid}/numa_maps")).unwrap();
-                let stack = maps.lines().find(|line| line.contains(" stack")).unwrap();
-                assert!(stack.contains(policy), "{stack}");
-                host.stop("one").unwrap();
-            }
-            let start = ServiceStart { memory: vec![1000], ..service("two", free_port(), &[]) };
-            let said = host.start(&start).unwrap_err().to_string();
-            assert!(said.contains("have its memory bound to NUMA nodes"), "{said}");
-        },
-    );
+    with_plain_host(|stage, host| {
+        for (memory, policy) in [(Vec::new(), " default "), (vec![0], " bind:0 ")] {
+            let start = ServiceStart { memory, ..service("one", free_port(), &[]) };
+            stage.ask(host.start(&start).unwrap().endpoints["main"]);
+            let pid = scope_of(host, "one").pids[0];
+            let maps = std::fs::read_to_string(format!("/proc/{pid}/numa_maps")).unwrap();
+            let stack = maps.lines().find(|line| line.contains(" stack")).unwrap();
+            assert!(stack.contains(policy), "{stack}");
+            host.stop("one").unwrap();
+        }
+        let start = ServiceStart { memory: vec![1000], ..service("two", free_port(), &[]) };
+        let said = host.start(&start).unwrap_err().to_string();
+        assert!(said.contains("have its memory bound to NUMA nodes"), "{said}");
+    });
 }
 
 fn complete_bundle() {
@@ -141,26 +140,23 @@ fn linked_volumes() {
 
 /// Where a root has a /dev of its own making, of which nothing is to be opened by root.
 fn own_devices() {
-    with_host(
-        |_| {},
-        |stage, host| {
-            let mut start = service("one", free_port(), &[]);
-            start.service.volumes.insert("/dev".to_owned(), 1 << 20);
-            let place = host.start(&start).unwrap().endpoints["main"];
-            stage.ask(place);
-            let pid = scope_of(host, "one").pids[0];
-            let input = std::fs::metadata(format!("/proc/{pid}/fd/0")).unwrap();
-            assert_eq!(std::os::unix::fs::MetadataExt::rdev(&input), rustix::fs::makedev(1, 3), "its input");
-            let volumes = host.volumes(&start).unwrap();
-            let planted = volumes.iter().find(|volume| volume.ends_with("1")).unwrap().join("null");
-            // What the service has made there, in the place of which comes what root alone could read.
-            std::fs::remove_file(&planted).unwrap();
-            std::fs::write(&planted, "planted").unwrap();
-            std::fs::set_permissions(&planted, std::fs::Permissions::from_mode(0o600)).unwrap();
-            let said = crate::commands::printed(host, "one", "/bin/service", &["read", "/proc/self/fd/0"]);
-            assert_eq!(said, "read\n", "what a command beside it has for its input");
-        },
-    );
+    with_plain_host(|stage, host| {
+        let mut start = service("one", free_port(), &[]);
+        start.service.volumes.insert("/dev".to_owned(), 1 << 20);
+        let place = host.start(&start).unwrap().endpoints["main"];
+        stage.ask(place);
+        let pid = scope_of(host, "one").pids[0];
+        let input = std::fs::metadata(format!("/proc/{pid}/fd/0")).unwrap();
+        assert_eq!(std::os::unix::fs::MetadataExt::rdev(&input), rustix::fs::makedev(1, 3), "its input");
+        let volumes = host.volumes(&start).unwrap();
+        let planted = volumes.iter().find(|volume| volume.ends_with("1")).unwrap().join("null");
+        // What the service has made there, in the place of which comes what root alone could read.
+        std::fs::remove_file(&planted).unwrap();
+        std::fs::write(&planted, "planted").unwrap();
+        std::fs::set_permissions(&planted, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let said = crate::commands::printed(host, "one", "/bin/service", &["read", "/proc/self/fd/0"]);
+        assert_eq!(said, "read\n", "what a command beside it has for its input");
+    });
 }
 
 fn cannot_run() {
@@ -191,37 +187,31 @@ fn cannot_run() {
 }
 
 fn taken_port() {
-    with_host(
-        |_| {},
-        |stage, host| {
-            let port = free_port();
-            let place = host.start(&service("one", port, &[])).unwrap().endpoints["main"];
-            stage.ask(place);
-            let fault = host.start(&service("two", port, &[])).unwrap_err();
-            assert!(fault.message.contains(&port.to_string()) && fault.message.contains("service"), "{fault}");
-        },
-    );
+    with_plain_host(|stage, host| {
+        let port = free_port();
+        let place = host.start(&service("one", port, &[])).unwrap().endpoints["main"];
+        stage.ask(place);
+        let fault = host.start(&service("two", port, &[])).unwrap_err();
+        assert!(fault.message.contains(&port.to_string()) && fault.message.contains("service"), "{fault}");
+    });
 }
 
 fn how_it_ended() {
-    with_host(
-        |_| {},
-        |stage, host| {
-            host.start(&service("failing", free_port(), &["fail"])).unwrap();
-            assert_eq!(end_of(host, "failing"), "exit code 3");
-            assert!(host.log("failing").unwrap().contains("serving with"));
-            assert!(host.mapped_files("failing", Wait::always()).is_err());
-            host.stop("failing").unwrap();
+    with_plain_host(|stage, host| {
+        host.start(&service("failing", free_port(), &["fail"])).unwrap();
+        assert_eq!(end_of(host, "failing"), "exit code 3");
+        assert!(host.log("failing").unwrap().contains("serving with"));
+        assert!(host.mapped_files("failing", Wait::always()).is_err());
+        host.stop("failing").unwrap();
 
-            host.start(&service("hungry", free_port(), &["hog"])).unwrap();
-            assert_eq!(end_of(host, "hungry"), "killed for want of memory");
+        host.start(&service("hungry", free_port(), &["hog"])).unwrap();
+        assert_eq!(end_of(host, "hungry"), "killed for want of memory");
 
-            let place = host.start(&service("killed", free_port(), &[])).unwrap().endpoints["main"];
-            stage.ask(place);
-            kill_instance(host, "killed");
-            assert_eq!(end_of(host, "killed"), "killed by signal 9");
-        },
-    );
+        let place = host.start(&service("killed", free_port(), &[])).unwrap().endpoints["main"];
+        stage.ask(place);
+        kill_instance(host, "killed");
+        assert_eq!(end_of(host, "killed"), "killed by signal 9");
+    });
 }
 
 /// Kills an instance from outside.
@@ -243,26 +233,23 @@ pub(crate) fn scope_of(host: &mut dyn Host, instance: &str) -> tare_core::teleme
 }
 
 fn stubborn() {
-    with_host(
-        |_| {},
-        |stage, host| {
-            // Its child listens on the next port, ignores being asked to end, and outlives its parent.
-            let mut start = service("one", free_port(), &["child", "stubborn"]);
-            start.service.stop_within = Duration::from_millis(200);
-            let place = host.start(&start).unwrap().endpoints["main"];
-            stage.ask(place);
-            let group = std::path::PathBuf::from(&scope_of(host, "one").cgroups[0]);
-            let members = std::fs::read_to_string(group.join("cgroup.procs")).unwrap();
-            assert_eq!(members.lines().count(), 2, "{members}");
-            host.stop("one").unwrap();
-            assert!(!group.exists());
-            for pid in members.lines() {
-                // What is dead and waits for being collected by the machine's first process is gone.
-                let state = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-                assert!(state.is_empty() || state.contains("State:\tZ"), "{pid} still runs: {state}");
-            }
-        },
-    );
+    with_plain_host(|stage, host| {
+        // Its child listens on the next port, ignores being asked to end, and outlives its parent.
+        let mut start = service("one", free_port(), &["child", "stubborn"]);
+        start.service.stop_within = Duration::from_millis(200);
+        let place = host.start(&start).unwrap().endpoints["main"];
+        stage.ask(place);
+        let group = std::path::PathBuf::from(&scope_of(host, "one").cgroups[0]);
+        let members = std::fs::read_to_string(group.join("cgroup.procs")).unwrap();
+        assert_eq!(members.lines().count(), 2, "{members}");
+        host.stop("one").unwrap();
+        assert!(!group.exists());
+        for pid in members.lines() {
+            // What is dead and waits for being collected by the machine's first process is gone.
+            let state = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            assert!(state.is_empty() || state.contains("State:\tZ"), "{pid} still runs: {state}");
+        }
+    });
 }
 
 fn side_by_side() {
@@ -303,27 +290,23 @@ fn side_by_side() {
 }
 
 fn limits() {
-    with_host(
-        |_| {},
-        |_, host| {
-            let mut start = service("one", free_port(), &[]);
-            start.service.resources.cpu_quota = Some(0.5);
-            host.start(&start).unwrap();
-            let groups = scope_of(host, "one").cgroups;
-            let read =
-                |name: &str| groups.iter().find_map(|group| std::fs::read_to_string(format!("{group}/{name}")).ok());
-            let quota = read("cpu.cfs_quota_us").or_else(|| read("cpu.max")).unwrap();
-            assert!(quota.starts_with("50000"), "{quota}");
-            host.start(&service("two", free_port(), &[])).unwrap();
-            let groups = scope_of(host, "two").cgroups;
-            let scheduled = |group: &String| std::path::Path::new(group).join("cpu.cfs_quota_us").exists();
-            assert!(!groups.iter().any(scheduled), "no quota was asked, so there is no group for it: {groups:?}");
+    with_plain_host(|_, host| {
+        let mut start = service("one", free_port(), &[]);
+        start.service.resources.cpu_quota = Some(0.5);
+        host.start(&start).unwrap();
+        let groups = scope_of(host, "one").cgroups;
+        let read = |name: &str| groups.iter().find_map(|group| std::fs::read_to_string(format!("{group}/{name}")).ok());
+        let quota = read("cpu.cfs_quota_us").or_else(|| read("cpu.max")).unwrap();
+        assert!(quota.starts_with("50000"), "{quota}");
+        host.start(&service("two", free_port(), &[])).unwrap();
+        let groups = scope_of(host, "two").cgroups;
+        let scheduled = |group: &String| std::path::Path::new(group).join("cpu.cfs_quota_us").exists();
+        assert!(!groups.iter().any(scheduled), "no quota was asked, so there is no group for it: {groups:?}");
 
-            let mut greedy = service("greedy", free_port(), &[]);
-            greedy.service.resources.cpus = 2;
-            greedy.cpus = Some(CpuSet::new([0]));
-            let fault = host.start(&greedy).unwrap_err();
-            assert!(fault.message.contains("wants 2 CPUs"), "{fault}");
-        },
-    );
+        let mut greedy = service("greedy", free_port(), &[]);
+        greedy.service.resources.cpus = 2;
+        greedy.cpus = Some(CpuSet::new([0]));
+        let fault = host.start(&greedy).unwrap_err();
+        assert!(fault.message.contains("wants 2 CPUs"), "{fault}");
+    });
 }

@@ -21,6 +21,8 @@ use tare_layers::network::{GeneratorSeat, free_subnets};
 use tare_layers::run_mark::RunMark;
 use tare_layers::vm::Vm;
 use tare_layers::{leftovers, owner};
+pub(crate) use tare_testkit::peer::free_port;
+use tare_testkit::sample;
 
 /// The layers that are held to the contract: the crate's own, and one that starts nothing.
 pub(crate) const LAYERS: Layers = &[&Container, &Vm, &Mock];
@@ -105,32 +107,20 @@ pub(crate) fn run_id() -> String {
     format!("{:04x}{:02x}", std::process::id() & 0xffff, number & 0xff)
 }
 
-/// A port that nothing uses.
-pub(crate) fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 /// The service under a name.
 pub(crate) fn service(instance: &str, port: u16, words: &[&str]) -> ServiceStart {
     let mut command = vec!["/bin/service".to_owned(), "serve".to_owned(), port.to_string()];
     command.extend(words.iter().map(|word| (*word).to_owned()));
+    let ready = Readiness::Port { port: "main".to_owned(), within: Duration::from_secs(10) };
     let service = Service {
-        name: instance.to_owned(),
-        recipe: Recipe::plain(Source::Folder("self".into())),
-        command,
         environment: BTreeMap::from([("COLOUR".to_owned(), "blue".to_owned())]),
         user: USER,
         own_user: false,
         ports: BTreeMap::from([("main".to_owned(), port)]),
-        ready: Readiness::Port { port: "main".to_owned(), within: Duration::from_secs(10) },
         volumes: BTreeMap::from([("/data".to_owned(), 1 << 20), ("/run/kept".to_owned(), 1 << 20)]),
-        resources: Resources { cpus: 1, cpu_quota: None, memory_bytes: MEMORY },
+        resources: Resources { memory_bytes: MEMORY, ..Resources::default() },
         stop_within: Duration::from_secs(5),
-        options: BTreeMap::new(),
-        instances: 1,
-        directory: None,
-        image: None,
-        replica: None,
+        ..Service::of(instance, Recipe::plain(Source::Folder("self".into())), command, ready)
     };
     ServiceStart { instance: instance.to_owned(), ..ServiceStart::on(service, Some(CpuSet::new([0]))) }
 }
@@ -177,19 +167,9 @@ impl Stage {
 
     pub(crate) fn surroundings(&self, services: &[ServiceStart], inner: &[LayerUse]) -> Surroundings {
         let scratch = self.mark.as_ref().map_or(self.folder.path().join("scratch"), RunMark::scratch);
-        Surroundings {
-            run: self.run.clone(),
-            trial: "t1".to_owned(),
-            scratch: scratch.join("t1"),
-            address: self.seat.as_ref().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), GeneratorSeat::host_address),
-            subnets: self.subnets,
-            cpus: CpuSet::new([0]),
-            hypervisor: CpuSet::default(),
-            services: services.to_vec(),
-            inner: inner.to_vec(),
-            place: 0,
-            thirds: tare_core::host::thirds(),
-        }
+        let address = self.seat.as_ref().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), GeneratorSeat::host_address);
+        let around = sample::surroundings(&self.run, &scratch, address, self.subnets);
+        Surroundings { services: services.to_vec(), inner: inner.to_vec(), ..around }
     }
 
     /// Those of a form that stands beside others at `place`, with networks of its own.

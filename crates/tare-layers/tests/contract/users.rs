@@ -7,6 +7,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use tare_core::host::{Availability, Host, ServiceStart};
 use tare_core::layer::LayerUse;
+use tare_testkit::files;
 
 const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
 const GROUP: &str = "root:x:0:\nnogroup:x:65534:\n";
@@ -41,9 +42,8 @@ fn in_forms(options: &[&str], check: impl Fn(&str, &[LayerUse])) {
 }
 
 fn usual(tree: &Path) {
-    std::fs::create_dir(tree.join("etc")).unwrap();
-    std::fs::write(tree.join("etc/passwd"), PASSWD).unwrap();
-    std::fs::write(tree.join("etc/group"), GROUP).unwrap();
+    files::write(&tree.join("etc/passwd"), PASSWD);
+    files::write(&tree.join("etc/group"), GROUP);
 }
 
 pub(crate) fn apart() {
@@ -96,9 +96,8 @@ pub(crate) fn named() {
     let nothing = |_: &Path| {};
     let linked = |tree: &Path| {
         usual(tree);
-        std::fs::create_dir(tree.join("lib")).unwrap();
         // Without an end of its last line, and with the name that is wanted.
-        std::fs::write(tree.join("lib/users"), "tare-66536:x:5:5::/:/x").unwrap();
+        files::write(&tree.join("lib/users"), "tare-66536:x:5:5::/:/x");
         std::fs::remove_file(tree.join("etc/passwd")).unwrap();
         symlink("/lib/users", tree.join("etc/passwd")).unwrap();
     };

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tare_core::bundle::BundleStore;
 use tare_core::command::{CommandEnd, CommandStart, Ended};
-use tare_core::config::{Problems, parse};
+use tare_core::config;
 use tare_core::fault::Fault;
 use tare_core::host::{Availability, Carrier, ErasedLayer, Host, InstanceState, SeenFile, ServiceStart, Wait};
 use tare_core::layer::{LayerOptions, LayerUse};
@@ -265,8 +265,7 @@ impl Drop for LoopDevice {
 /// A container with this network.
 fn container(network: &str) -> LayerUse {
     let text = format!("network: {network}");
-    let mut problems = Problems::new("study.yaml", &text);
-    let options = Container.read(&parse(&text, &mut problems).unwrap(), &mut problems).unwrap();
+    let options = config::read("study.yaml", &text, |node, problems| Container.read(node, problems)).unwrap();
     LayerUse { layer: "container".to_owned(), options }
 }
 

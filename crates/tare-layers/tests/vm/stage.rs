@@ -19,6 +19,8 @@ use tare_layers::local::LocalHost;
 use tare_layers::network::{GeneratorSeat, free_subnets};
 use tare_layers::run_mark::RunMark;
 use tare_layers::{LAYERS, leftovers};
+pub(crate) use tare_testkit::clock::monotonic_ns;
+use tare_testkit::sample;
 
 /// Debian's Redis.
 const REDIS: &str = "redis-server";
@@ -160,11 +162,6 @@ impl Prober for OneRow {
     }
 }
 
-pub(crate) fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
 /// What the resource probe says here: on how many CPUs it may run.
 pub(crate) fn report() -> String {
     let cpus = std::thread::available_parallelism().map_or(0, usize::from);
@@ -194,23 +191,14 @@ pub(crate) fn ask(place: &str) -> ExitCode {
 /// Redis, unprivileged, with one CPU.
 pub(crate) fn redis() -> ServiceStart {
     let words = ["/usr/bin/redis-server", "--port", "6379", "--save", "", "--dir", "/data", "--protected-mode", "no"];
+    let recipe = Recipe::plain(Source::Packages([REDIS, BUSYBOX].map(str::to_owned).to_vec()));
+    let ready = Readiness::Port { port: "main".to_owned(), within: Duration::from_secs(60) };
     let service = Service {
-        name: "redis".to_owned(),
-        recipe: Recipe::plain(Source::Packages([REDIS, BUSYBOX].map(str::to_owned).to_vec())),
-        command: words.map(str::to_owned).to_vec(),
-        environment: BTreeMap::new(),
         user: (FIRST_OWN, FIRST_OWN),
-        own_user: true,
         ports: BTreeMap::from([("main".to_owned(), PORT)]),
-        ready: Readiness::Port { port: "main".to_owned(), within: Duration::from_secs(60) },
         volumes: BTreeMap::from([("/data".to_owned(), 64 << 20)]),
-        resources: Resources { cpus: 1, cpu_quota: None, memory_bytes: MEMORY },
-        stop_within: Duration::from_secs(10),
-        options: BTreeMap::new(),
-        instances: 1,
-        directory: None,
-        image: None,
-        replica: None,
+        resources: Resources { memory_bytes: MEMORY, ..Resources::default() },
+        ..Service::of("redis", recipe, words.map(str::to_owned).to_vec(), ready)
     };
     ServiceStart { instance: "redis".to_owned(), ..ServiceStart::on(service, Some(CpuSet::new([0]))) }
 }
@@ -247,19 +235,8 @@ impl Stage {
         let mark = RunMark::create(run).unwrap();
         let subnets = free_subnets().unwrap();
         let seat = GeneratorSeat::open(run, subnets).unwrap();
-        let surroundings = Surroundings {
-            run: run.to_owned(),
-            trial: "t1".to_owned(),
-            scratch: mark.scratch().join("t1"),
-            address: seat.host_address(),
-            subnets,
-            cpus: CpuSet::new([0]),
-            hypervisor: CpuSet::default(),
-            services: services.to_vec(),
-            inner: inner.to_vec(),
-            place: 0,
-            thirds: tare_core::host::thirds(),
-        };
+        let around = sample::surroundings(run, &mark.scratch(), seat.host_address(), subnets);
+        let surroundings = Surroundings { services: services.to_vec(), inner: inner.to_vec(), ..around };
         Stage { run: run.to_owned(), mark: Some(mark), seat: Some(seat), surroundings }
     }
 

@@ -136,8 +136,7 @@ mod tests {
         let [runc, crun] = ["runc", "crun"].map(|name| Program { name, path: PathBuf::new() });
         assert!(crun.refuses_below(folder.path()).is_none(), "one version alone");
         let unified = folder.path().join("unified");
-        fs::create_dir(&unified).unwrap();
-        fs::write(unified.join("cgroup.controllers"), "\n").unwrap();
+        tare_testkit::files::write(&unified.join("cgroup.controllers"), "\n");
         assert!(crun.refuses_below(folder.path()).is_none(), "the second one controls nothing");
         fs::write(unified.join("cgroup.controllers"), "hugetlb\n").unwrap();
         let why = crun.refuses_below(folder.path()).expect("both");
