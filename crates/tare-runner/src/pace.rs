@@ -234,19 +234,16 @@ impl Timed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
     use tare_core::design::Chop;
+    use tare_core::form::Form;
+    use tare_core::load::LoadProfile;
 
     /// Of a plain process and a box, chopped into slices of this length, or of one that the run is to find.
     fn study(measure_s: u64, slice: Option<Duration>) -> Study {
-        let seconds = |secs: u64| json!({"secs": secs, "nanos": 0});
-        let form = |name: &str| json!({"name": name, "layers": []});
-        let study = json!({
-            "name": "s", "question": "", "workload": "w", "baseline": "plain", "repeat": 5, "from": "outside",
-            "load": {"closed": {"connections": 1, "pipeline": 1}}, "settle": seconds(1), "measure": seconds(measure_s),
-            "timeout": seconds(1), "emulated_blocks": 1, "forms": [form("plain"), form("box")], "options": {},
-        });
-        let mut study: Study = serde_json::from_value(study).unwrap();
+        let forms = ["plain", "box"].map(|name| Form { name: name.to_owned(), ..Form::default() });
+        let closed = LoadProfile::Closed { connections: 1, pipeline: 1 };
+        let (settle, measure) = (Duration::from_secs(1), Duration::from_secs(measure_s));
+        let mut study = Study { settle, measure, ..Study::of("s", "w", closed, forms.into()) };
         study.design.arrangement = Arrangement::Chop(Chop { slice, ..Chop::default() });
         study
     }

@@ -2,7 +2,7 @@
 
 use crate::stage;
 
-use stage::{Trouble, header, outcomes, run, run_with};
+use stage::{Trouble, fresh, header, outcomes, run, run_with};
 use std::path::Path;
 use std::time::Duration;
 use tare_core::design::{Arrangement, Chop, FIRST_LOOK, Slices};
@@ -31,8 +31,7 @@ fn again(record: &Record) -> Vec<(u32, u32, String)> {
 
 #[test]
 fn a_block_with_a_void_trial_is_run_again_at_the_end_and_replaces_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     // The box answers wrongly once, in the second block.
     let once = |form: &str, opened| if (form, opened) == ("box", 1) { Trouble::WrongAnswers } else { Trouble::None };
     let ran = run_with(&path, &header(&["plain", "box"], 5), &once, None);
@@ -51,8 +50,7 @@ fn a_block_with_a_void_trial_is_run_again_at_the_end_and_replaces_it() {
 
 #[test]
 fn no_more_than_a_fifth_of_the_blocks_is_run_again_and_what_never_works_not_at_all() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (folder, path) = fresh();
     let often = |form: &str, opened| if form == "box" && opened < 5 { Trouble::WrongAnswers } else { Trouble::None };
     run_with(&path, &header(&["plain", "box"], 10), &often, None);
     let record = read_record(&path).unwrap();
@@ -64,8 +62,7 @@ fn no_more_than_a_fifth_of_the_blocks_is_run_again_and_what_never_works_not_at_a
 
 #[test]
 fn a_second_run_that_was_interrupted_is_completed() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let header = header(&["plain", "box"], 2);
     let once = |form: &str, opened| if (form, opened) == ("box", 0) { Trouble::WrongAnswers } else { Trouble::None };
     // Six trials of the plan, then the second of the block that is run again.
@@ -80,8 +77,7 @@ fn a_second_run_that_was_interrupted_is_completed() {
 
 #[test]
 fn a_run_ends_when_it_is_precise_enough_and_not_before() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (folder, path) = fresh();
     let mut header = header(&["plain", "box"], 40);
     header.study.design.half_width = Some(0.02);
     let ran = run(&path, &header, &[], None);
@@ -104,8 +100,7 @@ fn a_run_ends_when_it_is_precise_enough_and_not_before() {
 
 #[test]
 fn a_search_ends_when_one_form_leads_beyond_chance_and_not_for_its_width() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (folder, path) = fresh();
     let mut header = header(&["plain", "box"], 40);
     header.study.design.best_in = Some("throughput".to_owned());
     assert_eq!(run(&path, &header, &[("box", Trouble::Slow)], None).ending, Ending::Decided);
@@ -201,8 +196,7 @@ fn a_run_that_was_precise_enough_is_not_measured_on() {
 
 #[test]
 fn side_by_side_all_but_the_one_under_load_are_frozen() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let ran = run(&path, &alternating(&["plain", "box"], 1, 3), &[], None);
     assert_eq!(ran.ending, Ending::Complete);
     // Each deployment is frozen as soon as it stands, and load runs only while exactly one is thawed.
@@ -243,8 +237,7 @@ fn chopped(forms: &[&str], repeat: u32) -> Header {
 
 #[test]
 fn chopped_all_stand_unfrozen_and_one_process_loads_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let ran = run(&path, &chopped(&["plain", "box"], 2), &[], None);
     assert_eq!(ran.ending, Ending::Complete);
     assert!(!ran.log.iter().any(|line| line.starts_with("freeze")), "{:?}", ran.log);
@@ -305,8 +298,7 @@ fn turns(log: &[String]) -> Vec<&str> {
 #[test]
 fn slices_are_as_long_as_the_first_block_finds_and_stay_so() {
     for (trouble, at_least) in [(Trouble::None, "Some(10ms) None"), (Trouble::Cold, "Some(20ms) None")] {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("r");
+        let (_folder, path) = fresh();
         let header = chopped(&["plain", "box", "dies"], 3);
         let troubles = [("box", trouble), ("dies", Trouble::DiesUnderLoad)];
         // It is ended in the second block, and goes on with what the first one found.
@@ -329,8 +321,7 @@ fn slices_are_as_long_as_the_first_block_finds_and_stay_so() {
 
 #[test]
 fn slices_that_were_asked_for_are_compared_with_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let mut header = chopped(&["plain", "box"], 1);
     let slice = Some(Duration::from_millis(30));
     header.study.design.arrangement = Arrangement::Chop(Chop { slice, ..Chop::default() });
@@ -340,8 +331,7 @@ fn slices_that_were_asked_for_are_compared_with_nothing() {
 
 #[test]
 fn chopped_whoever_may_be_left_frozen_is_let_run_on_after_each_load() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (folder, path) = fresh();
     let mut header = chopped(&["plain", "box"], 1);
     header.study.design.arrangement = Arrangement::Chop(Chop { freeze: true, ..Chop::default() });
     let ran = run(&path, &header, &[], None);
@@ -362,8 +352,7 @@ fn chopped_whoever_may_be_left_frozen_is_let_run_on_after_each_load() {
 
 #[test]
 fn chopped_in_pieces_each_is_a_slice_and_nothing_is_loaded_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let mut header = chopped(&["plain", "box"], 2);
     header.study.design.arrangement = Arrangement::Chop(Chop { pieces: Some(3), ..Chop::default() });
     let ran = run(&path, &header, &[], None);
@@ -383,8 +372,7 @@ fn chopped_in_pieces_each_is_a_slice_and_nothing_is_loaded_alone() {
 
 #[test]
 fn chopped_an_interrupted_block_leaves_no_row() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let header = chopped(&["plain", "box"], 2);
     let first = run(&path, &header, &[], Some(11));
     assert_eq!(first.ending, Ending::Interrupted);
@@ -397,8 +385,7 @@ fn chopped_an_interrupted_block_leaves_no_row() {
 fn side_by_side_one_that_fails_leaves_the_others() {
     let forms = ["plain", "dies", "shut", "odd"];
     for header in [alternating(&forms, 2, 2), chopped(&forms, 2)] {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("r");
+        let (_folder, path) = fresh();
         let troubles = [("dies", Trouble::DiesUnderLoad), ("shut", Trouble::Open), ("odd", Trouble::NeverReady)];
         let ran = run(&path, &header, &troubles, None);
         assert_eq!(ran.ending, Ending::Complete);
@@ -416,8 +403,7 @@ fn side_by_side_one_that_fails_leaves_the_others() {
 
 #[test]
 fn side_by_side_an_interrupted_block_leaves_no_row_and_is_run_whole() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let header = alternating(&["plain", "box"], 2, 2);
     // A block has six slices: the second block is cut short.
     let first = run(&path, &header, &[], Some(8));
@@ -435,8 +421,7 @@ fn side_by_side_an_interrupted_block_leaves_no_row_and_is_run_whole() {
 
 #[test]
 fn in_a_duet_each_load_has_its_own_inside() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let mut header = header(&["plain", "box"], 1);
     header.study.design.arrangement = Arrangement::Duet;
     header.plan = tare_core::plan::plan(&header.study, &[], 7);
@@ -448,8 +433,7 @@ fn in_a_duet_each_load_has_its_own_inside() {
 
 #[test]
 fn a_duet_loads_both_at_once_and_fails_both_when_one_breaks_off() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let mut header = header(&["plain", "box", "dies"], 3);
     header.study.design.arrangement = Arrangement::Duet;
     header.plan = tare_core::plan::plan(&header.study, &[], 7);
@@ -470,8 +454,7 @@ fn a_duet_loads_both_at_once_and_fails_both_when_one_breaks_off() {
 
 #[test]
 fn settling_until_steady_ends_when_it_is_or_says_that_it_never_was() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let mut header = header(&["plain"], 1);
     header.study.design.steady_within = Some(Duration::from_secs(20));
     run(&path, &header, &[], None);

@@ -2,7 +2,7 @@
 
 use crate::stage;
 
-use stage::{KEPT_FOR, Ran, Trouble, header, run, run_keeping};
+use stage::{KEPT_FOR, Ran, Trouble, fresh, header, run, run_keeping};
 use std::time::Duration;
 use tare_core::design::Arrangement;
 use tare_core::host::{InstanceState, WayIn};
@@ -24,8 +24,7 @@ fn count(ran: &Ran, what: &str) -> usize {
 
 #[test]
 fn what_failed_stands_until_it_may_go_and_the_run_goes_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let ran = run_keeping(&path, &header(&["plain", "box"], 1), &[("box", Trouble::NeverReady)], false);
     assert_eq!(ran.ending, Ending::Complete);
     let at = ran.log.iter().position(|line| line == "hold").expect("it is kept standing");
@@ -53,8 +52,7 @@ fn what_failed_stands_until_it_may_go_and_the_run_goes_on() {
 #[test]
 fn an_end_while_it_stands_keeps_its_row_and_takes_everything_down() {
     for arrangement in Arrangement::all() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("r");
+        let (_folder, path) = fresh();
         let mut header = header(&["plain", "box"], 2);
         header.study.measure = Duration::from_secs(60);
         header.study.design.arrangement = arrangement.clone();
@@ -85,12 +83,12 @@ fn an_end_while_it_stands_keeps_its_row_and_takes_everything_down() {
 fn what_did_not_fail_by_itself_is_not_kept_standing() {
     for arrangement in Arrangement::all() {
         for trouble in [Trouble::None, Trouble::Open, Trouble::Absent, Trouble::StoppedWhileCompared] {
-            let folder = tempfile::tempdir().unwrap();
+            let (_folder, path) = fresh();
             let mut header = header(&["plain", "box"], 1);
             header.study.measure = Duration::from_secs(60);
             header.study.design.arrangement = arrangement.clone();
             header.plan = tare_core::plan::plan(&header.study, &[], 7);
-            let ran = run_keeping(&folder.path().join("r"), &header, &[("box", trouble)], false);
+            let ran = run_keeping(&path, &header, &[("box", trouble)], false);
             assert_eq!((count(&ran, "hold"), kept(&ran).len()), (0, 0), "{arrangement:?}: {:?}", ran.log);
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::stage;
 
-use stage::{Trouble, header, outcomes, run, run_with};
+use stage::{Trouble, fresh, header, outcomes, run, run_with};
 use std::time::Duration;
 use tare_core::load::{LoadOrigin, LoadProfile};
 use tare_core::study::Study;
@@ -12,8 +12,7 @@ use tare_runner::{Ending, Event, RecordDir, read_record};
 
 #[test]
 fn a_trial_goes_through_its_stages_in_order_and_leaves_nothing_open() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let ran = run(&path, &header(&["plain"], 1), &[], None);
     let one = [
         "open plain",
@@ -75,8 +74,7 @@ fn the_samplers_rest_while_a_closed_load_runs_long_enough_and_never_at_its_ends(
 
 #[test]
 fn every_trouble_is_a_row_and_the_other_trials_go_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let troubles = [
         ("a-open", Trouble::Open),
         ("b-absent", Trouble::Absent),
@@ -113,8 +111,7 @@ fn every_trouble_is_a_row_and_the_other_trials_go_on() {
 
 #[test]
 fn what_a_service_fails_at_is_measured_and_not_repeated_away() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (folder, path) = fresh();
     let troubles = [("refuses", Trouble::Refuses)];
     run(&path, &header(&["plain", "refuses"], 3), &troubles, None);
     let record = read_record(&path).unwrap();
@@ -170,8 +167,7 @@ fn a_form_that_dies_now_and_then_before_it_is_loaded_is_not_repeated_away() {
 
 #[test]
 fn what_a_load_wants_run_inside_runs_beside_the_service_of_its_form() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let troubles = [("tooled", Trouble::Inside), ("untooled", Trouble::InsideFails)];
     let ran = run(&path, &header(&["plain", "tooled", "untooled"], 1), &troubles, None);
     let wanted = ["drive Run", "begin tool -x beside toy", "end probe"];
@@ -186,8 +182,7 @@ fn what_a_load_wants_run_inside_runs_beside_the_service_of_its_form() {
 
 #[test]
 fn an_interrupt_ends_what_runs_inside() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let ran = run(&path, &header(&["plain"], 1), &[("plain", Trouble::InsideEndless)], None);
     assert_eq!(ran.ending, Ending::Interrupted);
     let end = ran.log.iter().position(|line| line == "end the command beside toy").expect("it was ended");
@@ -197,8 +192,7 @@ fn an_interrupt_ends_what_runs_inside() {
 
 #[test]
 fn other_bits_void_a_trial() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     run(&path, &header(&["plain", "other"], 2), &[("other", Trouble::OtherBits)], None);
     let record = read_record(&path).unwrap();
     let invalid: Vec<_> = record.trials.iter().filter(|t| t.record.outcome.word() == "invalid").collect();
@@ -209,8 +203,7 @@ fn other_bits_void_a_trial() {
 
 #[test]
 fn what_services_see_of_their_bundles_is_compared_once_a_form() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let troubles = [("other", Trouble::OtherScript), ("many", Trouble::ManyFiles)];
     let ran = run(&path, &header(&["plain", "other", "many"], 2), &troubles, None);
     let record = read_record(&path).unwrap();
@@ -230,8 +223,7 @@ fn what_services_see_of_their_bundles_is_compared_once_a_form() {
 
 #[test]
 fn an_interrupted_run_goes_on_without_losing_or_repeating_a_trial() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let header = header(&["plain", "boxed"], 3);
     let first = run(&path, &header, &[], Some(4));
     assert_eq!(first.ending, Ending::Interrupted);
@@ -245,8 +237,7 @@ fn an_interrupted_run_goes_on_without_losing_or_repeating_a_trial() {
 
 #[test]
 fn no_block_is_begun_that_would_end_too_late() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (folder, path) = fresh();
     let mut header = header(&["plain"], 10);
     // Two arms of 2 s each: a block takes 4 s.
     header.study.at_most = Some(Duration::from_secs(9));
@@ -272,8 +263,7 @@ fn no_block_is_begun_that_would_end_too_late() {
 
 #[test]
 fn the_record_keeps_beginnings_and_ends_and_leaves_the_rest_to_who_watches() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let ran = run(&path, &header(&["plain"], 1), &[], None);
     assert!(ran.events.iter().any(|event| matches!(event, Event::StageStarted { .. })));
     let text = std::fs::read_to_string(path.join("events.jsonl")).unwrap();
@@ -290,8 +280,7 @@ fn the_record_keeps_beginnings_and_ends_and_leaves_the_rest_to_who_watches() {
 
 #[test]
 fn a_record_is_never_overwritten_and_a_damaged_one_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (folder, path) = fresh();
     let header = header(&["plain"], 1);
     run(&path, &header, &[], None);
     assert!(RecordDir::create(&path, &header).unwrap_err().message.contains("never overwritten"));
@@ -322,8 +311,7 @@ fn a_record_is_its_owner_s_alone() {
 
 #[test]
 fn a_secret_reaches_the_service_and_no_file_of_the_record() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let mut header = header(&["plain"], 1);
     let secret = std::env::var("PATH").unwrap();
     let service = &mut header.workload.services[0];
@@ -348,8 +336,7 @@ fn a_secret_reaches_the_service_and_no_file_of_the_record() {
 
 #[test]
 fn a_torn_last_event_takes_no_other_with_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let header = header(&["plain"], 2);
     run(&path, &header, &[], Some(2));
     let file = path.join("events.jsonl");
@@ -364,8 +351,7 @@ fn a_torn_last_event_takes_no_other_with_it() {
 
 #[test]
 fn a_trial_that_is_gone_is_run_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let header = header(&["plain", "boxed"], 3);
     run(&path, &header, &[], None);
     std::fs::remove_dir_all(path.join("trials/0004")).unwrap();

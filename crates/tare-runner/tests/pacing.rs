@@ -2,7 +2,7 @@
 
 use crate::stage;
 
-use stage::{Ran, Trouble, header, run, run_paced, run_with};
+use stage::{Ran, Trouble, fresh, header, run, run_paced, run_with};
 use std::path::Path;
 use std::time::Duration;
 use tare_core::design::Arrangement;
@@ -43,8 +43,7 @@ fn read(path: &Path) -> Record {
 
 #[test]
 fn as_many_whole_blocks_as_fit_are_a_complete_run() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let header = within(33);
     // 2 s + 2 s + 6 s: three blocks of 10 s are done after 30 s.
     let takes = [("box", Trouble::Takes(4))];
@@ -115,8 +114,7 @@ fn what_settling_until_steady_may_take_is_foreseen() {
 
 #[test]
 fn a_round_that_was_begun_is_carried_out() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let header = within(13);
     // Killed in the second of three blocks of 6 s, and started again when the time is almost over.
     assert_eq!(run(&path, &header, &[], Some(6)).ending, Ending::Interrupted);
@@ -129,8 +127,7 @@ fn a_round_that_was_begun_is_carried_out() {
 
 #[test]
 fn of_duets_whole_rounds_are_carried_out() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let mut header = within(0);
     header.study.design.arrangement = Arrangement::Duet;
     header.plan = plan(&header.study, &[], 7);
@@ -143,8 +140,7 @@ fn of_duets_whole_rounds_are_carried_out() {
 
 #[test]
 fn profiled_trials_are_counted_behind_what_counts() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let mut header = within(33);
     header.study.profile = Some(Profiled::All);
     let ran = run(&path, &header, &[("box", Trouble::Takes(4))], None);

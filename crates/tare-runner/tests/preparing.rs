@@ -2,7 +2,7 @@
 
 use crate::stage;
 
-use stage::{Ran, Trouble, header, outcomes, run, run_with};
+use stage::{Ran, Trouble, fresh, header, outcomes, run, run_with};
 use std::path::Path;
 use tare_core::record::{Header, TrialRecord};
 use tare_core::trial::{Outcome, Stage};
@@ -56,8 +56,7 @@ const ALL: [&str; 3] = ["start store", "start filler", "start toy"];
 
 #[test]
 fn data_are_kept_once_and_restored_in_every_trial_even_the_first() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let ran = run(&path, &prepared(&["plain"], 2), &[], None);
     let deployments = deployments(&ran);
     assert_eq!(deployments[0], steps(&[&MADE, &[RESTORE], &ALL]));
@@ -71,8 +70,7 @@ fn data_are_kept_once_and_restored_in_every_trial_even_the_first() {
 
 #[test]
 fn where_volumes_stand_nowhere_each_trial_loads_and_says_so() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let ran = run(&path, &prepared(&["guest"], 1), &[("guest", Trouble::Nowhere)], None);
     assert!(deployments(&ran).iter().all(|steps| *steps == ALL), "{:#?}", ran.log);
     assert!(facts(&path).iter().all(|fact| fact == "loaded in this deployment"));
@@ -81,8 +79,7 @@ fn where_volumes_stand_nowhere_each_trial_loads_and_says_so() {
 
 #[test]
 fn what_cannot_be_kept_is_loaded_without_a_warning() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let ran = run(&path, &prepared(&["full"], 1), &[("full", Trouble::KeepFails)], None);
     assert_eq!(deployments(&ran)[0], steps(&[&MADE, &ALL]));
     assert!(facts(&path).iter().all(|fact| fact == "loaded in this deployment"));
@@ -91,8 +88,7 @@ fn what_cannot_be_kept_is_loaded_without_a_warning() {
 
 #[test]
 fn what_cannot_be_restored_is_loaded_with_a_warning() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let ran = run(&path, &prepared(&["full"], 1), &[("full", Trouble::RestoreFails)], None);
     assert_eq!(deployments(&ran)[1], steps(&[&[RESTORE], &ALL]));
     let warning = "the kept data were not restored, and loaded instead: no room";
@@ -102,8 +98,7 @@ fn what_cannot_be_restored_is_loaded_with_a_warning() {
 
 #[test]
 fn what_services_start_without_is_told_once_in_each_trial() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let ran = run(&path, &prepared(&["plain"], 2), &[("plain", Trouble::Lacks)], None);
     assert_eq!(deployments(&ran)[0], steps(&[&MADE, &[RESTORE], &ALL]), "the first starts two of them twice");
     let told = ["store has no name", "filler has no name", "toy has no name"];
@@ -112,8 +107,7 @@ fn what_services_start_without_is_told_once_in_each_trial() {
 
 #[test]
 fn a_copy_on_which_nothing_starts_fails_its_trial_and_is_made_anew() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let once = |_: &str, opened| if opened == 0 { Trouble::BadCopy } else { Trouble::None };
     let ran = run_with(&path, &prepared(&["plain"], 1), &once, None);
     assert_eq!(deployments(&ran)[0][MADE.len()..][..3], [RESTORE, "start store", FORGET]);
@@ -126,8 +120,7 @@ fn a_copy_on_which_nothing_starts_fails_its_trial_and_is_made_anew() {
 
 #[test]
 fn what_does_not_come_up_is_not_kept() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let ran = run(&path, &prepared(&["dead"], 1), &[("dead", Trouble::NeverReady)], None);
     assert_eq!(ran.ending, Ending::Complete);
     assert!(!ran.log.iter().any(|line| line.starts_with("keep") || line.starts_with("forget")), "{:#?}", ran.log);

@@ -2,7 +2,7 @@
 
 use crate::stage;
 
-use stage::{Trouble, header, run};
+use stage::{Trouble, fresh, header, run};
 use std::path::Path;
 use tare_core::profile::Profiled;
 use tare_core::record::{Header, Record};
@@ -59,8 +59,7 @@ fn they_come_last_and_no_figure_knows_of_them() {
 
 #[test]
 fn one_that_fails_says_why_and_spoils_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let ran = run(&path, &profiled(&["plain", "boxed"], 2), &[("boxed", Trouble::NoProfiler)], None);
     assert_eq!(ran.ending, Ending::Complete);
     let record = read(&path);
@@ -72,8 +71,7 @@ fn one_that_fails_says_why_and_spoils_nothing() {
 
 #[test]
 fn an_interrupted_one_is_run_when_the_run_goes_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r");
+    let (_folder, path) = fresh();
     let header = profiled(&["plain", "boxed"], 1);
     // Three trials count, the first profile is the fourth.
     let ran = run(&path, &header, &[], Some(5));

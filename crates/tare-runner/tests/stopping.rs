@@ -2,7 +2,7 @@
 
 use crate::stage;
 
-use stage::{Trouble, header, run};
+use stage::{Trouble, fresh, header, run};
 use std::time::Duration;
 use tare_core::design::Arrangement;
 use tare_core::plan::plan;
@@ -12,8 +12,7 @@ use tare_runner::{Ending, read_record};
 #[test]
 fn a_stop_while_files_are_compared_leaves_no_row_and_nothing_that_stands() {
     for arrangement in Arrangement::all() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("r");
+        let (_folder, path) = fresh();
         let mut header = header(&["plain", "box"], 1);
         header.study.measure = Duration::from_secs(60);
         header.study.design.arrangement = arrangement.clone();

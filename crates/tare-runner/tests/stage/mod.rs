@@ -9,10 +9,8 @@ mod ran;
 
 use host::LoggingHost;
 use lengths::{cpu_by_turn, lengths, one_turn};
-pub(crate) use ran::{Ran, outcomes, run, run_keeping, run_paced, run_with};
+pub(crate) use ran::{Ran, fresh, outcomes, run, run_keeping, run_paced, run_with};
 
-use base64::Engine;
-use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -24,11 +22,11 @@ use tare_core::command::CommandStart;
 use tare_core::fault::Fault;
 use tare_core::form::Form;
 use tare_core::host::{Facts, Host, OpenError, ServiceStart};
-use tare_core::load::{Check, LoadOrigin, LoadPlan, LoadProfile, LoadSummary, LoadTask, OperationSummary, SecondRow};
+use tare_core::load::{Check, LoadPlan, LoadProfile, LoadSummary, LoadTask, OperationSummary, SecondRow};
 use tare_core::plan::plan;
 use tare_core::record::{FormState, Header, SCHEMA};
 use tare_core::study::Study;
-use tare_core::workload::{ProtocolUse, Readiness, Resources, Service, Workload};
+use tare_core::workload::{Readiness, Service, Workload};
 use tare_runner::{Apparatus, Clock, DataSet, Restored, RunInside, Stop};
 
 #[derive(Default)]
@@ -299,82 +297,24 @@ fn tool() -> CommandStart {
 pub(crate) fn operation() -> OperationSummary {
     let mut histogram = hdrhistogram::Histogram::<u64>::new(3).unwrap();
     histogram.record_n(100_000, 10).unwrap();
-    let mut bytes = Vec::new();
-    V2DeflateSerializer::new().serialize(&histogram, &mut bytes).unwrap();
-    let service_time = base64::engine::general_purpose::STANDARD.encode(bytes);
+    let service_time = tare_testkit::histogram::encode(&histogram);
     OperationSummary { count: 10, response_time: service_time.clone(), service_time, ..Default::default() }
 }
 
 pub(crate) fn study(forms: &[&str], repeat: u32) -> (Study, Workload) {
-    let service = Service {
-        name: "toy".into(),
-        recipe: Recipe::plain(Source::Packages(vec!["toy".into()])),
-        command: vec!["/usr/bin/toy".into()],
-        environment: BTreeMap::new(),
-        user: (65534, 65534),
+    let second = Duration::from_secs(1);
+    let ready = Readiness::Port { port: "main".into(), within: second };
+    let toy = Service {
         own_user: false,
         ports: BTreeMap::from([("main".into(), 7000)]),
-        ready: Readiness::Port { port: "main".into(), within: Duration::from_secs(1) },
-        volumes: BTreeMap::new(),
-        resources: Resources { cpus: 1, cpu_quota: None, memory_bytes: 64 << 20 },
-        stop_within: Duration::from_secs(1),
-        options: BTreeMap::new(),
-        instances: 1,
-        directory: None,
-        image: None,
-        replica: None,
+        stop_within: second,
+        ..Service::of("toy", Recipe::plain(Source::Packages(vec!["toy".into()])), vec!["/usr/bin/toy".into()], ready)
     };
-    let spoken = ProtocolUse {
-        protocol: "null".into(),
-        service: "toy".into(),
-        port: Some("main".into()),
-        spread: false,
-        options: serde_json::Value::Null,
-        unit: None,
-        metrics: Vec::new(),
-        behaviours: Default::default(),
-    };
-    let workload = Workload {
-        name: "toy".into(),
-        about: String::new(),
-        services: vec![service],
-        protocol: spoken,
-        qos: None,
-        qos_sets: Default::default(),
-        file: None,
-        parameters: Default::default(),
-        prepared: None,
-    };
-    let study = Study {
-        name: "order".into(),
-        question: String::new(),
-        workload: "toy".into(),
-        baseline: forms[0].into(),
-        repeat,
-        at_most: None,
-        from: LoadOrigin::Outside,
-        load: LoadProfile::Closed { connections: 1, pipeline: 1 },
-        settle: Duration::from_secs(1),
-        measure: Duration::from_secs(1),
-        timeout: Duration::from_secs(1),
-        design: Default::default(),
-        qos: None,
-        peak: None,
-        emulated_blocks: 1,
-        placement: None,
-        kept: tare_core::placement::Kept::default(),
-        instances: tare_core::instances::Instances::default(),
-        forms: forms.iter().map(|name| Form { name: (*name).into(), ..Form::default() }).collect(),
-        options: BTreeMap::new(),
-        parameters: Default::default(),
-        seed: Some(7),
-        part: None,
-        ruler: None,
-        ladder: None,
-        advice: None,
-        profile: None,
-    };
-    (study, workload)
+    let closed = LoadProfile::Closed { connections: 1, pipeline: 1 };
+    let forms = forms.iter().map(|name| Form { name: (*name).into(), ..Form::default() }).collect();
+    let (settle, measure, timeout) = (second, second, second);
+    let study = Study { repeat, settle, measure, timeout, seed: Some(7), ..Study::of("order", "toy", closed, forms) };
+    (study, tare_testkit::sample::workload("toy", vec![toy]))
 }
 
 pub(crate) fn header(forms: &[&str], repeat: u32) -> Header {

@@ -2,11 +2,19 @@
 
 use super::{Log, TestApparatus, TestClock, Trouble};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tare_core::record::Header;
 use tare_core::trial::Outcome;
 use tare_core::units::CpuSet;
 use tare_runner::{Ending, Event, Pace, RecordDir, Run, Stop, read_record};
+use tempfile::TempDir;
+
+/// A folder of the test's own, and where a record may come to lie in it.
+pub(crate) fn fresh() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    (folder, path)
+}
 
 pub(crate) struct Ran {
     pub(crate) log: Vec<String>,
