@@ -94,12 +94,7 @@ mod tests {
     use std::io::Write;
 
     fn facts(files: &[(&str, &[u8])]) -> Vec<(&'static str, String)> {
-        let keep = tempfile::tempdir().unwrap();
-        for (name, text) in files {
-            let path = keep.path().join(name);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
+        let keep = tare_testkit::files::tree(files);
         accounting(&Root::at(keep.path()))
     }
 

@@ -315,9 +315,8 @@ mod tests {
             (row.value, row.verdict)
         };
         assert_eq!(forwarding(), ("unknown".to_owned(), Note));
-        std::fs::create_dir_all(keep.path().join("proc/sys/net/ipv4")).unwrap();
         for (state, value) in [("0\n", "off, and switched on for a run's own links"), ("1\n", "on")] {
-            std::fs::write(keep.path().join("proc/sys/net/ipv4/ip_forward"), state).unwrap();
+            tare_testkit::files::write(&keep.path().join("proc/sys/net/ipv4/ip_forward"), state);
             let (said, verdict) = forwarding();
             assert!(said.starts_with(value) && verdict == Good, "{said}");
         }

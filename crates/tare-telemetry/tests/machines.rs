@@ -5,17 +5,15 @@ use std::path::Path;
 use tare_core::telemetry::{METRICS, Scope, TelemetryRow};
 use tare_core::topology::DeviceKind;
 use tare_telemetry::{Root, SOURCES, Sampler, checks_at, environment_at, resource_report, topology_at};
+use tare_testkit::files;
 use tempfile::TempDir;
 
 fn write(root: &Path, file: &str, text: &str) {
-    let path = root.join(file);
-    std::fs::create_dir_all(path.parent().expect("a file lies in a directory")).expect("a tree can be made");
-    std::fs::write(path, text).expect("a file can be written");
+    files::write(&root.join(file), text);
 }
 
 fn tree(files: &[(&str, &str)]) -> (TempDir, Root) {
-    let directory = tempfile::tempdir().expect("a directory can be made");
-    files.iter().for_each(|(file, text)| write(directory.path(), file, text));
+    let directory = files::tree(files);
     let root = Root::at(directory.path());
     (directory, root)
 }

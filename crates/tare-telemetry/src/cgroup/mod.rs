@@ -210,8 +210,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn values(files: &[(&str, &str)]) -> BTreeMap<String, f64> {
-        let keep = tempfile::tempdir().unwrap();
-        files.iter().for_each(|(name, text)| std::fs::write(keep.path().join(name), text).unwrap());
+        let keep = tare_testkit::files::tree(files);
         let scope = Scope { name: "s".to_owned(), serving: true, pids: vec![1], cgroups: vec!["/".to_owned()] };
         let mut reading = Reading::new(1);
         CgroupReader::new(&Root::at(keep.path()), &[scope]).read(&mut reading);

@@ -77,6 +77,7 @@ fn counted(text: &[u8], names: &[&str]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tare_testkit::files::write;
 
     #[test]
     fn linux_6_18() {
@@ -100,8 +101,7 @@ mod tests {
         let keep = tempfile::tempdir().unwrap();
         let root = Root::at(keep.path());
         assert!(matches!(probe(&root), SourceState::Unavailable { .. }));
-        std::fs::create_dir_all(root.path(ENTRIES).parent().unwrap()).unwrap();
-        std::fs::write(root.path(ENTRIES), "27\n").unwrap();
+        write(&root.path(ENTRIES), "27\n");
         assert_eq!(probe(&root), SourceState::Ready);
         let values = || {
             let mut reading = Reading::new(0);
@@ -109,9 +109,7 @@ mod tests {
             reading.values(Of::Machine)
         };
         assert_eq!(values(), [("conntrack_entries".to_owned(), 27.0)].into());
-        std::fs::create_dir_all(root.path("proc/net/stat")).unwrap();
-        let recorded = include_str!("fixtures/nf_conntrack-6.18");
-        std::fs::write(root.path("proc/net/stat/nf_conntrack"), recorded).unwrap();
+        write(&root.path("proc/net/stat/nf_conntrack"), include_str!("fixtures/nf_conntrack-6.18"));
         let counters = [("conntrack_drops".to_owned(), 0.0), ("conntrack_found".to_owned(), 0.0)];
         assert_eq!(values(), [("conntrack_entries".to_owned(), 27.0)].into_iter().chain(counters).collect());
     }

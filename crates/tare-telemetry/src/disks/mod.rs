@@ -155,8 +155,7 @@ mod tests {
         let root = Root::at(keep.path());
         assert!(matches!(probe(&root), SourceState::Unavailable { .. }));
         disks.iter().for_each(|disk| std::fs::create_dir_all(root.path(format!("sys/block/{disk}"))).unwrap());
-        std::fs::create_dir_all(root.path("proc")).unwrap();
-        std::fs::write(root.path("proc/diskstats"), text).unwrap();
+        tare_testkit::files::write(&root.path("proc/diskstats"), text);
         let mut reading = Reading::new(0);
         DisksReader::new(&root).read(&mut reading);
         reading.values(Of::Machine)

@@ -144,10 +144,7 @@ mod tests {
         let keep = tempfile::tempdir().unwrap();
         let root = Root::at(keep.path());
         assert!(matches!(probe(&root), SourceState::Unavailable { .. }));
-        let write = |file: &str, text: &str| {
-            std::fs::create_dir_all(root.path(file).parent().unwrap()).unwrap();
-            std::fs::write(root.path(file), text).unwrap();
-        };
+        let write = |file: &str, text: &str| drop(tare_testkit::files::write(&root.path(file), text));
         for (node, local) in [(0, 100), (1, 20)] {
             let text = format!("numa_hit 1\nnuma_miss 0\nlocal_node {local}\nother_node 7\n");
             write(&format!("{NODES}/node{node}/numastat"), &text);

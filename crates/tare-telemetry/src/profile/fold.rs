@@ -104,15 +104,11 @@ mod tests {
 
     /// A machine with one process, of which nothing but its maps is known.
     fn machine() -> (tempfile::TempDir, Root) {
-        let keep = tempfile::tempdir().unwrap();
-        let write = |file: &str, text: &str| {
-            let path = keep.path().join(file);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        write("proc/kallsyms", "ffffffff81000000 T entry\nffffffff81000100 t tcp_sendmsg\n");
-        write("proc/7/task/8/comm", "io_thd_3\n");
-        write("proc/7/maps", "1000-2000 r-xp 00000000 fd:00 5 /usr/bin/toy\n3000-4000 rw-p 00000000 00:00 0\n");
+        let keep = tare_testkit::files::tree(&[
+            ("proc/kallsyms", "ffffffff81000000 T entry\nffffffff81000100 t tcp_sendmsg\n"),
+            ("proc/7/task/8/comm", "io_thd_3\n"),
+            ("proc/7/maps", "1000-2000 r-xp 00000000 fd:00 5 /usr/bin/toy\n3000-4000 rw-p 00000000 00:00 0\n"),
+        ]);
         let root = Root::at(keep.path());
         (keep, root)
     }

@@ -141,10 +141,8 @@ mod tests {
 
     #[test]
     fn the_kernel_s_functions_reach_to_the_next_one() {
-        let keep = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(keep.path().join("proc")).unwrap();
         let text = "ffffffff81000200 T tcp_sendmsg\nffffffff81000100 t do_sys\nffffffff81000180 D data\n";
-        std::fs::write(keep.path().join("proc/kallsyms"), text).unwrap();
+        let keep = tare_testkit::files::tree(&[("proc/kallsyms", text)]);
         let kernel = Kernel::read(&Root::at(keep.path()));
         assert_eq!(kernel.name(0xffff_ffff_8100_01f0), "do_sys_[k]");
         assert_eq!(kernel.name(0xffff_ffff_8100_0200), "tcp_sendmsg_[k]");

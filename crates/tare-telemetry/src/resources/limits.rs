@@ -97,12 +97,7 @@ mod tests {
     use super::*;
 
     fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
-        let directory = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = directory.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
+        let directory = tare_testkit::files::tree(files);
         let root = Root::at(directory.path());
         (directory, root)
     }

@@ -157,8 +157,7 @@ mod tests {
     fn values_of_cpus_stand_while_the_file_is_not_read_again() {
         let keep = tempfile::tempdir().unwrap();
         assert!(matches!(probe(&Root::at(keep.path())), SourceState::Unavailable { .. }));
-        std::fs::create_dir(keep.path().join("proc")).unwrap();
-        std::fs::write(keep.path().join("proc/interrupts"), "  CPU0 CPU1\n 1: 5 6 x\n").unwrap();
+        tare_testkit::files::write(&keep.path().join("proc/interrupts"), "  CPU0 CPU1\n 1: 5 6 x\n");
         let mut reader = SoftirqsReader::new(&Root::at(keep.path()));
         let mut reading = Reading::new(0);
         for _ in 0..3 {

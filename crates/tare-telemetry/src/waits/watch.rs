@@ -191,9 +191,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn write(root: &Path, file: &str, text: &str) {
-        let path = root.join(file);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
+        tare_testkit::files::write(&root.join(file), text);
     }
 
     fn thread(root: &Path, pid: u32, tid: u32, state: char, file: &str, text: &str) {
