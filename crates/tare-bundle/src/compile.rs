@@ -263,9 +263,7 @@ mod tests {
     /// On this machine's own root, whose programs stand for those of a build.
     #[test]
     fn what_a_build_has_started_ends_with_its_time() {
-        if !rustix::process::geteuid().is_root() {
-            return println!("skipped: it needs root");
-        }
+        let Some(()) = tare_testkit::needs::root() else { return };
         let mark = format!("{}.25", 1000 + std::process::id());
         let script = format!("(setsid sleep {mark} &) ; exec sleep {mark}");
         let mut command = command::alone("setpriv");

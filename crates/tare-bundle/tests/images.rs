@@ -85,11 +85,7 @@ pub(crate) fn write(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
 /// These parts as the folder of a layout.
 fn unpack(folder: &Path, parts: &Parts) -> PathBuf {
     let unpacked = folder.join("layout");
-    for (name, bytes) in parts {
-        let path = unpacked.join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, bytes).unwrap();
-    }
+    parts.iter().for_each(|(name, bytes)| drop(tare_testkit::files::write(&unpacked.join(name), bytes)));
     unpacked
 }
 

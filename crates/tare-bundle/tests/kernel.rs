@@ -5,10 +5,7 @@ use tare_core::bundle::BundleStore;
 
 #[test]
 fn the_kernel_has_its_modules_and_is_fetched_once() {
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: needs root");
-        return;
-    }
+    let Some(()) = tare_testkit::needs::root() else { return };
     let folder = tempfile::tempdir().unwrap();
     let store = kept_store(folder.path());
     let Some(kernel) = unless_unreachable(store.kernel()) else { return };

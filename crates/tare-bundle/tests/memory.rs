@@ -124,10 +124,7 @@ impl Drop for SmallDisk {
 
 #[test]
 fn an_image_that_is_larger_than_the_disk_leaves_room_on_it() {
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root can mount a disk");
-        return;
-    }
+    let Some(()) = tare_testkit::needs::root() else { return };
     let large = gzipped(|into| put(into, tar::EntryType::Regular, "x", &vec![0; 62 << 20]));
     let many = gzipped(|into| {
         (0..3_000).for_each(|at| put(into, tar::EntryType::Regular, &format!("file{at}"), b""));
@@ -171,10 +168,7 @@ impl PullImage for Endless {
 
 #[test]
 fn an_image_without_end_from_a_registry_leaves_room_on_the_disk() {
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root can mount a disk");
-        return;
-    }
+    let Some(()) = tare_testkit::needs::root() else { return };
     let (disk, written) = (SmallDisk::mount(), Arc::new(AtomicU64::new(0)));
     let root = disk.0.path().join("store");
     let store = Store::open(&root).unwrap().with_puller(Box::new(Endless(written.clone())));
@@ -271,10 +265,7 @@ fn of_a_million_entries() -> [Vec<u8>; 2] {
 
 #[test]
 fn an_image_of_a_million_entries_takes_little_memory() {
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root can mount a disk");
-        return;
-    }
+    let Some(()) = tare_testkit::needs::root() else { return };
     let disk = SmallDisk::of("size=4g,nr_inodes=2000000");
     let image = disk.0.path().join("image");
     image_of_layers(&image, &of_a_million_entries().each_ref().map(Vec::as_slice));

@@ -7,9 +7,16 @@ use std::process::Command;
 use tare_bundle::Store;
 use tare_core::bundle::{Build, BundleStore, Recipe, Source};
 use tare_core::fault::Fault;
+use tare_testkit::needs;
 
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
+/// None, and a word about it, where packages cannot be installed.
+fn installs() -> Option<()> {
+    needs::root()?;
+    let there = has("mmdebstrap", "--version");
+    if !there {
+        println!("skipped: there is no mmdebstrap");
+    }
+    there.then_some(())
 }
 
 fn has(program: &str, argument: &str) -> bool {
@@ -47,10 +54,7 @@ pub(crate) fn unless_unreachable<T>(made: Result<T, Fault>) -> Option<T> {
 
 #[test]
 fn redis_from_packages_is_the_same_in_every_emission() {
-    if !is_root() || !has("mmdebstrap", "--version") {
-        println!("skipped: needs root and mmdebstrap");
-        return;
-    }
+    let Some(()) = installs() else { return };
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&folder.path().join("store")).unwrap();
     let recipe = Recipe::plain(Source::Packages(vec!["redis-server".to_owned()]));
@@ -97,10 +101,7 @@ fn built_by(command: &[&str], source: &str) -> Recipe {
 
 #[test]
 fn a_program_is_built_into_the_bundle_and_always_the_same() {
-    if !is_root() || !has("mmdebstrap", "--version") {
-        println!("skipped: needs root and mmdebstrap");
-        return;
-    }
+    let Some(()) = installs() else { return };
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&folder.path().join("store")).unwrap();
     // What the command finds: it is nobody and stays that, and there is no network but its own loopback.

@@ -4,6 +4,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use tare_bundle::Store;
 use tare_core::bundle::{BundleStore, ExtraFile, Recipe, Source};
+use tare_testkit::files;
 
 fn recipe(folder: &Path) -> Recipe {
     Recipe::plain(Source::Folder(folder.to_path_buf()))
@@ -13,8 +14,7 @@ fn recipe(folder: &Path) -> Recipe {
 fn a_folder_is_kept_as_it_is_and_seen_again_when_it_changes() {
     let folder = tempfile::tempdir().unwrap();
     let from = folder.path().join("from");
-    std::fs::create_dir_all(from.join("a")).unwrap();
-    std::fs::write(from.join("a/program"), "one").unwrap();
+    files::write(&from.join("a/program"), "one");
     std::fs::set_permissions(from.join("a/program"), std::fs::Permissions::from_mode(0o4755)).unwrap();
     std::fs::hard_link(from.join("a/program"), from.join("second")).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", from.join("link")).unwrap();
@@ -42,8 +42,7 @@ fn a_folder_is_kept_as_it_is_and_seen_again_when_it_changes() {
 fn devices_of_a_folder_are_left_out_with_a_word() {
     let folder = tempfile::tempdir().unwrap();
     let from = folder.path().join("from");
-    std::fs::create_dir(&from).unwrap();
-    std::fs::write(from.join("kept"), "").unwrap();
+    files::write(&from.join("kept"), "");
     let (kind, number) = (rustix::fs::FileType::CharacterDevice, rustix::fs::makedev(1, 5));
     if rustix::fs::mknodat(rustix::fs::CWD, from.join("node"), kind, rustix::fs::Mode::from(0o666), number).is_err() {
         return println!("skipped: making a device needs root");
@@ -164,8 +163,7 @@ fn what_a_dead_build_left_is_removed_and_a_live_one_is_not_disturbed() {
 fn many_makers_of_one_recipe_make_one_bundle() {
     let folder = tempfile::tempdir().unwrap();
     let from = folder.path().join("from");
-    std::fs::create_dir(&from).unwrap();
-    std::fs::write(from.join("file"), "content").unwrap();
+    files::write(&from.join("file"), "content");
     let root = folder.path().join("store");
     std::thread::scope(|scope| {
         let make = || Store::open(&root).unwrap().bundle(&recipe(&from)).unwrap().digest().to_owned();

@@ -4,7 +4,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tare_core::bundle::{Bundle, Kernel, Recipe, Source};
-use tare_core::workload::{Readiness, Resources};
+use tare_core::workload::Readiness;
 
 struct Stage {
     folder: tempfile::TempDir,
@@ -153,23 +153,15 @@ impl BundleStore for Named {
 
 #[test]
 fn the_key_follows_from_what_decides_the_data_and_nothing_else() {
+    let recipe = Recipe::plain(Source::Packages(vec!["postgresql".to_owned()]));
+    let ready = Readiness::Port { port: "main".to_owned(), within: Duration::ZERO };
     let service = Service {
-        name: "database".to_owned(),
-        recipe: Recipe::plain(Source::Packages(vec!["postgresql".to_owned()])),
-        command: vec!["/start".to_owned()],
         environment: [("SEED".to_owned(), "1".to_owned())].into(),
         user: (1, 1),
         own_user: false,
         ports: [("main".to_owned(), 1)].into(),
-        ready: Readiness::Port { port: "main".to_owned(), within: Duration::ZERO },
         volumes: [("/data".to_owned(), 1)].into(),
-        resources: Resources { cpus: 1, cpu_quota: None, memory_bytes: 1 },
-        stop_within: Duration::ZERO,
-        options: Default::default(),
-        instances: 1,
-        directory: None,
-        image: None,
-        replica: None,
+        ..Service::of("database", recipe, vec!["/start".to_owned()], ready)
     };
     let key = |service: &Service, holders: &[&str]| {
         let holders: Vec<String> = holders.iter().map(|name| (*name).to_owned()).collect();

@@ -36,8 +36,7 @@ fn archive(entries: &[Made]) -> Vec<u8> {
 fn unpack(folder: &Path, archives: &[Vec<u8>]) -> Result<(), Fault> {
     let root = folder.join("tree");
     std::fs::create_dir(&root).unwrap();
-    std::fs::create_dir(folder.join("outside")).unwrap();
-    std::fs::write(folder.join("outside/kept"), "kept").unwrap();
+    tare_testkit::files::write(&folder.join("outside/kept"), "kept");
     let mut assembly = Assembly::new(Rooted::open(&root)?);
     for archive in archives {
         assembly.apply(&archive[..], &|_| false)?;
