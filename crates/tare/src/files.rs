@@ -416,8 +416,7 @@ mod tests {
         let folder = outer.path().join("w");
         std::fs::create_dir(&folder).unwrap();
         std::fs::write(outer.path().join("secret"), "root:s3cret\n").unwrap();
-        std::fs::create_dir(outer.path().join("keys")).unwrap();
-        std::fs::write(outer.path().join("keys/id"), "s3cret").unwrap();
+        tare_testkit::files::write(&outer.path().join("keys/id"), "s3cret");
         std::os::unix::fs::symlink("../secret", folder.join("x.conf")).unwrap();
         std::os::unix::fs::symlink("../keys", folder.join("src")).unwrap();
         rustix::fs::mknodat(rustix::fs::CWD, folder.join("pipe"), FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();

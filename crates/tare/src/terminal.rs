@@ -128,8 +128,7 @@ mod tests {
     fn a_nested_error_has_one_prefix() {
         let folder = tempfile::tempdir().unwrap();
         let workloads = folder.path().join("workloads");
-        std::fs::create_dir_all(workloads.join("toy")).unwrap();
-        std::fs::write(workloads.join("toy/workload.yaml"), [0xff]).unwrap();
+        tare_testkit::files::write(&workloads.join("toy/workload.yaml"), &[0xff_u8]);
         let study = "study: s\nworkload: toy\nload: {closed: {}}\nforms: {native: []}\n";
         let error = crate::files::read_suite_text(study, "s", Some(&workloads)).unwrap_err();
         let text = show_error(&error, 80);

@@ -155,9 +155,7 @@ mod tests {
 
     #[test]
     fn root_does_not_follow_what_another_user_has_put_there() {
-        if !rustix::process::geteuid().is_root() {
-            return println!("skipped: it needs root");
-        }
+        let Some(()) = tare_testkit::needs::root() else { return };
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let mode =

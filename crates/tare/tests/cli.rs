@@ -2,6 +2,7 @@
 
 use assert_cmd::Command;
 use std::path::{Path, PathBuf};
+use tare_testkit::{files, needs};
 
 pub(crate) fn tare() -> Command {
     let mut command = Command::cargo_bin("tare").unwrap();
@@ -17,9 +18,19 @@ pub(crate) fn said(output: &std::process::Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// The output as one line, wherever it was wrapped.
+/// What was said as one line, wherever it was wrapped.
+pub(crate) fn one_line(said: &str) -> String {
+    said.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 pub(crate) fn flat(output: &std::process::Output) -> String {
-    said(output).split_whitespace().collect::<Vec<_>>().join(" ")
+    one_line(&said(output))
+}
+
+/// The exit code and output of `tare` in `folder`.
+pub(crate) fn said_in(folder: &Path, args: &[&str]) -> (Option<i32>, String) {
+    let output = tare().current_dir(folder).env_remove("SUDO_UID").args(args).output().unwrap();
+    (output.status.code(), said(&output))
 }
 
 #[test]
@@ -175,12 +186,7 @@ fn mistakes_on_the_command_line_exit_with_two() {
 #[test]
 fn a_mistake_shared_by_two_files_is_printed_once() {
     let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| {
-        let path = folder.path().join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, text).unwrap();
-        path
-    };
+    let write = |name: &str, text: &str| files::write(&folder.path().join(name), text);
     let shipped = std::fs::read_to_string(root().join("workloads/memcached/workload.yaml")).unwrap();
     let workload = write("toy/workload.yaml", &(shipped + "colour: blue\n"));
     let study = |name: &str, more: &str| {
@@ -204,12 +210,7 @@ fn a_tool_inside_a_form_needs_one_and_cannot_be_guided() {
     assert!(text.contains("`tare load` deploys none") && text.contains("where: beside"), "{text}");
 
     let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| {
-        let path = folder.path().join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, text).unwrap();
-        path
-    };
+    let write = |name: &str, text: &str| files::write(&folder.path().join(name), text);
     let shipped = std::fs::read_to_string(root().join("workloads/redis-benchmark/workload.yaml")).unwrap();
     let inside = shipped.replace("      within: 60s\n", "      within: 60s\n      where: inside\n");
     assert_ne!(inside, shipped);
@@ -265,8 +266,7 @@ fn a_study_for_a_bigger_machine_is_refused_before_anything_starts() {
 /// The exit code of a dry run of `verb` on a study with these lines, and its output as one line.
 fn dry(verb: &str, lines: &str, args: &[&str]) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().unwrap();
-    let study = folder.path().join("s.yaml");
-    std::fs::write(&study, format!("study: s\n{lines}\n")).unwrap();
+    let study = files::write(&folder.path().join("s.yaml"), &format!("study: s\n{lines}\n"));
     // With an empty history, so that earlier trials on this machine do not matter.
     let mut tare = tare();
     tare.env("TARE_HOME", folder.path().join("home")).args([verb, "--dry-run", "--seed", "1"]).arg(&study).args(args);
@@ -370,14 +370,9 @@ fn the_options_of_a_search_derive_from_each_other() {
 
 #[test]
 fn a_dry_run_of_clean_lists_what_is_kept_and_removes_nothing() {
-    if !rustix_is_root() {
-        println!("skipped: it needs root");
-        return;
-    }
+    let Some(()) = needs::root() else { return };
     let home = tempfile::tempdir().unwrap();
-    let packed = home.path().join("guest/0123.cpio");
-    std::fs::create_dir(home.path().join("guest")).unwrap();
-    std::fs::write(&packed, "x").unwrap();
+    let packed = files::write(&home.path().join("guest/0123.cpio"), "x");
     let output = tare().env("TARE_HOME", home.path()).args(["clean", "--dry-run", "--all"]).output().unwrap();
     assert!(flat(&output).contains("things that are not Tare's"), "it carries no mark: {}", said(&output));
     assert!(!flat(&output).contains("would remove initial"), "{}", said(&output));
@@ -398,12 +393,8 @@ fn a_dry_run_of_clean_lists_what_is_kept_and_removes_nothing() {
 fn an_out_directory_that_cannot_be_written_is_found_before_anything_starts() {
     let output = tare().args(["run", "--out", "/proc/no/such"]).output().unwrap();
     // Without root the run is refused earlier, for that reason.
-    let code = if rustix_is_root() { 2 } else { 1 };
+    let code = if rustix::process::geteuid().is_root() { 2 } else { 1 };
     assert_eq!(output.status.code(), Some(code), "{}", said(&output));
-}
-
-fn rustix_is_root() -> bool {
-    std::fs::metadata("/proc/self").is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0)
 }
 
 #[test]
@@ -441,11 +432,10 @@ fn a_dry_run_of_place_prints_ranking_and_settings_or_why_not() {
     let folder = tempfile::tempdir().unwrap();
     let service = "{bundle: {packages: [dash]}, command: [/bin/sh], ready: {log: x}}";
     let load = "{service: a, protocol: {exec: {where: inside, parser: tare, command: [/bin/true]}}}";
-    std::fs::create_dir(folder.path().join("two")).unwrap();
     let workload = format!("workload: two\nservices: {{a: {service}, b: {service}}}\nload: {load}\n");
-    std::fs::write(folder.path().join("two/workload.yaml"), workload).unwrap();
-    let study = folder.path().join("s.yaml");
-    std::fs::write(&study, "study: s\nworkload: ./two\nload: {closed: {}}\nforms: {native: []}\n").unwrap();
+    files::write(&folder.path().join("two/workload.yaml"), &workload);
+    let study = "study: s\nworkload: ./two\nload: {closed: {}}\nforms: {native: []}\n";
+    let study = files::write(&folder.path().join("s.yaml"), study);
     let output = tare().args(["place", "--dry-run"]).arg(&study).output().unwrap();
     let text = said(&output);
     assert!(output.status.success(), "{text}");

@@ -1,25 +1,11 @@
 //! Where a study's workload is searched for, and the messages if it or its sources are missing.
 
-use crate::toy;
-
-use assert_cmd::Command;
-use std::path::Path;
-use toy::WORKLOAD;
+use crate::cli::said_in as said;
+use crate::toy::WORKLOAD;
+use tare_testkit::files::write;
 
 fn study(workload: &str) -> String {
     format!("study: s\nworkload: {workload}\nload: {{closed: {{}}}}\nforms: {{native: []}}\n")
-}
-
-fn write(path: &Path, text: &str) {
-    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    std::fs::write(path, text).unwrap();
-}
-
-/// The exit code and output of `tare` in `folder`.
-fn said(folder: &Path, args: &[&str]) -> (Option<i32>, String) {
-    let output = Command::cargo_bin("tare").unwrap().current_dir(folder).args(args).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    (output.status.code(), text)
 }
 
 #[test]

@@ -3,27 +3,33 @@
 use assert_cmd::cargo::CommandCargoExt as _;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{Read as _, Write as _};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
-use tare_core::load::{Arrivals, LoadLine, LoadPlan, LoadProfile, LoadSummary, SecondRow};
+use tare_core::load::{Arrivals, LoadPlan, LoadProfile, LoadSummary, SecondRow};
+use tare_testkit::{load, peer};
 
-/// Starts a load of a minute, interrupts it after some seconds, and returns what it printed.
-fn interrupted(load: &[&str], after: Duration) -> serde_json::Value {
+/// Starts a load, interrupts it after some time, and returns what it said.
+fn cut_short(load: &[&str], after: Duration) -> Output {
     let mut command = Command::cargo_bin("tare").unwrap();
-    command.args(["load", "--protocol", "null", "--target", "127.0.0.1:1", "--for", "60s", "--json"]).args(load);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let child = command.arg("load").args(load).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     std::thread::sleep(after);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let mut text = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130), "{text}");
-    serde_json::from_str(&text).unwrap()
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    output
 }
+
+/// The same of a load of a minute, with what it printed.
+fn interrupted(load: &[&str], after: Duration) -> serde_json::Value {
+    serde_json::from_slice(&cut_short(&[load, &["--for", "60s", "--json"]].concat(), after).stdout).unwrap()
+}
+
+const NOTHING: &[&str] = &["--protocol", "null", "--target", "127.0.0.1:1"];
 
 #[test]
 fn an_interrupted_load_reports_what_was_measured() {
     for load in [&["--connections", "4"] as &[&str], &["--rate", "2000"]] {
-        let result = interrupted(load, Duration::from_millis(2500));
+        let result = interrupted(&[NOTHING, load].concat(), Duration::from_millis(2500));
         let seconds = result["seconds"].as_f64().unwrap();
         assert!(seconds > 1.0 && seconds < 30.0, "{result}");
         assert!(result["response_time"]["p99_us"].is_number(), "{result}");
@@ -35,47 +41,23 @@ fn an_interrupted_load_reports_what_was_measured() {
 
 #[test]
 fn an_interrupt_before_anything_was_measured_says_so() {
-    let result = interrupted(&["--rate", "1000", "--settle", "50s"], Duration::from_millis(1500));
+    let result = interrupted(&[NOTHING, &["--rate", "1000", "--settle", "50s"]].concat(), Duration::from_millis(1500));
     assert_eq!(result["operations"], 0, "{result}");
     assert!(result["trouble"].to_string().contains("before a second was measured"), "{result}");
 }
 
-/// A server that answers `OK` on all connections but the first.
-fn lame() -> std::net::SocketAddr {
-    answers_from(1)
-}
-
 /// A server that answers `OK` on all connections from this number on.
 fn answers_from(first: usize) -> std::net::SocketAddr {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for (number, mut stream) in listener.incoming().flatten().enumerate() {
-            std::thread::spawn(move || {
-                let mut bytes = [0; 4096];
-                while stream.read(&mut bytes).is_ok_and(|received| received > 0) {
-                    if number >= first && stream.write_all(b"OK").is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    address
+    peer::answering(move |number, _| (number >= first).then_some("OK"))
 }
 
 #[test]
 fn an_interrupt_keeps_the_summary_when_the_server_hangs() {
-    let mut command = Command::cargo_bin("tare").unwrap();
-    command.args(["load", "--protocol", "tcp", "--target", &lame().to_string(), "--for", "60s", "--json"]);
-    command.args(["--connections", "4", "--timeout", "60s", "--option", "request=hi", "--option", "reply={bytes: 2}"]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(2500));
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let mut text = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130), "{text}");
-    let result: serde_json::Value = serde_json::from_str(&text).unwrap();
+    // The first connection is never answered.
+    let lame = answers_from(1).to_string();
+    let load = ["--protocol", "tcp", "--target", &lame, "--connections", "4", "--option", "request=hi"];
+    let more = ["--option", "reply={bytes: 2}", "--timeout", "60s"];
+    let result = interrupted(&[&load[..], &more].concat(), Duration::from_millis(2500));
     // Rows alone have no percentiles.
     assert!(result["response_time"]["p99_us"].is_number(), "{result}");
     assert!(result["operations"].as_u64().unwrap() > 100, "{result}");
@@ -85,37 +67,11 @@ fn an_interrupt_keeps_the_summary_when_the_server_hangs() {
 #[test]
 fn an_interrupt_while_populating_exits_as_interrupted() {
     // Nobody answers.
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let target = listener.local_addr().unwrap().to_string();
-    let mut command = Command::cargo_bin("tare").unwrap();
-    command.args(["load", "--protocol", "redis", "--target", &target, "--populate", "--timeout", "60s"]);
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let mut text = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130), "{text}");
+    let (_listener, target) = peer::listen();
+    let target = target.to_string();
+    let load = ["--protocol", "redis", "--target", &target, "--populate", "--timeout", "60s"];
+    let text = String::from_utf8(cut_short(&load, Duration::from_millis(1500)).stderr).unwrap();
     assert!(text.contains("interrupted while writing the data set"), "{text}");
-}
-
-/// A server that answers each request with this.
-fn answering(answer: impl Fn(&str) -> &'static str + Copy + Send + 'static) -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            std::thread::spawn(move || {
-                let mut bytes = [0; 4096];
-                while let Ok(received @ 1..) = stream.read(&mut bytes) {
-                    let request = String::from_utf8_lossy(&bytes[..received]).into_owned();
-                    if stream.write_all(answer(&request).as_bytes()).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    address
 }
 
 /// The exit code and standard output of a load of one second.
@@ -126,7 +82,7 @@ fn said(args: &[&str]) -> (Option<i32>, String) {
 
 #[test]
 fn reads_that_find_nothing_are_reported_with_a_remedy() {
-    let target = answering(|_| "$-1\r\n");
+    let target = peer::answering(|_, _| Some("$-1\r\n")).to_string();
     let options = ["--connections", "2", "--option", "mix={get: 1}", "--option", "verify=false"];
     let args = [&["--protocol", "redis", "--target", &target], &options[..]].concat();
     let (code, text) = said(&args);
@@ -140,7 +96,7 @@ fn reads_that_find_nothing_are_reported_with_a_remedy() {
 
 #[test]
 fn replies_of_another_status_are_counted_under_it() {
-    let target = answering(|_| "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+    let target = peer::answering(|_, _| Some("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"));
     let url = format!("http://{target}/");
     let (code, text) = said(&["--url", &url, "--connections", "2"]);
     assert_eq!(code, Some(1), "{text}");
@@ -164,18 +120,11 @@ fn held_up(protocol: &str, options: serde_json::Value) -> (Vec<SecondRow>, LoadS
         std::thread::sleep(Duration::from_millis(after_ms));
         kill_process(Pid::from_child(&child), signal).unwrap();
     }
-    let mut text = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    let mut printed = Vec::new();
+    child.stdout.take().unwrap().read_to_end(&mut printed).unwrap();
     child.wait().unwrap();
-    let (mut rows, mut summary) = (Vec::new(), None);
-    for line in text.lines() {
-        match serde_json::from_str(line).unwrap() {
-            LoadLine::Second(row) => rows.push(row),
-            LoadLine::Done(done) => summary = Some(*done),
-            other => panic!("{other:?}"),
-        }
-    }
-    (rows, summary.unwrap())
+    let (lines, end) = load::lines(&printed);
+    (load::seconds(lines), end.unwrap())
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Some fifty files with different mistakes: no panic, no stack trace, exit code 2, a place in every message.
 
-use crate::toy;
+use crate::cli::{one_line, tare};
+use crate::toy::WORKLOAD;
 
-use assert_cmd::Command;
 use std::path::Path;
-use toy::WORKLOAD;
+use std::process::Output;
+use tare_testkit::files;
 
 const STUDY: &str = "\
 study: s
@@ -92,12 +93,15 @@ const WORKLOADS: &[(&str, &str)] = &[
     ("protocol: {redis: {}}", "protocol: {redis: {keys: 0}}"),
 ];
 
+/// What `tare check` says of a study of this workload, in files of this folder.
+fn checked(folder: &Path, study: &str, workload: &str) -> Output {
+    files::write(&folder.join("workloads/toy/workload.yaml"), workload);
+    files::write(&folder.join("study.yaml"), study);
+    tare().current_dir(folder).args(["check", "study.yaml"]).output().unwrap()
+}
+
 fn check(folder: &Path, study: &str, workload: &str, wrong_file: &str) {
-    std::fs::create_dir_all(folder.join("workloads/toy")).unwrap();
-    std::fs::write(folder.join("workloads/toy/workload.yaml"), workload).unwrap();
-    std::fs::write(folder.join("study.yaml"), study).unwrap();
-    let output =
-        Command::cargo_bin("tare").unwrap().current_dir(folder).args(["check", "study.yaml"]).output().unwrap();
+    let output = checked(folder, study, workload);
     let stderr = String::from_utf8_lossy(&output.stderr);
     let what = format!("study:\n{study}\nworkload:\n{workload}\nsaid:\n{stderr}");
     assert_eq!(output.status.code(), Some(2), "{what}");
@@ -115,11 +119,8 @@ fn check(folder: &Path, study: &str, workload: &str, wrong_file: &str) {
 #[test]
 fn the_files_that_are_broken_here_are_valid_before() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::create_dir_all(folder.path().join("workloads/toy")).unwrap();
-    std::fs::write(folder.path().join("workloads/toy/workload.yaml"), WORKLOAD).unwrap();
-    std::fs::write(folder.path().join("study.yaml"), STUDY).unwrap();
-    let mut tare = Command::cargo_bin("tare").unwrap();
-    tare.current_dir(folder.path()).args(["check", "study.yaml"]).assert().success();
+    let output = checked(folder.path(), STUDY, WORKLOAD);
+    assert!(output.status.success(), "{output:?}");
 }
 
 #[test]
@@ -143,14 +144,13 @@ fn malformed_workloads_are_refused_with_their_place() {
 #[test]
 fn all_mistakes_of_a_file_come_at_once() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("study.yaml"), "studdy: s\nrepeat: 0\nload: {warp: {}}\nforms: {a: [x]}\n")
-        .unwrap();
-    let mut tare = Command::cargo_bin("tare").unwrap();
-    let output = tare.current_dir(folder.path()).args(["run", "study.yaml"]).output().unwrap();
+    let study = "studdy: s\nrepeat: 0\nload: {warp: {}}\nforms: {a: [x]}\n";
+    files::write(&folder.path().join("study.yaml"), study);
+    let output = tare().current_dir(folder.path()).args(["run", "study.yaml"]).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     for wanted in ["no 'study'", "no 'workload'", "'studdy'", "0 is out of range", "'warp'", "'x'", "6 mistakes"] {
-        let flat = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        let flat = one_line(&stderr);
         assert!(flat.contains(wanted), "{wanted} is missing in:\n{stderr}");
     }
 }
@@ -158,7 +158,7 @@ fn all_mistakes_of_a_file_come_at_once() {
 #[test]
 fn the_schemas_of_files_are_printed() {
     let says = |code: i32, args: &[&str]| {
-        let output = Command::cargo_bin("tare").unwrap().args(args).output().unwrap();
+        let output = tare().args(args).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{}", String::from_utf8_lossy(&output.stderr));
         output.stdout
     };

@@ -3,17 +3,18 @@
 //! input.
 
 use std::collections::{BTreeMap, BinaryHeap};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tare_core::config::{Problems, parse};
+use tare_core::config;
 use tare_core::load::{Arrivals, Hold, LoadLine, LoadOrder, LoadPlan, LoadProfile, WindowRow};
 use tare_core::peak::{PeakOutcome, PeakPlan};
 use tare_core::qos::{EVERY_OPERATION, Qos, QuantileLimit};
 use tare_load::PROTOCOLS;
 use tare_stats::peak::{Action, Asked, peak_search};
+use tare_testkit::peer;
 
 /// What the server is made of.
 #[derive(Clone, Copy)]
@@ -26,31 +27,17 @@ struct Made {
 /// Serves each connection in a thread; the workers are kept as the times at which they will be free. So a thread that
 /// wakes up late answers late, but takes no capacity away.
 fn server(made: Made) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
     let free = Arc::new(Mutex::new(vec![Instant::now(); made.workers]));
-    std::thread::spawn(move || {
-        for peer in listener.incoming() {
-            let (mut peer, free) = (peer.unwrap(), Arc::clone(&free));
-            peer.set_nodelay(true).unwrap();
-            std::thread::spawn(move || {
-                let mut request = [0; 64];
-                while peer.read(&mut request).is_ok_and(|bytes| bytes > 0) {
-                    let done = {
-                        let mut free = free.lock().unwrap();
-                        let first = free.iter_mut().min().unwrap();
-                        *first = (*first).max(Instant::now()) + made.service;
-                        *first
-                    };
-                    std::thread::sleep(done.saturating_duration_since(Instant::now()));
-                    if peer.write_all(b"END\r\n").is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    address
+    peer::answering(move |_, _| {
+        let done = {
+            let mut free = free.lock().unwrap();
+            let first = free.iter_mut().min().unwrap();
+            *first = (*first).max(Instant::now()) + made.service;
+            *first
+        };
+        std::thread::sleep(done.saturating_duration_since(Instant::now()));
+        Some("END\r\n")
+    })
 }
 
 /// The rate at which one request of a hundred takes longer than the limit in the long run, simulated: Poisson
@@ -86,20 +73,14 @@ fn truth(made: Made) -> f64 {
 
 fn load_plan(endpoint: SocketAddr, search: &PeakPlan, limit: Duration) -> LoadPlan {
     let text = "{request: \"hi\\r\\n\", reply: {until: \"END\\r\\n\"}}";
-    let mut problems = Problems::new("options", text);
-    let node = parse(text, &mut problems).unwrap();
     let known = PROTOCOLS.iter().find(|known| known.name() == "tcp").unwrap();
-    let options = known.read(&node, &mut problems).unwrap_or_else(|| panic!("{:?}", problems.into_vec()));
+    let options = config::read("options", text, |node, problems| known.read(node, problems)).unwrap();
     let base = LoadProfile::Open { rate: 1.0, arrivals: Arrivals::Poisson, connections: 200, in_flight: 10_000 };
+    let profile = LoadProfile::Guided { of: Box::new(search.highest(&base)), start: search.start };
     LoadPlan {
         measure: search.expected(),
         limits: BTreeMap::from([(EVERY_OPERATION.to_owned(), limit)]),
-        ..LoadPlan::of(
-            "tcp",
-            options,
-            endpoint,
-            LoadProfile::Guided { of: Box::new(search.highest(&base)), start: search.start },
-        )
+        ..LoadPlan::of("tcp", options, endpoint, profile)
     }
 }
 

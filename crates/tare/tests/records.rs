@@ -1,8 +1,8 @@
 //! What the program prints about several records: gate, comparison, history. These records are not measured.
 
+use crate::cli::{one_line as flat, said, tare};
 use crate::sample;
 
-use assert_cmd::Command;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -33,27 +33,26 @@ impl Desk {
         name.rsplit('/').next().unwrap_or(name).clone_into(&mut record.header.run);
         change(&mut record);
         let path = self.path(name);
-        let dir = RecordDir::create(&path, &record.header).unwrap();
-        record.trials.iter().for_each(|trial| dir.write_trial(trial).unwrap());
-        dir.write_end(record.end.as_ref().unwrap()).unwrap();
+        write_record(&path, &record);
         path.to_str().unwrap().to_owned()
     }
 
     /// Runs the program and checks its exit code; returns its output, standard output first.
     fn says(&self, code: i32, args: &[&str]) -> String {
-        let mut command = Command::cargo_bin("tare").unwrap();
-        let output = command.current_dir(self.folder.path()).env("TARE_HOME", self.path("home")).args(args).output();
+        let output = tare().current_dir(self.folder.path()).env("TARE_HOME", self.path("home")).args(args).output();
         let output = output.unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        let said = said(&output);
         assert_eq!(output.status.code(), Some(code), "tare {args:?}:\n{said}");
         assert!(!said.contains("panicked"), "{said}");
         said
     }
 }
 
-/// The output as one line, wherever it was wrapped.
-fn flat(said: &str) -> String {
-    said.split_whitespace().collect::<Vec<_>>().join(" ")
+/// Writes a whole record.
+pub(crate) fn write_record(path: &Path, record: &Record) {
+    let written = RecordDir::create(path, &record.header).unwrap();
+    record.trials.iter().for_each(|trial| written.write_trial(trial).unwrap());
+    written.write_end(record.end.as_ref().unwrap()).unwrap();
 }
 
 /// Multiplies the throughput of a form.
@@ -288,8 +287,7 @@ fn every_reader_notices_a_missing_trial() {
     let said = flat(&desk.says(0, &["history", "--add", &cut]));
     assert!(said.contains("complete, but 1 of its trials is missing"), "{said}");
     // It is incomplete, so it can be resumed; users other than root get no further than that.
-    let root = std::fs::metadata("/proc/self").is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0);
-    if !root {
+    if !rustix::process::geteuid().is_root() {
         assert!(flat(&desk.says(1, &["resume", &cut])).contains("1 trial(s) are missing from the record"));
     }
     assert!(flat(&desk.says(0, &["resume", &whole])).contains("every trial is on disk"));

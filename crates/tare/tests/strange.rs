@@ -1,24 +1,19 @@
 //! Files that other users may have prepared: in the folder in which Tare is started, and in records.
 
-use crate::{sample, toy};
+use crate::cli::{one_line, said_in, tare};
+use crate::records::write_record;
+use crate::sample;
+use crate::toy::WORKLOAD;
 
-use assert_cmd::Command;
 use std::os::unix::fs::{PermissionsExt, lchown};
 use std::path::Path;
 use tare_runner::RecordDir;
-use toy::WORKLOAD;
+use tare_testkit::files::write;
 
 /// The exit code and output of `tare` in `folder`, as one line.
 fn said(folder: &Path, args: &[&str]) -> (Option<i32>, String) {
-    let mut command = Command::cargo_bin("tare").unwrap();
-    let output = command.current_dir(folder).env_remove("SUDO_UID").args(args).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    (output.status.code(), text.split_whitespace().collect::<Vec<_>>().join(" "))
-}
-
-fn write(path: &Path, text: &str) {
-    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    std::fs::write(path, text).unwrap();
+    let (code, text) = said_in(folder, args);
+    (code, one_line(&text))
 }
 
 const STUDY: &str = "study: planted\nworkload: toy\nload: {closed: {}}\nforms: {native: []}\n";
@@ -45,9 +40,7 @@ fn a_name_never_means_a_file_in_the_current_folder() {
     assert!(!text.contains("workload toy"), "{text}");
     // Names are looked up here only in folders of root or of the user.
     assert_eq!(said(folder, &["run", "--dry-run", "other"]).0, Some(0));
-    if !rustix::process::geteuid().is_root() {
-        return println!("skipped: whose folder it is, which needs root");
-    }
+    let Some(()) = tare_testkit::needs::root() else { return };
     lchown(folder.join("studies"), Some(4242), None).unwrap();
     let (code, text) = said(folder, &["run", "--dry-run", "other"]);
     assert!(code == Some(2) && text.contains("to use the file here, write ./studies/other.yaml"), "{text}");
@@ -81,9 +74,7 @@ fn the_message_says_what_a_wrong_path_is() {
 /// Root starts Tare in somebody else's folder, without `--out`.
 #[test]
 fn records_are_not_written_where_another_user_decides() {
-    if !rustix::process::geteuid().is_root() {
-        return println!("skipped: whose folder it is, which needs root");
-    }
+    let Some(()) = tare_testkit::needs::root() else { return };
     let folder = tempfile::tempdir().unwrap();
     let (here, elsewhere) = (folder.path().join("here"), folder.path().join("elsewhere"));
     std::fs::create_dir_all(&elsewhere).unwrap();
@@ -115,10 +106,7 @@ fn records_are_not_written_where_another_user_decides() {
 
 /// Makes the sample's record.
 fn sample_at(path: &Path) {
-    let record = sample::record();
-    let written = RecordDir::create(path, &record.header).unwrap();
-    record.trials.iter().for_each(|trial| written.write_trial(trial).unwrap());
-    written.write_end(record.end.as_ref().unwrap()).unwrap();
+    write_record(path, &sample::record());
 }
 
 /// As after `cp -r`, which keeps links and pipes and makes root their owner.
@@ -163,9 +151,7 @@ fn links_and_pipes_in_a_record_are_not_read() {
 /// Root writes where everybody may write, and another user has put a link of that name there.
 #[test]
 fn a_report_does_not_follow_another_users_link() {
-    if !rustix::process::geteuid().is_root() {
-        return println!("skipped: whose link it is, which needs root");
-    }
+    let Some(()) = tare_testkit::needs::root() else { return };
     let folder = tempfile::tempdir().unwrap();
     let (record, shared, target) = (folder.path().join("r"), folder.path().join("tmp"), folder.path().join("x.sh"));
     sample_at(&record);
@@ -183,8 +169,7 @@ fn a_report_does_not_follow_another_users_link() {
         assert!(text.contains("to do: ") && link.is_symlink(), "{verb:?}: {text}");
         assert_eq!(std::fs::read_to_string(&target).unwrap(), "root's", "{verb:?}");
         // The user who called sudo does not count as another one.
-        let mut command = Command::cargo_bin("tare").unwrap();
-        let output = command.current_dir(folder.path()).env("SUDO_UID", "4242").args(verb).output().unwrap();
+        let output = tare().current_dir(folder.path()).env("SUDO_UID", "4242").args(verb).output().unwrap();
         assert!(output.status.success(), "{verb:?}: {output:?}");
         assert!(std::fs::read_to_string(&target).unwrap().len() > 99 && link.is_symlink(), "{verb:?}");
     }

@@ -4,10 +4,16 @@ use super::*;
 use std::path::PathBuf;
 use tare_stats::{Bound, BoundCause, Condition, Withheld};
 
-#[test]
-fn a_history_of_the_first_version_is_migrated() {
+/// Where a history may come to lie, in a folder of its own.
+fn empty() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.db");
+    (folder, path)
+}
+
+#[test]
+fn a_history_of_the_first_version_is_migrated() {
+    let (_folder, path) = empty();
     let old = Connection::open(&path).unwrap();
     old.execute_batch(
         "CREATE TABLE runs (run TEXT PRIMARY KEY, started TEXT NOT NULL, study TEXT NOT NULL, workload TEXT NOT NULL,
@@ -32,8 +38,7 @@ fn a_history_of_the_first_version_is_migrated() {
 
 #[test]
 fn a_history_of_the_second_version_gets_a_table_of_times() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("history.db");
+    let (_folder, path) = empty();
     open_at(&path)
         .unwrap()
         .execute_batch("DROP TABLE times; ALTER TABLE ratios DROP COLUMN bound; PRAGMA user_version = 2;")
@@ -82,8 +87,7 @@ fn a_bound_or_withheld_ratio_is_kept_without_an_interval() {
 
 #[test]
 fn versions_without_bounds_get_a_column_for_the_side() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("history.db");
+    let (_folder, path) = empty();
     let old = open_at(&path).unwrap();
     old.execute("INSERT INTO runs VALUES ('r', '2026', 's', 'w', '6.1', 9, 'fitted', 'gone', '{}')", []).unwrap();
     old.execute("INSERT INTO ratios VALUES ('r', 'box', 'throughput', 0, 0.9, 0.8, 1.0, NULL)", []).unwrap();
@@ -96,8 +100,7 @@ fn versions_without_bounds_get_a_column_for_the_side() {
 
 #[test]
 fn records_of_an_older_version_are_read_again_until_done() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("history.db");
+    let (folder, path) = empty();
     let db = open_at(&path).unwrap();
     let no_record = "INSERT INTO runs VALUES ('r', '2026', 's', 'w', '6.1', 9, 'fitted', ?1, '{}')";
     db.execute(no_record, [folder.path().to_str().unwrap()]).unwrap();
@@ -177,8 +180,7 @@ fn series_are_separate_by_study_workload_baseline_and_form() {
 
 #[test]
 fn a_history_without_spreads_gets_a_table_for_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("history.db");
+    let (_folder, path) = empty();
     open_at(&path).unwrap().execute_batch("DROP TABLE spreads; PRAGMA user_version = 6;").unwrap();
     let db = open_at(&path).unwrap();
     let spreads: i64 = db.query_row("SELECT count(*) FROM spreads", [], |row| row.get(0)).unwrap();
@@ -191,17 +193,14 @@ fn sample(folder: &Path) -> PathBuf {
     let text = "\n".to_owned() + &std::fs::read_to_string(files).unwrap();
     for file in text.split("\n== ").skip(1) {
         let (name, content) = file.split_once('\n').unwrap();
-        let path = folder.join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, content).unwrap();
+        tare_testkit::files::write(&folder.join(name), content);
     }
     folder.to_owned()
 }
 
 #[test]
 fn a_history_of_the_seventh_version_gets_its_conditions_from_records() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("history.db");
+    let (folder, path) = empty();
     let of_record = sample(&folder.path().join("record"));
     let record = tare_runner::read_record(&of_record).unwrap();
     let mut old = open_at(&path).unwrap();
@@ -263,8 +262,7 @@ fn deployments_are_told_apart_by_data_not_by_names() {
 
 #[test]
 fn a_history_of_the_eighth_version_gets_its_times_from_records() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("history.db");
+    let (folder, path) = empty();
     let of_record = sample(&folder.path().join("record"));
     let record = tare_runner::read_record(&of_record).unwrap();
     let (study, workload) = (&record.header.study, &record.header.workload);

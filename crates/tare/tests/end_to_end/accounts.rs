@@ -1,8 +1,7 @@
 //! The parts of CPU time add up to the machine's busy time, on the kernel that the test runs on: some kernels charge
 //! interrupts to what they interrupt, others keep them apart.
 
-use crate::end_to_end::lab::{Lab, text};
-use serde_json::Value;
+use crate::end_to_end::lab::Lab;
 
 /// The rest may be so much of the busy time: other processes and threads of the kernel are in it, 2 % on a shared
 /// machine and more on an emulated one; a part that is left out, the generator or a service, is a third or more.
@@ -13,16 +12,12 @@ const REST_AT_LEAST: f64 = -0.01;
 #[test]
 fn the_parts_of_cpu_time_are_what_the_machine_was_busy_with() {
     let Some(lab) = Lab::with_engine(&["mmdebstrap"]) else { return };
-    let study = lab.write(
-        "accounts.yaml",
+    lab.run(
         "study: accounts\nworkload: redis\nbaseline: native\ndesign: blocks\nrepeat: 1\n\
          load: {closed: {connections: 20}}\ntime: {settle: 500ms, measure: 4s}\n\
          forms:\n  native: []\n  published: [container: {}]\n  hostnet: [container: {network: host}]\n",
     );
-    let record = lab.path("record");
-    lab.expect(0, &["run", text(&study), "--out", text(&record)]);
-    let report = lab.expect(0, &["report", text(&record), "--format", "json"]);
-    let report: Value = serde_json::from_str(&report).unwrap();
+    let report = lab.report(&lab.path("record"));
     let apart = report["environment"]["cpu.interrupts_apart"].as_str().unwrap_or("unknown");
     let accounts = report["analysis"]["cpu"].as_array().unwrap();
     assert_eq!(accounts.len(), 4, "each form, and the baseline twice: {accounts:?}");

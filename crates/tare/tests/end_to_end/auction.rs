@@ -30,10 +30,7 @@ fn the_auction_deploys_answers_and_counts_in_each_form() {
                  load: {users: {users: 40, behaviour: official2, cycle: 1s}}\n\
                  time: {settle: 5s, measure: 10s, timeout: 60s}\nforms: {native: [], container: [container: {}], \
                  two: {layers: [], instances: {app: 2, web: 2}}}\n";
-    let (study, record) = (lab.write("auction.yaml", study), lab.path("record"));
-    lab.expect(0, &["run", text(&study), "--out", text(&record)]);
-    lab.expect_clean();
-    let record = lab.record(&record);
+    let (_, record) = lab.run(study);
     assert_eq!(record.trials.len(), 4);
     for trial in record.trials.iter().map(|trial| &trial.record) {
         let arm = trial.trial.arm();

@@ -1,7 +1,7 @@
 //! Builds of a workload's own source that exceed their limits: each is ended with a message and leaves nothing behind,
 //! even if Tare is killed.
 
-use crate::end_to_end::lab::{Lab, said, text};
+use crate::end_to_end::lab::{Lab, flat, said, text};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ fn build(lab: &Lab, script: &str, alter: impl FnOnce(&mut Command)) -> String {
     alter(&mut command);
     let output = command.output().unwrap();
     // Lines are broken where a terminal's would be.
-    let said = said(&output).split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = flat(&said(&output));
     assert!(!output.status.success() && !said.contains("panicked"), "{said}");
     said
 }

@@ -1,6 +1,6 @@
 //! A real server in two forms side by side, under one load that moves between them every few milliseconds.
 
-use crate::end_to_end::lab::{Lab, text};
+use crate::end_to_end::lab::{Lab, flat, text};
 use tare_core::record::TrialData;
 use tare_core::telemetry::{PROBE, RESTED};
 use tare_core::trial::Outcome;
@@ -18,10 +18,7 @@ forms: {plain: [], boxed: [container: {}]}
 #[test]
 fn two_forms_and_the_control_take_turns_under_one_load() {
     let Some(lab) = Lab::with_engine(&["mmdebstrap"]) else { return };
-    let (study, out) = (lab.write("chopped.yaml", STUDY), lab.path("record"));
-    let said = lab.expect(0, &["run", text(&study), "--out", text(&out)]);
-    lab.expect_clean();
-    let record = lab.record(&out);
+    let (said, record) = lab.run(STUDY);
     let (mut rates, mut at_work_ns, mut span_ns) = (std::collections::BTreeMap::new(), 0, 0);
     for trial in record.trials.iter().map(|trial| &trial.record) {
         let arm = trial.trial.arm();
@@ -57,12 +54,8 @@ fn two_forms_and_the_control_take_turns_under_one_load() {
 #[test]
 fn waiting_forms_are_frozen_if_the_study_says_so() {
     let Some(lab) = Lab::with_engine(&["mmdebstrap"]) else { return };
-    let text_of = STUDY.replace("design: chop", "design: {chop: {slice: 20ms, freeze: true}}");
-    let (study, out) = (lab.write("frozen.yaml", &text_of), lab.path("record"));
-    let said = lab.expect(0, &["run", text(&study), "--out", text(&out)]);
-    lab.expect_clean();
+    let (said, record) = lab.run(&STUDY.replace("design: chop", "design: {chop: {slice: 20ms, freeze: true}}"));
     assert!(said.contains("who waits frozen"), "{said}");
-    let record = lab.record(&out);
     assert_eq!(record.trials.len(), 3);
     for trial in record.trials.iter().map(|trial| &trial.record) {
         let arm = trial.trial.arm();
@@ -71,8 +64,7 @@ fn waiting_forms_are_frozen_if_the_study_says_so() {
         let freeze_ns = turns.freeze_ns.unwrap_or_else(|| panic!("{arm} was not frozen in every turn"));
         assert!(freeze_ns > 0 && freeze_ns < turns.slice_ns / 2, "{arm}: {turns:?}");
     }
-    let whole = lab.expect(0, &["report", text(&out), "--verbose"]);
-    let whole = whole.split_whitespace().collect::<Vec<_>>().join(" ");
+    let whole = flat(&lab.expect(0, &["report", text(&lab.path("record")), "--verbose"]));
     assert!(whole.contains("freezing the form before and thawing this one takes"), "{whole}");
 }
 
@@ -87,10 +79,7 @@ fn rests(trial: &TrialData) -> Vec<(f64, f64)> {
 #[test]
 fn the_samplers_of_all_forms_rest_together_and_the_report_says_what_they_cost() {
     let Some(lab) = Lab::with_engine(&["mmdebstrap"]) else { return };
-    let (study, out) = (lab.write("rests.yaml", &STUDY.replace("measure: 1s", "measure: 4s")), lab.path("record"));
-    lab.expect(0, &["run", text(&study), "--out", text(&out)]);
-    lab.expect_clean();
-    let record = lab.record(&out);
+    let (_, record) = lab.run(&STUDY.replace("measure: 1s", "measure: 4s"));
     let first = rests(&record.trials[0]);
     assert_eq!(first.len(), 2, "twelve seconds have room for two: {first:?}");
     for trial in &record.trials {
@@ -114,7 +103,6 @@ fn the_samplers_of_all_forms_rest_together_and_the_report_says_what_they_cost() 
     assert_eq!((cost.trials, cost.rests, cost.interval), (3, 2, None), "{cost:?}");
     assert!((0.8..1.25).contains(&cost.ratio), "{cost:?}");
     assert!(cost.forms.iter().all(|form| form.cpu_per_op.is_some()), "{cost:?}");
-    let whole = lab.expect(0, &["report", text(&out), "--verbose"]);
-    let whole = whole.split_whitespace().collect::<Vec<_>>().join(" ");
+    let whole = flat(&lab.expect(0, &["report", text(&lab.path("record")), "--verbose"]));
     assert!(whole.contains("operations than while it rests (2 rests)") && whole.contains(" probe boxed "), "{whole}");
 }

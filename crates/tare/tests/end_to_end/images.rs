@@ -1,6 +1,6 @@
 //! Images made elsewhere that cannot run: all are refused at once, with their places, before anything starts.
 
-use crate::end_to_end::lab::{Lab, text};
+use crate::end_to_end::lab::{Lab, flat, text};
 use std::path::Path;
 use std::process::Command;
 
@@ -51,7 +51,7 @@ fn images_that_cannot_run_are_all_reported_with_their_place() {
         lab.write("s.yaml", "study: s\nworkload: ./hands\nload: {closed: {connections: 1}}\nforms: {native: []}\n");
     let record = lab.path("record");
     let said = lab.expect(2, &["run", text(&study), "--out", text(&record)]);
-    let flat = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let flat = flat(&said);
     for (line, (name, .., told)) in (4..).zip(REFUSED) {
         assert!(flat.contains(told), "{name}: '{told}' is not there: {said}");
         assert!(flat.contains(&format!("hands/workload.yaml:{line}:")), "{name}: {said}");
@@ -70,6 +70,6 @@ fn an_unknown_compression_of_an_archive_is_reported() {
     lab.expect(0, &["bundle", "build", "--image", text(&plain)]);
     assert!(Command::new("xz").arg(&plain).status().unwrap().success());
     let said = lab.expect(2, &["bundle", "build", "--image", text(&lab.path("image.tar.xz"))]);
-    let flat = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let flat = flat(&said);
     assert!(flat.contains("it is compressed with xz, which is not read here to do: decompress it"), "{said}");
 }

@@ -1,11 +1,14 @@
 //! A folder to run in, the program, and the checks that every test makes after a run.
 
+pub(crate) use crate::cli::{one_line as flat, said};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tare_core::record::Record;
 use tare_layers::lock::MachineLock;
+use tare_testkit::{files, needs};
 
 static MACHINE: Mutex<()> = Mutex::new(());
 
@@ -19,11 +22,7 @@ impl Lab {
     /// Waits for the machine; none, after printing the reason, if it lacks one of `needs` (programs on PATH).
     pub(crate) fn open(needs: &[&str]) -> Option<Lab> {
         let machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-        let root = std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
-        if !root {
-            println!("skipped: not root");
-            return None;
-        }
+        needs::root()?;
         for need in needs {
             if !["/usr/sbin", "/usr/bin", "/sbin", "/bin"].iter().any(|dir| Path::new(dir).join(need).exists()) {
                 println!("skipped: there is no {need} on this machine");
@@ -37,7 +36,7 @@ impl Lab {
                 lab.tare(&["clean"]);
                 return Some(lab);
             }
-            std::thread::sleep(std::time::Duration::from_secs(1));
+            std::thread::sleep(Duration::from_secs(1));
         }
         panic!("another run has been under way on this machine for five minutes");
     }
@@ -59,10 +58,36 @@ impl Lab {
 
     /// Writes a file of the folder, with the folders on its way.
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.path(name);
-        std::fs::create_dir_all(path.parent().expect("it is in the folder")).unwrap();
-        std::fs::write(&path, content).unwrap();
-        path
+        files::write(&self.path(name), &content)
+    }
+
+    /// Runs a study of this text, into the record `record`: what was said, and the record. Nothing is left.
+    pub(crate) fn run(&self, study: &str) -> (String, Record) {
+        let (study, out) = (self.write("study.yaml", study), self.path("record"));
+        let said = self.expect(0, &["run", text(&study), "--out", text(&out)]);
+        self.expect_clean();
+        (said, self.record(&out))
+    }
+
+    /// What a report of a record says as JSON.
+    pub(crate) fn report(&self, record: &Path) -> Value {
+        serde_json::from_str(&self.expect(0, &["report", text(record), "--format", "json"])).unwrap()
+    }
+
+    /// Interrupts the program when a file has been `there` for so long; what it said. Nothing is left.
+    pub(crate) fn interrupt(&self, args: &[&str], there: &Path, after: Duration) -> String {
+        let mut command = self.command(args);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        while !there.exists() {
+            assert!(child.try_wait().unwrap().is_none(), "the run ended before {} was there", there.display());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        std::thread::sleep(after);
+        rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+        self.expect_clean();
+        said(&output)
     }
 
     /// The program, in the source tree's root so that it finds studies and workloads.
@@ -99,10 +124,6 @@ impl Lab {
         let left: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(left.as_array().map(Vec::len), Some(0), "left on the machine: {left:#}");
     }
-}
-
-pub(crate) fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
 pub(crate) fn text(path: &Path) -> &str {

@@ -1,6 +1,6 @@
 //! Forms with the same layers that differ in options and resources of a service.
 
-use crate::end_to_end::lab::{Lab, text};
+use crate::end_to_end::lab::{Lab, flat, text};
 use tare_core::trial::Outcome;
 
 const STUDY: &str = "\
@@ -19,10 +19,7 @@ forms:
 #[test]
 fn a_forms_own_settings_apply_only_there() {
     let Some(lab) = Lab::open(&["mmdebstrap"]) else { return };
-    let (study, out) = (lab.write("own.yaml", STUDY), lab.path("record"));
-    lab.expect(0, &["run", text(&study), "--out", text(&out)]);
-    lab.expect_clean();
-    let record = lab.record(&out);
+    let (_, record) = lab.run(STUDY);
     let header = &record.header;
     assert_eq!(lab.expect(0, &["--version"]).trim(), format!("tare {}", header.tare));
     for trial in record.trials.iter().map(|trial| &trial.record) {
@@ -48,8 +45,7 @@ fn a_forms_own_settings_apply_only_there() {
     let cpus = throughput("squeezed") * first("squeezed").metrics["cpu_us_per_op"] / 1e6;
     assert!(cpus < 0.4, "{cpus} CPUs: {:?}", first("squeezed").metrics);
     assert!(throughput("durable") < throughput("native"), "{:?}", first("durable").metrics);
-    let shown = lab.expect(0, &["report", text(&out), "--verbose"]);
-    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    let shown = flat(&lab.expect(0, &["report", text(&lab.path("record")), "--verbose"]));
     let asked = "set by the study: memory_limit_bytes (in squeezed)";
     assert!(shown.contains(asked) && shown.matches("memory_limit_bytes").count() == 1, "{shown}");
 }

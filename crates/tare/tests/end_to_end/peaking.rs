@@ -1,6 +1,6 @@
 //! A load of kind `peak`: each trial is a search on a deployment of its own, guided by what a real server answers.
 
-use crate::end_to_end::lab::{Lab, text};
+use crate::end_to_end::lab::Lab;
 use tare_core::peak::{PeakEnding, PeakWindow};
 use tare_core::trial::{Outcome, Stage};
 
@@ -26,10 +26,7 @@ forms: {native: []}
 #[test]
 fn a_search_is_guided_by_a_real_server_and_on_disk() {
     let Some(lab) = Lab::open(&["mmdebstrap"]) else { return };
-    let (study, path) = (lab.write("s.yaml", STUDY), lab.path("record"));
-    let said = lab.expect(0, &["run", text(&study), "--out", text(&path)]);
-    lab.expect_clean();
-    let record = lab.record(&path);
+    let (said, record) = lab.run(STUDY);
     assert_eq!(record.trials.len(), 2, "one deployment for the form, one for the A/A control");
     for trial in &record.trials {
         let trial = &trial.record;
@@ -48,5 +45,6 @@ fn a_search_is_guided_by_a_real_server_and_on_disk() {
         assert!(measured >= search.load_s && settled < measured, "{:?}: {} s of load", trial.stages, search.load_s);
     }
     assert!(said.contains("native            ") && said.contains(" users") && said.contains("peak load"), "{said}");
-    assert!(std::fs::read_to_string(path.join("report.html")).unwrap().contains("Share of windows that kept the QoS, by load"));
+    let page = std::fs::read_to_string(lab.path("record/report.html")).unwrap();
+    assert!(page.contains("Share of windows that kept the QoS, by load"));
 }

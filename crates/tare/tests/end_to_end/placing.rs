@@ -41,10 +41,7 @@ fn study(placement: &str, forms: &str) -> String {
 
 fn run(lab: &Lab, placement: &str, forms: &str) -> Record {
     lab.write("busy/workload.yaml", BUSY);
-    let (study, record) = (lab.write("placed.yaml", study(placement, forms)), lab.path("record"));
-    lab.expect(0, &["run", text(&study), "--out", text(&record)]);
-    lab.expect_clean();
-    lab.record(&record)
+    lab.run(&study(placement, forms)).1
 }
 
 fn set(text: &str) -> CpuSet {

@@ -1,7 +1,6 @@
 //! Causes planted in a real server, one in each form: the first finding names it.
 
 use crate::end_to_end::lab::{Lab, text};
-use serde_json::Value;
 use std::fs;
 use std::iter;
 use std::process::{Child, Command, Stdio};
@@ -170,7 +169,7 @@ fn missed_of(lab: &Lab, study: &str, causes: &[Cause], record: &str) -> Vec<(Cau
     });
     lab.expect_clean();
 
-    let report: Value = serde_json::from_str(&lab.expect(0, &["report", text(&out), "--format", "json"])).unwrap();
+    let report = lab.report(&out);
     let explanations = report["analysis"]["explanations"].as_array().cloned().unwrap_or_default();
     let first = |form: &str| {
         let of = explanations.iter().find(|explanation| explanation["form"] == form)?;

@@ -26,9 +26,7 @@ fn per_op(trial: &TrialData, profile: &Profile, call: &str) -> f64 {
 #[test]
 fn a_server_reads_and_writes_once_an_operation_in_every_form_and_its_stacks_have_names() {
     let Some(lab) = Lab::with_engine(&["redis-server"]) else { return };
-    let (study, out) = (lab.write("profiled.yaml", STUDY), lab.path("record"));
-    let said = lab.expect(0, &["run", text(&study), "--out", text(&out)]);
-    let record = lab.record(&out);
+    let ((said, record), out) = (lab.run(STUDY), lab.path("record"));
     // Two forms and the control, and of each form one that is profiled.
     assert_eq!((record.trials.len(), record.profiles.len()), (3, 2));
     for trial in &record.profiles {

@@ -1,22 +1,15 @@
 //! Several instances of a service, and several tiles of a workload: in every form, and when one of them dies.
 
-use crate::end_to_end::lab::{Lab, text};
+use crate::end_to_end::lab::{Lab, flat, text};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use tare_core::record::{FAIRNESS, Record};
+use tare_core::record::FAIRNESS;
 use tare_core::trial::Outcome;
 
 fn study(workload: &str, rest: &str) -> String {
     format!("study: several\nworkload: {workload}\nload: {{closed: {{connections: 4, pipeline: 5}}}}\n{rest}\n")
-}
-
-fn run(lab: &Lab, study: &str) -> Record {
-    let (study, record) = (lab.write("several.yaml", study), lab.path("record"));
-    lab.expect(0, &["run", text(&study), "--out", text(&record)]);
-    lab.expect_clean();
-    lab.record(&record)
 }
 
 #[test]
@@ -34,7 +27,7 @@ fn servers_behind_a_proxy_share_the_keys_alike_in_containers_in_guests() {
 /// Deploys balancer, proxy and two servers in each form, and asks where the keys are.
 fn shared_alike(lab: &Lab, forms: &str, trials: usize) {
     let rest = "repeat: 1\ndesign: blocks\nemulated_blocks: 1\ntime: {settle: 0s, measure: 1s}\nparameters: {keys: 2000}\nforms: ";
-    let record = run(lab, &study("redis-scaleout", &format!("{rest}{forms}")));
+    let (_, record) = lab.run(&study("redis-scaleout", &format!("{rest}{forms}")));
     assert_eq!(record.trials.len(), trials);
     for trial in record.trials.iter().map(|trial| &trial.record) {
         let arm = trial.trial.arm();
@@ -103,7 +96,7 @@ fn tiles_are_loaded_side_by_side_and_told_apart() {
     let Some(lab) = Lab::with_engine(&["mmdebstrap"]) else { return };
     let rest = "repeat: 1\ndesign: blocks\ntime: {settle: 0s, measure: 1s}\nparameters: {keys: 1000}\nforms: {one: {layers: [], \
                 instances: 1}, two: {layers: [], instances: 2}, boxed: {layers: [container: {}], instances: 2}}";
-    let record = run(&lab, &study("redis", rest));
+    let (_, record) = lab.run(&study("redis", rest));
     for trial in record.trials.iter().map(|trial| &trial.record) {
         let arm = trial.trial.arm();
         assert_eq!(trial.outcome, Outcome::Measured, "{arm}");
@@ -123,7 +116,6 @@ fn tiles_are_loaded_side_by_side_and_told_apart() {
             assert!(checks.iter().any(|check| check.name.starts_with(&format!("{name}: "))), "{arm}: {checks:?}");
         }
     }
-    let shown = lab.expect(0, &["report", text(&lab.path("record"))]);
-    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    let shown = flat(&lab.expect(0, &["report", text(&lab.path("record"))]));
     assert!(shown.contains("redis 2 for 1") && shown.contains("fairness"), "{shown}");
 }

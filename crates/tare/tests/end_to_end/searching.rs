@@ -1,8 +1,8 @@
 //! `tare place`: placements are really measured, the outcome is in the record, and an interrupted search goes on.
 
-use crate::end_to_end::lab::{Lab, text};
+use crate::end_to_end::lab::{Lab, flat, text};
 use serde_json::Value;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The shipped workload whose tool runs inside the form, so that every CPU serves, and that is over in seconds.
 fn write(lab: &Lab) -> String {
@@ -67,17 +67,8 @@ fn an_interrupted_search_is_on_disk_and_goes_on() {
     }
     let (study, path) = (write(&lab), lab.path("record"));
     let args = ["place", &study, "--repeat", "2", "--top", "1", "--out", text(&path)];
-    let child = lab.command(&args).stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn();
-    let child = child.unwrap();
-    let (began, first) = (Instant::now(), path.join("trials/0000/trial.json"));
-    while !first.exists() && began.elapsed() < Duration::from_secs(300) {
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
-    let output = child.wait_with_output().unwrap();
-    let said = crate::end_to_end::lab::said(&output);
-    assert_eq!(output.status.code(), Some(130), "{said}");
-    let flat = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = lab.interrupt(&args, &path.join("trials/0000/trial.json"), Duration::ZERO);
+    let flat = flat(&said);
     assert!(flat.contains("what was measured is on disk") && flat.contains("tare resume"), "{said}");
     let there = lab.record(&path).trials.len();
     assert!((1..6).contains(&there), "{there} trials");
@@ -94,6 +85,6 @@ fn the_message_says_if_there_is_nothing_to_choose() {
         return println!("skipped: with other than two CPUs there is something to choose");
     }
     let said = lab.expect(0, &["place", "canonical"]);
-    let flat = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let flat = flat(&said);
     assert!(flat.contains("nothing to choose") && flat.contains("Nothing was measured"), "{said}");
 }

@@ -1,6 +1,6 @@
 //! A server that Tare has never seen: an image made elsewhere and a workload folder of twenty lines, no Rust.
 
-use crate::end_to_end::lab::{Lab, text};
+use crate::end_to_end::lab::{Lab, flat, text};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tare_core::trial::Outcome;
@@ -79,11 +79,8 @@ fn an_image_made_elsewhere_runs_in_the_forms() {
     let study = lab.write("strange.yaml", STUDY);
     let kept = have_the_image();
     lab.write("images/stranger.tar.gz", std::fs::read(kept).unwrap());
-    let record = lab.path("record");
     lab.expect(0, &["check", text(&study)]);
-    lab.expect(0, &["run", text(&study), "--out", text(&record)]);
-    lab.expect_clean();
-    let read = lab.record(&record);
+    let (_, read) = lab.run(STUDY);
     assert_eq!(read.trials.len(), 5);
     for trial in &read.trials {
         assert_eq!(trial.record.outcome, Outcome::Measured, "{}", trial.record.trial.arm());
@@ -110,7 +107,7 @@ fn what_an_image_says_is_enough_to_run_it() {
     lab.write("image/passwd", "root:x:0:0::/:/bin/sh\ncache:x:4321:4322::/:/bin/sh\n");
     lab.write("image/group", "root:x:0:\ncache:x:4322:\n");
     shell("docker build --quiet --tag \"$1\" \"$2\"", &[&tag, text(&lab.path("image"))]);
-    let flat = |args: &[&str]| lab.expect(0, args).split_whitespace().collect::<Vec<_>>().join(" ");
+    let flat = |args: &[&str]| flat(&lab.expect(0, args));
     let told = flat(&["check", text(&study)]);
     assert!(told.contains("which is looked at when the bundle is built"), "{told}");
     let record = lab.path("told-record");

@@ -113,7 +113,7 @@ fn the_microbenchmarks_are_weighed_natively_and_in_containers() {
     assert!(page.contains("another machine") && page.contains("linpack/report.html"), "the page of the whole");
     let table = lab.expect(0, &["report", text(&record)]);
     assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
-    let json: Value = serde_json::from_str(&lab.expect(0, &["report", text(&record), "--format", "json"])).unwrap();
+    let json = lab.report(&record);
     assert_eq!(json.pointer("/parts").and_then(Value::as_array).map(Vec::len), Some(cases.len()), "{json:#}");
     let csv = lab.expect(0, &["report", text(&record), "--format", "csv"]);
     assert!(csv.lines().any(|line| line.contains("gflops,GFLOP/s")), "{csv}");
@@ -140,15 +140,7 @@ fn a_study_of_parts_that_was_interrupted_goes_on() {
     let Some(lab) = Lab::open(&["mmdebstrap"]) else { return };
     let (study, record) = (lab.write("two.yaml", TWO), lab.path("record"));
     let args = ["run", text(&study), "--workloads", "workloads", "--out", text(&record)];
-    let mut child = lab.command(&args).stdout(std::process::Stdio::null()).spawn().unwrap();
-    while !record.join("single/trials/0000/trial.json").exists() {
-        assert!(child.try_wait().unwrap().is_none(), "the run ended before its second trial");
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    lab.expect_clean();
+    lab.interrupt(&args, &record.join("single/trials/0000/trial.json"), std::time::Duration::ZERO);
     let kept = tare_runner::read_suite(&record).unwrap();
     assert!(kept.parts[1].trials.is_empty(), "the second part was begun after the interrupt");
     lab.expect(0, &["resume", text(&record)]);

@@ -34,11 +34,8 @@ forms: {native: [], container: [container]}
 fn a_tool_runs_inside_the_forms() {
     let Some(lab) = Lab::with_engine(&["mmdebstrap"]) else { return };
     lab.write("inner/workload.yaml", WORKLOAD);
-    let (study, record) = (lab.write("inside.yaml", STUDY), lab.path("record"));
-    let said = lab.expect(0, &["run", text(&study), "--out", text(&record)]);
-    lab.expect_clean();
+    let (said, read) = lab.run(STUDY);
     assert!(said.contains("from inside the form"), "{said}");
-    let read = lab.record(&record);
     assert_eq!((read.trials.len(), read.header.study.from), (3, LoadOrigin::Inside));
     for trial in read.trials.iter().map(|trial| &trial.record) {
         let arm = trial.trial.arm();

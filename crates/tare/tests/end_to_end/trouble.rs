@@ -1,7 +1,7 @@
 //! Failures of real life: each ends in a message that names the form, the stage and the cause, and the other trials
 //! continue.
 
-use crate::end_to_end::lab::{Lab, said, text};
+use crate::end_to_end::lab::{Lab, flat, said, text};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tare_core::trial::{Outcome, Stage};
@@ -128,24 +128,14 @@ fn a_full_disk_ends_the_run_and_keeps_what_was_written() {
     let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=48k", "none"]).arg(&disk).status().unwrap();
     assert!(mounted.success());
     let record = disk.join("record");
-    let output = lab.tare(&[
-        "run",
-        text(&study),
-        "--form",
-        "native",
-        "--repeat",
-        "9",
-        "--measure",
-        "1s",
-        "--out",
-        text(&record),
-    ]);
+    let args = ["run", text(&study), "--form", "native", "--repeat", "9", "--measure", "1s", "--out", text(&record)];
+    let output = lab.tare(&args);
     lab.expect_clean();
     let said = said(&output);
     let header_is_whole = !record.join("record.json").exists() || tare_runner::read_record(&record).is_ok();
     let _ = Command::new("umount").arg(&disk).status();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = flat(&said);
     assert!(said.contains("No space left") && said.contains("free some space"), "{said}");
     assert!(header_is_whole, "whatever is on the disk is whole");
 }

@@ -1,6 +1,6 @@
 //! The main job: one Redis, weighed in every form.
 
-use crate::end_to_end::lab::{Lab, said, text};
+use crate::end_to_end::lab::{Lab, flat, said, text};
 use serde_json::Value;
 use std::path::Path;
 use tare_core::ladder::Place;
@@ -37,7 +37,7 @@ fn a_published_port_is_explained_rung_by_rung() {
     let read = lab.record(&record);
     assert_eq!(read.trials.len(), 11, "nine rungs, the baseline and its control");
     assert!(read.trials.iter().all(|trial| trial.record.outcome == Outcome::Measured));
-    let json: Value = serde_json::from_str(&lab.expect(0, &["report", text(&record), "--format", "json"])).unwrap();
+    let json = lab.report(&record);
     let throughput = &json["analysis"]["ladder"]["metrics"][0];
     let rungs = throughput["rungs"].as_array().unwrap();
     let ratio = |rung: &Value| rung["cost"]["ratio"].as_f64().unwrap();
@@ -57,7 +57,7 @@ fn a_feature_is_weighed_in_the_places_where_it_can_stand() {
     let times = ["--settle", "0s", "--measure", "1s", "--out", text(&record)];
     let output = lab.tare(&[&args[..], &times[..]].concat());
     lab.expect_clean();
-    let said = said(&output).split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = flat(&said(&output));
     // Of so many trials some are void where others take CPU time from the generator, and their block is run again.
     let void = output.status.code() == Some(1) && said.contains("the generator was the limit");
     assert!(output.status.code() == Some(0) || void, "{said}");
@@ -66,7 +66,7 @@ fn a_feature_is_weighed_in_the_places_where_it_can_stand() {
     let read = lab.record(&record);
     let ladder = read.header.study.ladder.as_ref().unwrap();
     assert!(ladder.turned.len() >= 4, "{ladder:?}");
-    let json: Value = serde_json::from_str(&lab.expect(0, &["report", text(&record), "--format", "json"])).unwrap();
+    let json = lab.report(&record);
     let metrics = json["analysis"]["ladder"]["metrics"].as_array().unwrap();
     let rungs = || metrics.iter().flat_map(|metric| metric["rungs"].as_array().unwrap());
     let mut in_both = 0;
@@ -116,7 +116,7 @@ fn redis_is_weighed_natively_and_in_containers() {
     }
     let bits: Vec<_> = read.trials.iter().map(|trial| &trial.record.mapped).collect();
     assert!(bits.windows(2).all(|pair| pair[0] == pair[1]), "all forms run the same files");
-    let json: Value = serde_json::from_str(&lab.expect(0, &["report", text(&record), "--format", "json"])).unwrap();
+    let json = lab.report(&record);
     assert!(json.pointer("/analysis/metrics").is_some(), "{json:#}");
     let csv = lab.expect(0, &["report", text(&record), "--format", "csv"]);
     assert!(csv.lines().count() > 12 * 4, "{csv}");
@@ -179,16 +179,7 @@ fn an_interrupt_takes_the_trial_down_and_keeps_what_was_measured() {
     let args =
         [&["run", "--design", "blocks", "--form", "native", "--repeat", "2"], &times[..], &["--out", text(&record)]]
             .concat();
-    let mut child = lab.command(&args).stdout(std::process::Stdio::null()).spawn().unwrap();
-    while !record.join("trials/0001/trial.json").exists() {
-        assert!(child.try_wait().unwrap().is_none(), "the run ended before its second trial");
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    std::thread::sleep(std::time::Duration::from_millis(800));
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    lab.expect_clean();
+    lab.interrupt(&args, &record.join("trials/0001/trial.json"), std::time::Duration::from_millis(800));
     let kept = lab.record(&record);
     assert!(kept.trials.len() >= 2 && kept.trials.len() < 4, "{}", kept.trials.len());
     assert_eq!(kept.end.as_ref().unwrap().how, "interrupted");

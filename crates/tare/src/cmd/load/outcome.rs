@@ -237,16 +237,12 @@ fn cut_short(p99_us: impl Iterator<Item = f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_core::load::Check;
+    use tare_core::load::{Arrivals, Check};
 
     fn plan() -> LoadPlan {
-        serde_json::from_value(json!({
-            "task": "run", "protocol": "x", "options": {}, "endpoint": "127.0.0.1:1",
-            "profile": {"open": {"rate": 100.0, "arrivals": "constant", "connections": 1, "in_flight": 1}},
-            "settle": {"secs": 0, "nanos": 0}, "measure": {"secs": 10, "nanos": 0}, "timeout": {"secs": 1, "nanos": 0},
-            "seed": 1, "cpus": "",
-        }))
-        .unwrap()
+        let open = LoadProfile::Open { rate: 100.0, arrivals: Arrivals::Constant, connections: 1, in_flight: 1 };
+        let measure = Duration::from_secs(10);
+        LoadPlan { measure, ..LoadPlan::of("x", json!({}), ([127, 0, 0, 1], 1).into(), open) }
     }
 
     fn summary() -> LoadSummary {

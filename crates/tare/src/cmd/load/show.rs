@@ -169,6 +169,7 @@ fn closing(text: &mut String, measured: &Measured, width: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tare_core::load::Arrivals;
 
     fn measured(seconds: f64, name: &str) -> Measured {
         let times = Percentiles { p50_us: Some(233.4), p99_us: Some(12_345.0), ..Percentiles::default() };
@@ -188,13 +189,9 @@ mod tests {
     }
 
     fn plan() -> LoadPlan {
-        serde_json::from_value(serde_json::json!({
-            "task": "run", "protocol": "x", "options": {}, "endpoint": "127.0.0.1:1",
-            "profile": {"open": {"rate": 9_999_999.0, "arrivals": "constant", "connections": 1, "in_flight": 1}},
-            "settle": {"secs": 0, "nanos": 0}, "measure": {"secs": 10, "nanos": 0}, "timeout": {"secs": 1, "nanos": 0},
-            "seed": 1, "cpus": "",
-        }))
-        .unwrap()
+        let open = LoadProfile::Open { rate: 9_999_999.0, arrivals: Arrivals::Constant, connections: 1, in_flight: 1 };
+        let (options, measure) = (serde_json::json!({}), Duration::from_secs(10));
+        LoadPlan { measure, ..LoadPlan::of("x", options, ([127, 0, 0, 1], 1).into(), open) }
     }
 
     #[test]

@@ -199,9 +199,8 @@ mod tests {
         };
         let (db, web) = (service("cpus: 4, cpu_quota: 1.5, memory: 1GiB"), service("cpus: 1, memory: 1GiB"));
         let protocol = "{service: web, protocol: {exec: {where: inside, parser: tare, command: [/bin/true]}}}";
-        std::fs::create_dir(folder.path().join("shop")).unwrap();
         let text = format!("workload: shop\nservices: {{db: {db}, web: {web}}}\nload: {protocol}\n");
-        std::fs::write(folder.path().join("shop/workload.yaml"), text).unwrap();
+        tare_testkit::files::write(&folder.path().join("shop/workload.yaml"), &text);
         let text = format!("study: s\nworkload: shop\n{study}\n");
         let suite = files::read_suite_text(&text, "s", Some(folder.path())).unwrap();
         files::only_part(suite, "place").unwrap()
