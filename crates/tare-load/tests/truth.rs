@@ -15,6 +15,7 @@ use std::io::{Cursor, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use tare_clock::monotonic_ns;
 use tare_core::load::{
     Arrivals, Behaviour, Distribution, LoadLine, LoadPlan, LoadProfile, LoadSummary, Pause, UserConnections, WarmUp,
 };

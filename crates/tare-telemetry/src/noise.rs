@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
+use tare_clock::process_cpu_ns;
 
 /// What the noise test found. Shares are fractions of one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -72,14 +73,14 @@ fn median(mut values: Vec<f64>) -> f64 {
 pub fn noise(length: Duration) -> NoiseReport {
     let root = Root::machine();
     let before = CpuTimes::read(&root);
-    let own_before = own_cpu_s();
+    let own_before_ns = process_cpu_ns();
     let start = Instant::now();
     let mut spins = Vec::new();
     while start.elapsed() < length / 2 {
         spins.push(spin(WINDOW));
     }
     let exchanges = ping_pong(length.saturating_sub(start.elapsed())).unwrap_or_default();
-    let own = own_cpu_s() - own_before;
+    let own = (process_cpu_ns() - own_before_ns) as f64 * 1e-9;
     let passed = before.zip(CpuTimes::read(&root)).map(|(before, after)| CpuTimes {
         busy_s: after.busy_s - before.busy_s,
         steal_s: after.steal_s - before.steal_s,
@@ -170,11 +171,6 @@ impl CpuTimes {
         let busy_s = at(0) + at(1) + at(2) + at(5) + at(6);
         Some(CpuTimes { busy_s, steal_s: at(7), all_s: busy_s + at(3) + at(4) + at(7) })
     }
-}
-
-fn own_cpu_s() -> f64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
 #[cfg(test)]

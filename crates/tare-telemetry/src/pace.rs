@@ -1,7 +1,7 @@
 //! How often something costly is done, by what it costs: sources whose files grow with the machine stay cheap on any.
 
-use crate::sampler::monotonic_ns;
 use std::time::Duration;
+use tare_clock::{monotonic_ns, thread_cpu_ns};
 
 /// Spaces out work so that it takes no more than a share of a CPU.
 #[derive(Debug)]
@@ -46,12 +46,6 @@ impl Pace {
 pub(crate) struct Begun {
     now_ns: u64,
     cpu_ns: u64,
-}
-
-/// CPU time of the calling thread, ns.
-fn thread_cpu_ns() -> u64 {
-    let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64
 }
 
 #[cfg(test)]

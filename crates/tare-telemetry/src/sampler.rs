@@ -3,6 +3,7 @@
 use crate::SOURCES;
 use crate::root::Root;
 use crate::source::{Of, Reading, SourceReader, SourceState};
+use tare_clock::monotonic_ns;
 use tare_core::fault::Fault;
 use tare_core::telemetry::{Scope, TelemetryRow, Vantage, WHOLE_MACHINE};
 
@@ -63,10 +64,4 @@ impl Sampler {
         rows.retain(|row| !row.values.is_empty());
         rows
     }
-}
-
-/// CLOCK_MONOTONIC, ns.
-pub(crate) fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -1,11 +1,11 @@
 //! The near end: a host whose calls are answered at the other end of a stream.
 
-use super::clock::monotonic_ns;
 use super::wire::{ANSWER_MAX, Call, Outcome, Piece, Reply, Request, receive_piece, send};
 use serde::de::DeserializeOwned;
 use std::io::{BufReader, ErrorKind};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
+use tare_clock::monotonic_ns;
 use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::{

@@ -5,7 +5,6 @@
 //! host. So a container in a guest needs no code that knows of both.
 
 mod client;
-mod clock;
 mod guest;
 mod serve;
 mod wire;

@@ -1,8 +1,8 @@
 //! The far end: answers the calls of an [`super::AgentHost`] with a host of its own.
 
-use super::clock::monotonic_ns;
 use super::wire::{Call, Outcome, Reply, Request, receive_line, send};
 use std::io::{BufReader, Read, Write};
+use tare_clock::monotonic_ns;
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::{Host, Wait};
 

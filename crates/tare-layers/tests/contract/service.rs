@@ -124,7 +124,7 @@ pub(crate) fn tool(words: &[&str]) -> ExitCode {
         ["reopen"] => std::fs::write("/dev/stdout", "by its name\n").expect("standard output has a name"),
         ["spin", millis] => {
             let wanted = Duration::from_millis(millis.parse().expect("a number"));
-            while cpu_time() < wanted {}
+            while Duration::from_nanos(tare_clock::process_cpu_ns()) < wanted {}
         }
         ["visit", port] => print!("{}", visited(port.parse().expect("a port"))),
         ["hang", mark] => {
@@ -142,11 +142,6 @@ pub(crate) fn tool(words: &[&str]) -> ExitCode {
         other => panic!("a tool does not know {other:?}"),
     }
     ExitCode::SUCCESS
-}
-
-fn cpu_time() -> Duration {
-    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(used.tv_sec.cast_unsigned(), u32::try_from(used.tv_nsec).expect("less than a second"))
 }
 
 /// A child of the tool that does not end when it is asked to.

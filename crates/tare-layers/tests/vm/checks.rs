@@ -1,7 +1,7 @@
 //! The checks.
 
 use crate::escapes;
-use crate::stage::{DebianStore, Stage, fault_of, left_of, monotonic_ns, program, redis, vm};
+use crate::stage::{DebianStore, Stage, fault_of, left_of, program, redis, vm};
 use serde_json::json;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tare_clock::monotonic_ns;
 use tare_core::bundle::BundleStore;
 use tare_core::command::{CommandEnd, CommandStart, Ended};
 use tare_core::config;

@@ -8,6 +8,7 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+use tare_clock::monotonic_ns;
 use tare_core::bundle::{Bundle, BundleStore, Kernel, Recipe, Source};
 use tare_core::fault::Fault;
 use tare_core::host::{Carrier, Host, OpenError, Property, ResourceReport, ServiceStart, Surroundings};

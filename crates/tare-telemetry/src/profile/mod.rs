@@ -17,12 +17,12 @@ pub(crate) use elf::chew as chew_elf;
 
 use crate::proc::Members;
 use crate::root::Root;
-use crate::sampler::monotonic_ns;
 use call_names::name;
 use calls::Calls;
 use fold::Folding;
 use ring::Ring;
 use std::collections::{BTreeMap, HashMap};
+use tare_clock::monotonic_ns;
 use tare_core::fault::Fault;
 use tare_core::profile::{CALL_STACKS, Profile, STACKS_PER_S, SYSTEM_CALLS};
 use tare_core::telemetry::Scope;

@@ -13,13 +13,13 @@ mod watch;
 use crate::away::is_among;
 use crate::pace::Pace;
 use crate::root::Root;
-use crate::sampler::monotonic_ns;
 use crate::source::{Of, Reading, SourceReader, SourceRow, SourceState};
 use calls::NAMES;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tare_clock::monotonic_ns;
 use tare_core::telemetry::Scope;
 use watch::{Totals, Watch};
 
