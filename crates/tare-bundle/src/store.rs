@@ -6,7 +6,7 @@ use crate::digest::{self, Summed};
 use crate::places::{self, Places};
 use crate::tree::{Kind, Meta};
 use crate::unpack::layer::Assembly;
-use crate::unpack::room::{self, Roomy};
+use crate::unpack::room::Roomy;
 use crate::unpack::rooted::{Below, Rooted};
 use crate::{compile, folder, image, kernel, packages, program};
 use rustix::fs::FlockOperation;
@@ -389,5 +389,5 @@ fn identity(source: &Source) -> Result<String, Fault> {
 
 /// What goes wrong with an image or a folder is wrong with it, and so the user's to mend, but for a full disk.
 fn of_input(fault: Fault) -> Fault {
-    if room::is_full(&fault) { fault } else { fault.as_mistake() }
+    if fault.disk_full { fault } else { fault.as_mistake() }
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::io::ErrorKind;
 
 /// An operating error in words a user can act on. It crosses process and guest boundaries, so it is plain data.
 ///
@@ -19,19 +20,24 @@ pub struct Fault {
     /// Whether the input was wrong (a refused archive, a missing file) rather than the machine: exit code 2.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mistake: bool,
+    /// Whether a disk was full, or a quota used up. Not passed on to other processes.
+    #[serde(skip)]
+    pub disk_full: bool,
 }
 
 impl Fault {
     /// A fault with nothing but a message.
     pub fn new(message: impl Into<String>) -> Self {
-        Fault { message: message.into(), remedy: String::new(), log: String::new(), mistake: false }
+        Fault { message: message.into(), remedy: String::new(), log: String::new(), mistake: false, disk_full: false }
     }
 
     /// A fault from an error and what was being done: `could not do X: cause: cause of cause`.
-    pub fn from_error(doing: impl fmt::Display, error: &dyn std::error::Error) -> Self {
+    pub fn from_error(doing: impl fmt::Display, error: &(dyn std::error::Error + 'static)) -> Self {
         let mut message = format!("could not {doing}: {error}");
+        let mut disk_full = is_disk_full(error);
         let mut cause = error.source();
         while let Some(next) = cause {
+            disk_full |= is_disk_full(next);
             let text = next.to_string();
             if !message.ends_with(&text) {
                 message.push_str(": ");
@@ -39,7 +45,7 @@ impl Fault {
             }
             cause = next.source();
         }
-        Fault::new(message)
+        Fault { disk_full, ..Fault::new(message) }
     }
 
     /// Adds what to do about it.
@@ -63,6 +69,13 @@ impl Fault {
         self
     }
 
+    /// Says that a disk was full, for errors that are not a [`std::io::Error`].
+    #[must_use]
+    pub fn as_disk_full(mut self) -> Self {
+        self.disk_full = true;
+        self
+    }
+
     /// Puts what was being done before the message.
     #[must_use]
     pub fn context(mut self, doing: impl fmt::Display) -> Self {
@@ -83,13 +96,19 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
+/// Told by the error's code, which stays the same whatever its text and the language of the machine.
+fn is_disk_full(error: &(dyn std::error::Error + 'static)) -> bool {
+    let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+    matches!(kind, Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
+}
+
 /// Turns any error into a [`Fault`] at the place that knows what was being done.
 pub trait Doing<T> {
     /// `result.doing("start the service")` becomes `could not start the service: ...` on an error.
     fn doing(self, what: impl fmt::Display) -> Result<T, Fault>;
 }
 
-impl<T, E: std::error::Error> Doing<T> for Result<T, E> {
+impl<T, E: std::error::Error + 'static> Doing<T> for Result<T, E> {
     fn doing(self, what: impl fmt::Display) -> Result<T, Fault> {
         self.map_err(|error| Fault::from_error(what, &error))
     }
@@ -109,5 +128,13 @@ mod tests {
     fn doing_names_the_action() {
         let error: Result<(), _> = Err(std::io::Error::other("boom"));
         assert_eq!(error.doing("open x").unwrap_err().message, "could not open x: boom");
+    }
+
+    #[test]
+    fn a_full_disk_is_told_by_its_code() {
+        let of = |error: std::io::Error| Fault::from_error("write x", &error);
+        assert!(of(ErrorKind::StorageFull.into()).disk_full && of(ErrorKind::QuotaExceeded.into()).disk_full);
+        assert!(!of(std::io::Error::other("No space left on device (os error 28)")).disk_full);
+        assert!(of(ErrorKind::StorageFull.into()).context("while testing").disk_full);
     }
 }

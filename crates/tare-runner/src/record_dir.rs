@@ -240,7 +240,9 @@ fn write_whole(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> std::io::
     write().map_err(|error| {
         // Best effort: on a full disk the unfinished file is what fills it.
         let _ = fs::remove_file(&partial);
-        Fault::from_error(format!("write {}", path.display()), &error).remedy("free some space, then `tare resume`")
+        let fault = Fault::from_error(format!("write {}", path.display()), &error);
+        let first = if fault.disk_full { "free some space" } else { "mend this" };
+        fault.remedy(format!("{first}, then `tare resume`"))
     })
 }
 

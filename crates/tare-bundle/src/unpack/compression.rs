@@ -42,6 +42,7 @@ struct Windowed<R> {
 impl<R: Read> Read for Windowed<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.decoder.read(buffer).map_err(|error| {
+            // The binding passes on the library's error as text only.
             if !error.to_string().contains("too much memory") {
                 return error;
             }

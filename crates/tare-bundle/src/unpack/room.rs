@@ -13,7 +13,7 @@ const FREE_PART: u64 = 20;
 const FREE_BYTES: u64 = 1 << 30;
 /// The most inodes that stay free.
 const FREE_INODES: u64 = 10_000;
-/// What says of a fault that the disk is the matter, and not what was to be unpacked.
+/// Where there is no room, in words.
 const FULL: &str = "on the disk where bundles are kept";
 
 /// The most bytes of an archive of an image, and how many are written between two looks at the disk.
@@ -72,12 +72,6 @@ pub(crate) fn check(place: impl AsFd, bytes: u64) -> Result<(), Fault> {
     check_of(&disk, bytes)
 }
 
-/// Whether it was the disk that had no room.
-pub(crate) fn is_full(fault: &Fault) -> bool {
-    let full = std::io::Error::from(rustix::io::Errno::NOSPC).to_string();
-    fault.message.contains(FULL) || fault.message.contains(&full)
-}
-
 fn check_of(disk: &StatVfs, bytes: u64) -> Result<(), Fault> {
     let remedy = "free some there (`tare bundle list`, `tare clean --all`), or name another disk by TARE_HOME";
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
@@ -85,7 +79,7 @@ fn check_of(disk: &StatVfs, bytes: u64) -> Result<(), Fault> {
     if bytes.saturating_add(stays) > free {
         let (bytes, free, stays) = (show_bytes(bytes), show_bytes(free), show_bytes(stays));
         let message = format!("{bytes} more are wanted {FULL}; {free} are free, of which {stays} are left to others");
-        return Err(Fault::new(message).remedy(remedy));
+        return Err(Fault::new(message).remedy(remedy).as_disk_full());
     }
     // File systems without a fixed number of inodes tell none.
     let stays = (disk.f_files / FREE_PART).min(FREE_INODES);
@@ -93,7 +87,7 @@ fn check_of(disk: &StatVfs, bytes: u64) -> Result<(), Fault> {
         let free = disk.f_favail;
         let message =
             format!("one file more is wanted {FULL}; {free} inodes are free, of which {stays} are left to others");
-        return Err(Fault::new(message).remedy(remedy));
+        return Err(Fault::new(message).remedy(remedy).as_disk_full());
     }
     Ok(())
 }
@@ -113,14 +107,13 @@ mod tests {
         };
         assert!(check_of(&disk(1 << 20, 5 << 10, 9, 9), 4 << 30).is_ok());
         let told = check_of(&disk(1 << 20, 5 << 10, 9, 9), (4 << 30) + 1).unwrap_err();
-        assert!(told.message.contains("5 GiB are free, of which 1 GiB") && is_full(&told), "{told}");
+        assert!(told.message.contains("5 GiB are free, of which 1 GiB") && told.disk_full, "{told}");
         assert!(told.remedy.contains("TARE_HOME"), "{told}");
         assert!(check_of(&disk(100, 10, 0, 0), 5 << 20).is_ok());
         assert!(check_of(&disk(100, 10, 0, 0), (5 << 20) + 1).is_err());
         assert!(check_of(&disk(100, 10, 0, 0), u64::MAX).is_err());
         let told = check_of(&disk(100, 50, 1000, 50), 0).unwrap_err();
-        assert!(told.message.contains("50 inodes are free, of which 50") && is_full(&told), "{told}");
+        assert!(told.message.contains("50 inodes are free, of which 50") && told.disk_full, "{told}");
         assert!(check_of(&disk(100, 50, 1000, 51), 0).is_ok());
-        assert!(!is_full(&Fault::new("entry 'x' is refused")));
     }
 }

@@ -409,7 +409,7 @@ fn in_circle(path: &Below) -> Fault {
 }
 
 fn at(path: &Below, doing: &str, error: Errno) -> Fault {
-    let fault = Fault::from_error(format_args!("{doing} '{}'", shown(path.bytes())), &error);
+    let fault = Fault::from_error(format_args!("{doing} '{}'", shown(path.bytes())), &std::io::Error::from(error));
     match error {
         names::TOO_MANY => names::too_many(&shown(path.bytes())),
         Errno::PERM => fault.remedy("run as root: owners, devices and attributes of files are kept"),
@@ -429,15 +429,16 @@ fn kind_at(folder: BorrowedFd<'_>, name: &[u8]) -> Result<Option<FileType>, Errn
 
 fn put_file(folder: BorrowedFd<'_>, name: &[u8], size: u64, meta: &Meta, content: &mut dyn Read) -> Result<(), Fault> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat(folder, name, flags, Mode::RUSR | Mode::WUSR).doing("make the file")?;
-    let mut file = File::from(fd);
+    let fd = rustix::fs::openat(folder, name, flags, Mode::RUSR | Mode::WUSR);
+    let mut file = fd.map(File::from).map_err(std::io::Error::from).doing("make the file")?;
     let copied = std::io::copy(&mut content.take(size), &mut file).doing("write the file").map_err(|fault| {
         fault.remedy("check that the archive is whole and that there is disk space where bundles are kept")
     })?;
     if copied != size {
         return Err(Fault::new(format!("holds {copied} of the {size} bytes it announces: the archive is cut off")));
     }
-    set_meta(file.as_fd(), meta).and_then(|()| rustix::fs::futimens(&file, &times(meta.mtime))).doing("set up the file")
+    let set = set_meta(file.as_fd(), meta).and_then(|()| rustix::fs::futimens(&file, &times(meta.mtime)));
+    set.map_err(std::io::Error::from).doing("set up the file")
 }
 
 fn put_special(folder: BorrowedFd<'_>, name: &[u8], kind: &Kind, meta: &Meta) -> Result<(), Errno> {
