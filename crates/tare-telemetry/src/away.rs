@@ -38,7 +38,7 @@ fn affinity_of(thread: i32) -> Option<BTreeSet<u32>> {
 }
 
 /// The CPUs that a thread may run on, or this one; none when it is gone.
-fn affinity(thread: Option<rustix::process::Pid>) -> Option<BTreeSet<u32>> {
+pub(crate) fn affinity(thread: Option<rustix::process::Pid>) -> Option<BTreeSet<u32>> {
     let set = rustix::thread::sched_getaffinity(thread).ok()?;
     let most = u32::try_from(rustix::thread::CpuSet::MAX_CPU).unwrap_or(u32::MAX);
     Some((0..most).filter(|cpu| set.is_set(*cpu as usize)).collect())

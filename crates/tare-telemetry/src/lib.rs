@@ -21,6 +21,7 @@ mod pace;
 pub mod pages;
 mod parts;
 pub mod perf;
+mod perf_event;
 mod prober;
 pub mod proc;
 mod profile;

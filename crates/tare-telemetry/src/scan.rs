@@ -44,6 +44,13 @@ pub(crate) fn keyed(text: &[u8], key: &str) -> Option<u64> {
     })
 }
 
+/// What follows the name in a line of `/proc/<pid>/stat`. The name may hold anything, spaces and brackets too, so it
+/// ends at the last bracket.
+pub(crate) fn after_name(stat: &[u8]) -> Option<&[u8]> {
+    let close = stat.iter().rposition(|byte| *byte == b')')?;
+    Some(&stat[close + 1..])
+}
+
 /// Names and numbers of a group in a file of paired lines, the first naming what the second counts, as
 /// `/proc/net/snmp` and `/proc/net/netstat` have them. `group` ends with its colon; what is no number is left out.
 pub(crate) fn pairs<'a>(text: &'a [u8], group: &str) -> impl Iterator<Item = (&'a [u8], u64)> {

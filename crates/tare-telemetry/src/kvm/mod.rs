@@ -1,6 +1,7 @@
 //! Guests leaving to the hypervisor, as KVM counts it in debugfs: what a guest's work costs beyond its own.
 
 use crate::parts::Parts;
+use crate::proc::named;
 use crate::root::{KeptFile, Root};
 use crate::scan::number;
 use crate::source::{Of, Reading, SourceReader, SourceRow, SourceState};
@@ -65,12 +66,10 @@ struct KvmReader {
 
 impl KvmReader {
     fn new(root: &Root, scopes: &[Scope]) -> KvmReader {
-        let named =
-            scopes.iter().enumerate().flat_map(|(index, scope)| scope.pids.iter().map(move |pid| (*pid, index)));
         let subjects = scopes.len() + 1;
         KvmReader {
             root: root.clone(),
-            owners: named.collect(),
+            owners: named(scopes),
             guests: HashMap::new(),
             parts: (0..subjects).map(|_| Parts::default()).collect(),
             told: vec![[false; REASONS]; subjects],

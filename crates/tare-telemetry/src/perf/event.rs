@@ -1,8 +1,8 @@
 //! One event of the processor, counted by the kernel.
 
+use crate::perf_event::{self, Attributes, Whose};
 use std::fs::File;
 use std::io::{Error, Read};
-use std::os::fd::FromRawFd;
 
 /// What is counted: the kernel's numbers for it, as in perf_event_open(2).
 #[derive(Debug, Clone, Copy)]
@@ -21,33 +21,8 @@ pub(super) const BRANCH_MISSES: Kind = Kind { kind: HARDWARE, config: 5 };
 /// The cache of translations of data (3), reads (0), misses (1).
 pub(super) const DTLB_MISSES: Kind = Kind { kind: HARDWARE_CACHE, config: 3 | (1 << 16) };
 
-/// The kernel's `struct perf_event_attr` as it was at first, which every later kernel takes.
-#[repr(C)]
-#[derive(Default)]
-struct Attributes {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup_events: u32,
-    breakpoint_type: u32,
-    breakpoint_address: u64,
-}
-
 /// Has a count come with the times for which it was wanted and had a counter.
 const WITH_TIMES: u64 = 1 | 2;
-
-/// Whose events are counted.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Whose {
-    /// The calling thread's.
-    OwnThread,
-    /// All of a CPU's.
-    Cpu(u32),
-}
 
 /// An event that is being counted until it is dropped.
 #[derive(Debug)]
@@ -55,26 +30,9 @@ pub(super) struct Event(File);
 
 impl Event {
     pub(super) fn open(what: Kind, whose: Whose) -> Result<Event, Error> {
-        let attributes = Attributes {
-            kind: what.kind,
-            size: size_of::<Attributes>() as u32,
-            config: what.config,
-            read_format: WITH_TIMES,
-            ..Attributes::default()
-        };
-        let (pid, cpu): (libc::pid_t, libc::c_int) = match whose {
-            Whose::OwnThread => (0, -1),
-            Whose::Cpu(cpu) => (-1, cpu as libc::c_int),
-        };
-        const NO_GROUP: libc::c_int = -1;
-        const CLOSE_ON_EXEC: libc::c_ulong = 8;
-        // SAFETY: the call reads `size` bytes of the structure, which lives through it, and writes to none of ours.
-        let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &attributes, pid, cpu, NO_GROUP, CLOSE_ON_EXEC) };
-        if fd < 0 {
-            return Err(Error::last_os_error());
-        }
-        // SAFETY: the kernel has just handed out this descriptor, and nobody else has it.
-        Ok(Event(unsafe { File::from_raw_fd(fd as libc::c_int) }))
+        let (kind, config) = (what.kind, what.config);
+        let attributes = Attributes { kind, config, read_format: WITH_TIMES, ..Attributes::default() };
+        perf_event::open(attributes, whose).map(Event)
     }
 
     /// What was counted so far; none while it has never had a counter, or when its CPU is gone.

@@ -7,9 +7,10 @@
 mod event;
 
 use crate::pace::Pace;
+use crate::perf_event::Whose;
 use crate::root::Root;
 use crate::source::{Of, Reading, SourceReader, SourceRow, SourceState};
-use event::{BRANCH_MISSES, CACHE_MISSES, CYCLES, DTLB_MISSES, Event, INSTRUCTIONS, Kind, Whose};
+use event::{BRANCH_MISSES, CACHE_MISSES, CYCLES, DTLB_MISSES, Event, INSTRUCTIONS, Kind};
 use std::io::Error;
 use std::time::Duration;
 use tare_core::units::CpuSet;

@@ -7,6 +7,12 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use tare_core::telemetry::Scope;
 
+/// The scope of each process that a scope names.
+pub(crate) fn named(scopes: &[Scope]) -> HashMap<u32, usize> {
+    let of_scope = |(index, scope): (usize, &Scope)| scope.pids.iter().map(|pid| (*pid, index)).collect::<Vec<_>>();
+    scopes.iter().enumerate().flat_map(of_scope).collect()
+}
+
 /// The scope of every process that belongs to one: the scope that names it, else its parent's scope at the time it is
 /// first seen.
 pub(crate) struct Members {
@@ -17,9 +23,7 @@ pub(crate) struct Members {
 impl Members {
     /// Of these scopes, of which so far only the named processes are known.
     pub(crate) fn new(root: &Root, scopes: &[Scope]) -> Members {
-        let named =
-            scopes.iter().enumerate().flat_map(|(index, scope)| scope.pids.iter().map(move |pid| (*pid, index)));
-        Members { owners: named.collect(), census: Census::new(root) }
+        Members { owners: named(scopes), census: Census::new(root) }
     }
 
     /// Has processes of a scope's cgroups belong to it too, unless another scope has them. Such a process is settled

@@ -11,7 +11,7 @@ mod process;
 use crate::root::Root;
 use crate::source::{Of, Reading, SourceReader, SourceRow, SourceState};
 use counts::{Counts, NAMES};
-pub(crate) use members::Members;
+pub(crate) use members::{Members, named};
 use process::Process;
 #[cfg(any(test, fuzzing))]
 pub(crate) use process::chew as chew_stat;

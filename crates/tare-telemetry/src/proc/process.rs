@@ -2,7 +2,7 @@
 
 use super::counts::*;
 use crate::root::{KeptFile, Root};
-use crate::scan::{keyed, lines, number, number_at, words};
+use crate::scan::{after_name, keyed, lines, number, number_at, words};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
@@ -26,12 +26,10 @@ pub(crate) fn ticks(count: u64) -> f64 {
 }
 
 impl Stat {
-    /// Reads the line. The name in it may hold anything, also spaces and brackets: it ends at the last bracket.
-    /// Places of fields are those of proc_pid_stat(5), less the three up to the state.
+    /// Reads the line. Fields are numbered as in proc_pid_stat(5), minus the three up to the state.
     pub(super) fn parse(text: &[u8]) -> Option<Stat> {
-        let close = text.iter().rposition(|byte| *byte == b')')?;
         let mut fields = [0_u64; 42];
-        for (field, word) in fields.iter_mut().zip(words(&text[close + 1..])) {
+        for (field, word) in fields.iter_mut().zip(words(after_name(text)?)) {
             *field = number(word).unwrap_or(0);
         }
         let counts = |user: u64, system: u64, guest: u64, minor: u64, major: u64| {
@@ -273,9 +271,8 @@ impl Thread {
     fn ran_since(&self, before: Option<f64>, buffer: &mut Vec<u8>) -> Option<(u32, f64)> {
         let seconds = self.used.get(TOTAL)? - before?;
         let text = self.place.as_ref().filter(|_| seconds > 0.0)?.read(buffer)?;
-        let close = text.iter().rposition(|byte| *byte == b')')?;
         // Field 39 of proc_pid_stat(5); the word after the name is field 3.
-        let cpu = words(&text[close + 1..]).nth(36).and_then(number)?;
+        let cpu = words(after_name(text)?).nth(36).and_then(number)?;
         Some((u32::try_from(cpu).ok()?, seconds))
     }
 

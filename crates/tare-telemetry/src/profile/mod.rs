@@ -15,7 +15,7 @@ mod symbols;
 #[cfg(any(test, fuzzing))]
 pub(crate) use elf::chew as chew_elf;
 
-use crate::proc::Members;
+use crate::proc::{Members, named};
 use crate::root::Root;
 use call_names::name;
 use calls::Calls;
@@ -59,11 +59,7 @@ impl Profiler {
         let mut profiler = Profiler {
             root: root.clone(),
             members: Members::new(root, &serving),
-            owners: serving
-                .iter()
-                .enumerate()
-                .flat_map(|(at, scope)| scope.pids.iter().map(move |pid| (*pid, at)))
-                .collect(),
+            owners: named(&serving),
             scopes: serving,
             rings,
             calls,

@@ -3,34 +3,15 @@
 //! A CPU's own clock is what calls for a sample, so no counters of the processor are needed, and whole CPUs are watched
 //! instead of processes: what follows a process is taken out and put back at each of its switches.
 
+use crate::perf_event::{self, Attributes, Whose};
 use std::fs::File;
 use std::io::Error;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Pages of a ring, a power of two: seconds of samples of a busy CPU.
 const PAGES: usize = 64;
-
-/// The kernel's `struct perf_event_attr`, up to what is needed of it.
-#[repr(C)]
-#[derive(Default)]
-struct Attributes {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup_events: u32,
-    breakpoint_type: u32,
-    breakpoint_address: [u64; 2],
-    branches: u64,
-    user_registers: u64,
-    user_stack: u32,
-    clock: i32,
-}
 
 const SOFTWARE: u32 = 1;
 const CPU_CLOCK: u64 = 0;
@@ -66,7 +47,6 @@ impl Ring {
     pub(super) fn open(cpu: u32, per_s: u32) -> Result<Ring, Error> {
         let attributes = Attributes {
             kind: SOFTWARE,
-            size: size_of::<Attributes>() as u32,
             config: CPU_CLOCK,
             sample_period: 1_000_000_000 / u64::from(per_s),
             sample_type: SAMPLE,
@@ -74,16 +54,7 @@ impl Ring {
             clock: libc::CLOCK_MONOTONIC,
             ..Attributes::default()
         };
-        let (pid, cpu): (libc::pid_t, libc::c_int) = (-1, cpu as libc::c_int);
-        const NO_GROUP: libc::c_int = -1;
-        const CLOSE_ON_EXEC: libc::c_ulong = 8;
-        // SAFETY: the call reads `size` bytes of the structure, which lives through it, and writes to none of ours.
-        let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &attributes, pid, cpu, NO_GROUP, CLOSE_ON_EXEC) };
-        if fd < 0 {
-            return Err(Error::last_os_error());
-        }
-        // SAFETY: the kernel has just handed out this descriptor, and nobody else has it.
-        let event = unsafe { File::from_raw_fd(fd as libc::c_int) };
+        let event = perf_event::open(attributes, Whose::Cpu(cpu))?;
         let page = rustix::param::page_size();
         let length = page * (PAGES + 1);
         let access = libc::PROT_READ | libc::PROT_WRITE;

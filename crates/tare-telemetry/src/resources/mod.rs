@@ -4,6 +4,7 @@
 pub(crate) mod costs;
 mod limits;
 
+use crate::away::affinity;
 use crate::environment::{chosen, cpu_model, cpuinfo, meminfo};
 use crate::root::Root;
 use limits::Limit;
@@ -69,10 +70,7 @@ impl Properties {
 }
 
 fn cpus(root: &Root, report: &mut Properties) {
-    let allowed = rustix::thread::sched_getaffinity(None).ok().map(|set| {
-        let cpus = (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu));
-        CpuSet::new(cpus.map(|cpu| cpu as u32))
-    });
+    let allowed = affinity(None).map(CpuSet::new);
     // More CPUs than the call above can tell of.
     let allowed = allowed.or_else(|| CpuSet::parse(&status(root, "Cpus_allowed_list")?).ok());
     if let Some(allowed) = &allowed {

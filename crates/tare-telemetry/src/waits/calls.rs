@@ -1,5 +1,7 @@
 //! What a thread does, by what the kernel says it is in.
 
+use crate::scan::after_name;
+
 /// What a thread is found doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Doing {
@@ -101,11 +103,9 @@ fn by_number(number: libc::c_long) -> Call {
     }
 }
 
-/// The state in a line of `/proc/<pid>/task/<tid>/stat`. The name before it may hold anything; it ends at the last
-/// bracket.
+/// The state in a line of `/proc/<pid>/task/<tid>/stat`: the letter after the name and a space.
 pub(super) fn state(stat: &[u8]) -> Option<u8> {
-    let close = stat.iter().rposition(|byte| *byte == b')')?;
-    stat.get(close + 2).copied()
+    after_name(stat)?.get(1).copied()
 }
 
 /// What a thread does by its state and the kernel's function it waits in, where system calls are not told. None when
