@@ -118,21 +118,19 @@ fn enter_and_build(build: &Build, root: &Path, bounds: Option<&dyn BoundBuilds>)
 
 /// Refuses to go on where what the command writes fills the disk.
 fn leaves_room(build: &Build, disk: &std::fs::File) -> Result<(), Fault> {
-    room::check(disk, 0).map_err(|fault| {
-        let command = build.command.join(" ");
-        fault.context(format_args!("the build command `{command}` of the workload was ended, as the disk is full"))
-    })
+    room::check(disk, 0)
+        .map_err(|fault| fault.context(format_args!("stopped {}, as the disk is full", command_of(build))))
 }
 
 /// Whether it has done what it was to do; `memory` is what it had of that, bytes, if it was too little.
 fn judge(build: &Build, went: &Went, memory: Option<u64>) -> Result<(), Fault> {
-    let (command, log) = (build.command.join(" "), command::last_lines(&went.log));
+    let (command, log) = (command_of(build), command::last_lines(&went.log));
     match (went.status, memory) {
         // What it has done without is its own affair; a file that it has not made is missed below.
         (Some(status), _) if status.success() => Ok(()),
         (_, Some(memory)) => {
             let most = show_bytes(memory);
-            Err(Fault::new(format!("the build command `{command}` of the workload ran out of {most} of memory"))
+            Err(Fault::new(format!("{command} ran out of {most} of memory"))
                 .remedy("have it do less at once (as by `make -j2`), or build on a machine with more memory")
                 .with_log(log)
                 .as_mistake())
@@ -140,7 +138,7 @@ fn judge(build: &Build, went: &Went, memory: Option<u64>) -> Result<(), Fault> {
         (Some(status), None) => Err(told(build, Fault::new(format!("unshare ended with {status}")).with_log(log))),
         (None, None) => {
             let most = show_duration(WITHIN);
-            Err(Fault::new(format!("the build command `{command}` of the workload did not end within {most}"))
+            Err(Fault::new(format!("{command} did not end within {most}"))
                 .remedy("build less, or name what is built already as packages, an image or a folder")
                 .with_log(log)
                 .as_mistake())
@@ -199,15 +197,19 @@ fn told(build: &Build, fault: Fault) -> Fault {
             fault
         };
     }
-    Fault::new(format!("the build command `{}` of the workload failed", build.command.join(" ")))
+    Fault::new(format!("{} failed", command_of(build)))
         .remedy("mend the source, or name under `build: {packages: [...]}` what it needs")
         .with_log(fault.log)
         .as_mistake()
 }
 
+/// What failed, in words.
+fn command_of(build: &Build) -> String {
+    format!("the workload's build command `{}`", build.command.join(" "))
+}
+
 fn missing(build: &Build, name: &str) -> Fault {
-    let command = build.command.join(" ");
-    Fault::new(format!("the build command `{command}` left no file '{name}', which is to be installed"))
+    Fault::new(format!("{} left no file '{name}', which is to be installed", command_of(build)))
         .remedy("name under `installs:` what it makes, relative to the directory of the sources")
         .as_mistake()
 }
@@ -290,7 +292,7 @@ mod tests {
         judge(&build(), &went(0), None).unwrap();
         judge(&build(), &went(0), Some(1 << 30)).unwrap();
         let fault = judge(&build(), &went(1), Some(1 << 30)).unwrap_err();
-        assert!(fault.mistake && fault.message.ends_with("`gcc -o x x.c` of the workload ran out of 1 GiB of memory"));
+        assert!(fault.mistake && fault.message.ends_with("`gcc -o x x.c` ran out of 1 GiB of memory"));
         let over = Went { status: None, log: String::new() };
         assert!(judge(&build(), &over, None).unwrap_err().message.ends_with("did not end within 1h 00m"));
         assert!(judge(&build(), &went(1), None).unwrap_err().message.ends_with("failed"));

@@ -230,7 +230,8 @@ fn entry(kind: EntryType, path: &str, link: &str) -> Made {
     (kind, path.into(), link.into(), content.to_vec())
 }
 
-fn archive(entries: &[Made]) -> Vec<u8> {
+/// An archive of these entries; of a path too long for a header it has the beginning.
+pub(crate) fn archive(entries: &[Made]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (kind, path, link, content) in entries {
         let mut header = Header::new_ustar();
@@ -240,6 +241,7 @@ fn archive(entries: &[Made]) -> Vec<u8> {
         header.set_gid(u64::from(rustix::process::getegid().as_raw()));
         header.set_mtime(7);
         header.set_size(content.len() as u64);
+        let path = &path[..path.len().min(100)];
         header.as_mut_bytes()[..path.len()].copy_from_slice(path);
         header.as_mut_bytes()[157..157 + link.len()].copy_from_slice(link);
         header.set_cksum();

@@ -30,13 +30,10 @@ const FILES: [(&str, &str); 2] = [
 /// Puts the running program into the tree, as /usr/bin/tare.
 pub(crate) fn put(assembly: &mut Assembly) -> Result<(), Fault> {
     for (path, mode) in FOLDERS {
-        let meta = Meta { mode, ..Meta::default() };
-        assembly.put(&Below::parse(path.as_bytes())?, &Kind::Folder, &meta, &mut std::io::empty())?;
+        assembly.put_folder(path, mode)?;
     }
     for (path, content) in FILES {
-        let meta = Meta { mode: 0o644, ..Meta::default() };
-        let kind = Kind::File(content.len() as u64);
-        assembly.put(&Below::parse(path.as_bytes())?, &kind, &meta, &mut content.as_bytes())?;
+        assembly.put_text(path, 0o644, content)?;
     }
     let mut own = open()?;
     let bytes = own.metadata().doing("read the size of the running program")?.len();

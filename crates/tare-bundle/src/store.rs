@@ -4,7 +4,6 @@ use crate::built::{self, Built, BundleInfo, BundleListing, Facts};
 use crate::compile::BoundBuilds;
 use crate::digest::{self, Summed};
 use crate::places::{self, Places};
-use crate::tree::{Kind, Meta};
 use crate::unpack::layer::Assembly;
 use crate::unpack::room::Roomy;
 use crate::unpack::rooted::{Below, Rooted};
@@ -243,8 +242,7 @@ impl Store {
         std::fs::DirBuilder::new().mode(0o755).create(&root).doing(what())?;
         let rooted = Rooted::open(&root)?;
         let mut assembly = Assembly::new(rooted);
-        let top = Meta { mode: 0o755, ..Meta::default() };
-        assembly.put(&Below::parse(b".")?, &Kind::Folder, &top, &mut std::io::empty())?;
+        assembly.put_folder(".", 0o755)?;
         let (mut versions, mut config) = (Vec::new(), None);
         match &recipe.source {
             Source::Packages(names) => versions = packages::build(names, &work.path, &mut assembly)?,
@@ -263,17 +261,14 @@ impl Store {
         }
         for file in &recipe.files {
             let relative = file.path.strip_prefix('/').unwrap_or(&file.path);
-            let meta = Meta { mode: file.mode & 0o7777, ..Meta::default() };
-            let kind = Kind::File(file.content.len() as u64);
-            Below::parse(relative.as_bytes())
-                .and_then(|path| assembly.put(&path, &kind, &meta, &mut file.content.as_bytes()))
+            assembly
+                .put_text(relative, file.mode & 0o7777, &file.content)
                 .map_err(|fault| fault.context(format_args!("could not put {} on top of the bundle", file.path)))?;
         }
         for path in IN_MEMORY {
-            let path = Below::parse(path.as_bytes())?;
-            if assembly.rooted.kind(&path)? == Some(rustix::fs::FileType::Directory) {
-                let meta = Meta { mode: 0o1777, ..Meta::default() };
-                assembly.put(&path, &Kind::Folder, &meta, &mut std::io::empty())?;
+            let kind = assembly.rooted.kind(&Below::parse(path.as_bytes())?)?;
+            if kind == Some(rustix::fs::FileType::Directory) {
+                assembly.put_folder(path, 0o1777)?;
             }
         }
         let left_out = assembly.left_out.shown();

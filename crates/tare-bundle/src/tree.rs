@@ -132,7 +132,11 @@ fn unlisted(root: &Path, path: &[u8], error: Errno) -> Fault {
     }
 }
 
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// Opens a folder, following no link.
+pub(crate) const FOLDER: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// Opens a file for reading, following no link and waiting for nobody at the other end of a pipe.
+pub(crate) const FILE: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 
 /// Where an entry is: its name in an open folder.
 #[derive(Debug, Clone, Copy)]
@@ -144,8 +148,7 @@ pub(crate) struct At<'a> {
 impl At<'_> {
     /// Opens this entry, a regular file, for reading, following no link.
     pub(crate) fn open(self, entry: &Entry) -> Result<File, Fault> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let fd = rustix::fs::openat(self.folder, self.name, flags, Mode::empty());
+        let fd = rustix::fs::openat(self.folder, self.name, FILE, Mode::empty());
         fd.map(File::from).doing(format_args!("open {}", shown(&entry.path)))
     }
 
@@ -247,8 +250,7 @@ pub(crate) fn shown(path: &[u8]) -> String {
 /// Opens a regular file of a tree for reading, following no link.
 pub(crate) fn open_file(root: &Path, path: &[u8]) -> Result<File, Fault> {
     let place = place(root, path);
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let fd = rustix::fs::open(&place, flags, Mode::empty()).doing(format_args!("open {}", place.display()))?;
+    let fd = rustix::fs::open(&place, FILE, Mode::empty()).doing(format_args!("open {}", place.display()))?;
     Ok(File::from(fd))
 }
 

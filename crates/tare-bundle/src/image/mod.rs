@@ -4,7 +4,6 @@ mod manifest;
 mod parts;
 
 use crate::digest;
-use crate::tree::{Kind, Meta};
 use crate::unpack::compression;
 use crate::unpack::layer::Assembly;
 use crate::unpack::rooted::Below;
@@ -51,12 +50,11 @@ fn of(path: &Path, fault: Fault) -> Fault {
 /// Makes the directory in which the image starts, where its layers lack it: so do engines.
 fn make_directory(says: &ImageConfig, assembly: &mut Assembly) -> Result<(), Fault> {
     let Some(directory) = says.start_directory() else { return Ok(()) };
-    let path = Below::parse(&directory.as_bytes()[1..])?;
-    if assembly.rooted.kind(&path)?.is_some() {
+    let path = &directory[1..];
+    if assembly.rooted.kind(&Below::parse(path.as_bytes())?)?.is_some() {
         return Ok(());
     }
-    let meta = Meta { mode: 0o755, ..Meta::default() };
-    assembly.put(&path, &Kind::Folder, &meta, &mut std::io::empty())
+    assembly.put_folder(path, 0o755)
 }
 
 /// Applies one layer. Its bytes are hashed on the way; when they are not what the manifest says, that is the fault,

@@ -60,7 +60,7 @@ pub(super) fn is_left_out(path: &[u8]) -> bool {
 pub(super) fn finish(assembly: &mut Assembly, scripts: &[String]) -> Result<(), Fault> {
     for (path, mode) in FOLDERS {
         if kind(assembly, path)?.is_none() {
-            folder(assembly, path, *mode)?;
+            assembly.put_folder(path, *mode)?;
         }
     }
     for name in MERGED {
@@ -92,9 +92,7 @@ pub(super) fn finish(assembly: &mut Assembly, scripts: &[String]) -> Result<(), 
                 Some(text) => text.replace(":*:", ":x:"),
                 None => otherwise.to_owned(),
             };
-            let kind = Kind::File(text.len() as u64);
-            let meta = Meta { mode: 0o644, ..Meta::default() };
-            assembly.put(&Below::parse(path.as_bytes())?, &kind, &meta, &mut text.as_bytes())?;
+            assembly.put_text(path, 0o644, &text)?;
         }
     }
     for alternative in alternatives::wanted(scripts.iter().map(String::as_str)) {
@@ -110,14 +108,14 @@ fn merge_into_usr(assembly: &mut Assembly, name: &str) -> Result<(), Fault> {
         Some(FileType::Directory) => {}
         None if matches!(name, "bin" | "sbin" | "lib") => {
             if kind(assembly, &inner)?.is_none() {
-                folder(assembly, &inner, 0o755)?;
+                assembly.put_folder(&inner, 0o755)?;
             }
             return link_to(assembly, name, &inner);
         }
         _ => return Ok(()),
     }
     if kind(assembly, &inner)?.is_none() {
-        folder(assembly, &inner, 0o755)?;
+        assembly.put_folder(&inner, 0o755)?;
     }
     merge(&assembly.rooted, &Below::parse(name.as_bytes())?, &Below::parse(inner.as_bytes())?)?;
     link_to(assembly, name, &inner)
@@ -155,11 +153,6 @@ fn in_usr(path: &str) -> String {
 
 fn kind(assembly: &Assembly, path: &str) -> Result<Option<FileType>, Fault> {
     assembly.rooted.kind(&Below::parse(path.as_bytes())?)
-}
-
-fn folder(assembly: &mut Assembly, path: &str, mode: u32) -> Result<(), Fault> {
-    let meta = Meta { mode, ..Meta::default() };
-    assembly.put(&Below::parse(path.as_bytes())?, &Kind::Folder, &meta, &mut std::io::empty())
 }
 
 fn link_to(assembly: &mut Assembly, path: &str, target: &str) -> Result<(), Fault> {

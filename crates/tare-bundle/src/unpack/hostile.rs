@@ -11,25 +11,11 @@ use tare_core::fault::Fault;
 type Made = (EntryType, Vec<u8>, Vec<u8>);
 
 fn archive(entries: &[Made]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for (kind, path, link) in entries {
-        let mut header = Header::new_ustar();
+    let filled = |(kind, path, link): &Made| {
         let content: &[u8] = if *kind == EntryType::Regular { b"evil" } else { b"" };
-        header.set_entry_type(*kind);
-        header.set_mode(0o755);
-        header.set_uid(u64::from(rustix::process::geteuid().as_raw()));
-        header.set_gid(u64::from(rustix::process::getegid().as_raw()));
-        header.set_mtime(7);
-        header.set_size(content.len() as u64);
-        header.as_mut_bytes()[..path.len().min(100)].copy_from_slice(&path[..path.len().min(100)]);
-        header.as_mut_bytes()[157..157 + link.len()].copy_from_slice(link);
-        header.set_cksum();
-        bytes.extend_from_slice(header.as_bytes());
-        bytes.extend_from_slice(content);
-        bytes.resize(bytes.len().next_multiple_of(512), 0);
-    }
-    bytes.resize(bytes.len() + 1024, 0);
-    bytes
+        (*kind, path.clone(), link.clone(), content.to_vec())
+    };
+    crate::fuzz::archive(&entries.iter().map(filled).collect::<Vec<_>>())
 }
 
 /// Unpacks into `<folder>/tree`, beside which stands `outside` with a file in it.

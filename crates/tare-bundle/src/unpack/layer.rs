@@ -177,6 +177,18 @@ impl Assembly {
         Ok(())
     }
 
+    /// Puts a folder of root's.
+    pub(crate) fn put_folder(&mut self, path: &str, mode: u32) -> Result<(), Fault> {
+        let meta = Meta { mode, ..Meta::default() };
+        self.put(&Below::parse(path.as_bytes())?, &Kind::Folder, &meta, &mut std::io::empty())
+    }
+
+    /// Puts a file of root's.
+    pub(crate) fn put_text(&mut self, path: &str, mode: u32, text: &str) -> Result<(), Fault> {
+        let (kind, meta) = (Kind::File(text.len() as u64), Meta { mode, ..Meta::default() });
+        self.put(&Below::parse(path.as_bytes())?, &kind, &meta, &mut text.as_bytes())
+    }
+
     fn remember_time(&mut self, folder: Mark, mtime: i64) {
         if self.folder_times.len() < TIMED_MAX || self.folder_times.contains_key(&folder) {
             self.folder_times.insert(folder, mtime);

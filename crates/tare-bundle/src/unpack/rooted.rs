@@ -6,7 +6,7 @@
 //! place.
 
 use crate::names::{self, Names, Room};
-use crate::tree::{Kind, Meta, shown};
+use crate::tree::{FILE, FOLDER, Kind, Meta, shown};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
@@ -95,8 +95,6 @@ pub(crate) struct Rooted {
     /// For what folders are listed at one time.
     room: Room,
 }
-
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 impl Rooted {
     /// Opens an existing directory as the root.
@@ -285,8 +283,7 @@ impl Rooted {
             return Ok(None);
         }
         // Another may stand there by now.
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(&folder.fd, name, flags, Mode::empty()).map_err(|error| at(path, "open", error))?;
+        let fd = rustix::fs::openat(&folder.fd, name, FILE, Mode::empty()).map_err(|error| at(path, "open", error))?;
         let kind = rustix::fs::fstat(&fd).map_err(|error| at(path, "look at", error))?.st_mode;
         Ok((FileType::from_raw_mode(kind) == FileType::RegularFile).then(|| File::from(fd)))
     }

@@ -75,7 +75,7 @@ fn a_build_is_bounded_and_ends_with_tare() {
 
     // Forks: what is more than it may have is refused to it, and what it has started goes with it.
     let forked = build(&lab, &format!("while :; do {mark} & done\n"), |_| {});
-    assert!(forked.contains("`sh ./script` of the workload failed") && forked.contains("fork"), "{forked}");
+    assert!(forked.contains("`sh ./script` failed") && forked.contains("fork"), "{forked}");
     until("what it has forked stays", || processes(&mark) == 0);
 
     // Memory: of what Tare itself may have, so that nobody else of this machine is short of it.
@@ -89,7 +89,7 @@ fn a_build_is_bounded_and_ends_with_tare() {
                 unsafe { command.pre_exec(enter) };
             });
             fs::remove_dir(&group).unwrap();
-            assert!(hungry.contains("of the workload ran out of 480 MiB of memory"), "{hungry}");
+            assert!(hungry.contains("` ran out of 480 MiB of memory"), "{hungry}");
         }
     }
 
