@@ -12,7 +12,7 @@ use tare_core::fault::Fault;
 use tare_core::host::{Host, Instance, OpenError};
 use tare_core::load::{LoadPlan, LoadTask};
 use tare_core::plan::slice_order;
-use tare_core::record::{BUSY_PER_OP, Slice, TrialData, TrialRecord};
+use tare_core::record::{BUSY_PER_OP, Slice, TrialData};
 use tare_core::trial::{Outcome, Stage};
 use tare_stats::SliceLoad;
 
@@ -48,13 +48,7 @@ pub(crate) struct Standing<'a, 'b> {
 
 /// Runs the trials of a block side by side. `None` when it was stopped: it then leaves no row.
 pub(crate) fn run_alternate(inputs: &BlockInputs, around: &mut Around) -> Option<Vec<TrialData>> {
-    let mut standing: Vec<Standing> =
-        inputs.trials.iter().map(|inputs| Standing::new(inputs, around.clock.timestamp())).collect();
-    for (at, deployment) in standing.iter_mut().enumerate() {
-        if !around.stop.raised() {
-            deployment.stand_up(at as u8 + 1, true, around);
-        }
-    }
+    let mut standing = stand_up(inputs.trials, true, around);
     let block = inputs.trials.first().map_or(0, |inputs| inputs.planned.block);
     let measure = inputs.trials.first().map_or(Duration::ZERO, |inputs| inputs.study.measure);
     let rounds = inputs.slices.rounds(measure);
@@ -64,6 +58,27 @@ pub(crate) fn run_alternate(inputs: &BlockInputs, around: &mut Around) -> Option
             standing[arm].slice(place, inputs.trials.len(), inputs.slices, around);
         }
     }
+    finish(standing, around)
+}
+
+/// Deploys all trials of a block, one after the other.
+pub(crate) fn stand_up<'a, 'b>(
+    inputs: &'a [TrialInputs<'b>],
+    freeze: bool,
+    around: &mut Around,
+) -> Vec<Standing<'a, 'b>> {
+    let mut standing: Vec<Standing> =
+        inputs.iter().map(|inputs| Standing::new(inputs, around.clock.timestamp())).collect();
+    for (at, deployment) in standing.iter_mut().enumerate() {
+        if !around.stop.raised() {
+            deployment.stand_up(at as u8 + 1, freeze, around);
+        }
+    }
+    standing
+}
+
+/// Verifies and takes down all of them. `None` when the run was stopped: the block then leaves no row.
+pub(crate) fn finish(mut standing: Vec<Standing>, around: &mut Around) -> Option<Vec<TrialData>> {
     let stopped = around.stop.raised();
     finish_all(&mut standing, stopped, around);
     (!stopped).then(|| standing.into_iter().map(|deployment| deployment.data).collect())
@@ -71,7 +86,7 @@ pub(crate) fn run_alternate(inputs: &BlockInputs, around: &mut Around) -> Option
 
 /// Verifies the deployments of a block and takes them down. Those that failed are kept standing before, where that is
 /// wanted and nobody has `stopped` the block.
-pub(crate) fn finish_all(block: &mut [Standing], stopped: bool, around: &mut Around) {
+fn finish_all(block: &mut [Standing], stopped: bool, around: &mut Around) {
     if around.apparatus.keeps_failed() && !stopped {
         // All of them first: a stop while one is kept standing would look like a failure of those still to be verified.
         for deployment in block.iter_mut() {
@@ -92,10 +107,8 @@ fn hold_failed(block: &mut [Standing], around: &mut Around) {
 }
 
 impl<'a, 'b> Standing<'a, 'b> {
-    pub(crate) fn new(inputs: &'a TrialInputs<'b>, timestamp: String) -> Self {
-        let mut record = TrialRecord::new(inputs.planned.clone(), timestamp, Outcome::Measured);
-        record.emulated = inputs.emulated;
-        let data = TrialData { record, seconds: Vec::new(), telemetry: Vec::new() };
+    fn new(inputs: &'a TrialInputs<'b>, timestamp: String) -> Self {
+        let data = inputs.begin(timestamp);
         let (host, started, entry, parts) = (None, Vec::new(), None, Vec::new());
         Standing { inputs, data, host, started, entry, parts, concluded: false }
     }
@@ -124,7 +137,7 @@ impl<'a, 'b> Standing<'a, 'b> {
     }
 
     /// Deploys it, and freezes it until its turn has come where that is wanted.
-    pub(crate) fn stand_up(&mut self, number: u8, freeze: bool, around: &mut Around) {
+    fn stand_up(&mut self, number: u8, freeze: bool, around: &mut Around) {
         let mut trial = Self::trial(self.inputs, &mut self.data, Stage::Provision, around);
         let starts = starts(trial.inputs);
         let label = format!("t{}", self.inputs.planned.index);

@@ -3,9 +3,9 @@
 //! study says so: else what it does by itself falls into the others' slices.
 
 use crate::Event;
-use crate::alternate::{Around, Standing, finish_all};
+use crate::alternate::{Around, Standing, finish, stand_up};
 use crate::probe_rests::rests_by_turns;
-use crate::trial::{DRIVE_SLACK, PROBE_PERIOD, TrialInputs};
+use crate::trial::{DRIVE_SLACK, PROBE_PERIOD, TrialInputs, drive_limit};
 use std::collections::BTreeMap;
 use std::ops::Add;
 use std::time::Duration;
@@ -66,13 +66,7 @@ pub(crate) fn run_chopped(
     alone: bool,
     around: &mut Around,
 ) -> Option<Vec<TrialData>> {
-    let mut standing: Vec<Standing> =
-        inputs.iter().map(|inputs| Standing::new(inputs, around.clock.timestamp())).collect();
-    for (at, deployment) in standing.iter_mut().enumerate() {
-        if !around.stop.raised() {
-            deployment.stand_up(at as u8 + 1, false, around);
-        }
-    }
+    let mut standing = stand_up(inputs, false, around);
     let mut turns = match slice {
         Slice::Asked(slice) => Turns { slice: Some(slice), ..Turns::default() },
         Slice::AtLeast(at_least) => Turns { at_least: Some(at_least), ..Turns::default() },
@@ -99,9 +93,7 @@ pub(crate) fn run_chopped(
         let count = shares.len() as f64;
         deployment.data.record.resting_cpu = shares.into_iter().reduce(f64::add).map(|sum| sum / count);
     }
-    let stopped = around.stop.raised();
-    finish_all(&mut standing, stopped, around);
-    (!stopped).then(|| standing.into_iter().map(|deployment| deployment.data).collect())
+    finish(standing, around)
 }
 
 /// What each of them runs in, where those that wait are frozen, for the load process, which does that. Each load is
@@ -314,10 +306,10 @@ fn load_one(deployment: &mut Standing, inputs: &TrialInputs, around: &mut Around
     let trial = Standing::trial(inputs, &mut deployment.data, Stage::Measure, around);
     let (settle, measure) = alone_for(inputs.study);
     let plan = LoadPlan { settle, measure, ..trial.load_plan(entry, LoadTask::Run) };
-    let limit = settle + measure + plan.timeout + DRIVE_SLACK;
     let began = around.clock.now();
     let alone = host.begin_probe(&[], PROBE_PERIOD).and_then(|()| {
-        let driven = around.apparatus.drive(&plan, limit, around.stop, &mut |_| Err(no_tool()), &mut |_| {});
+        let driven =
+            around.apparatus.drive(&plan, drive_limit(&plan), around.stop, &mut |_| Err(no_tool()), &mut |_| {});
         keep(driven, host.end_probe())
     });
     let took = around.clock.now().saturating_sub(began);

@@ -1,8 +1,8 @@
 //! Two forms loaded at the same moment, on disjoint CPUs.
 
-use crate::alternate::{Around, Standing, finish_all};
+use crate::alternate::{Around, Standing, finish, stand_up};
 use crate::inside::inside;
-use crate::trial::{DRIVE_SLACK, Early, PROBE_PERIOD, TrialInputs};
+use crate::trial::{Early, PROBE_PERIOD, TrialInputs, drive_limit};
 use crate::{Event, RunInside};
 use tare_core::fault::Fault;
 use tare_core::load::{LoadTask, SecondRow};
@@ -23,12 +23,7 @@ pub(crate) fn halves(cpus: &CpuSet) -> [CpuSet; 2] {
 
 /// Runs the two trials of a pair. `None` when it was stopped: it then leaves no row.
 pub(crate) fn run_duet(inputs: &[TrialInputs], around: &mut Around) -> Option<Vec<TrialData>> {
-    let mut pair: Vec<Standing> = inputs.iter().map(|inputs| Standing::new(inputs, around.clock.timestamp())).collect();
-    for (at, deployment) in pair.iter_mut().enumerate() {
-        if !around.stop.raised() {
-            deployment.stand_up(at as u8 + 1, true, around);
-        }
-    }
+    let mut pair = stand_up(inputs, true, around);
     let stands = |deployment: &Standing| deployment.entry.is_some();
     if !around.stop.raised() {
         match pair.as_mut_slice() {
@@ -39,9 +34,7 @@ pub(crate) fn run_duet(inputs: &[TrialInputs], around: &mut Around) -> Option<Ve
                 .for_each(|alone| leave_out(alone, inputs, around)),
         }
     }
-    let stopped = around.stop.raised();
-    finish_all(&mut pair, stopped, around);
-    (!stopped).then(|| pair.into_iter().map(|deployment| deployment.data).collect())
+    finish(pair, around)
 }
 
 /// One alone is no duet: its figures could be compared with nothing.
@@ -67,8 +60,7 @@ fn together(mut pair: [&mut Standing; 2], inputs: &[TrialInputs], around: &mut A
         plans.push(trial.load_plan(entry, LoadTask::Run));
         loaded.push(entry.instance.clone());
     }
-    let first = &plans[0];
-    let limit = first.settle + first.measure + first.timeout + DRIVE_SLACK;
+    let limit = drive_limit(&plans[0]);
     let tell = &mut *around.tell;
     let rows: &mut [Vec<SecondRow>; 2] = &mut Default::default();
     let mut each_second = |at: usize, row: &SecondRow| {

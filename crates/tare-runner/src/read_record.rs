@@ -63,7 +63,8 @@ fn read_header(folder: &Folder) -> Result<Option<Header>, Fault> {
         return Err(fault.remedy(NAME_ONE).as_mistake());
     };
     if schema != u64::from(SCHEMA) {
-        return Err(other_schema(folder.path(), &raw, schema).as_mistake());
+        let by = raw.get("tare").and_then(Value::as_str);
+        return Err(other_schema(folder.path(), by, schema));
     }
     let header: Header = serde_json::from_value(raw).map_err(|error| damaged(file.display(), &error, HEADER_LOST))?;
     match header.workload.services.iter().find(|service| !is_plain(&service.name)) {
@@ -80,17 +81,17 @@ pub(crate) fn is_plain(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0'])
 }
 
-fn other_schema(path: &Path, raw: &Value, schema: u64) -> Fault {
+/// That a record was written by another version, `by`, where that is known.
+pub(crate) fn other_schema(path: &Path, by: Option<&str>, schema: u64) -> Fault {
     let own = env!("CARGO_PKG_VERSION");
-    let by = raw.get("tare").and_then(Value::as_str).map(|version| format!("Tare {version}"));
-    let by = by.unwrap_or_else(|| "another version of Tare".to_owned());
+    let by = by.map_or_else(|| "another version of Tare".to_owned(), |version| format!("Tare {version}"));
     let newer = schema > u64::from(SCHEMA);
-    let than = if newer { "newer than" } else { "older than" };
+    let than = if newer { "newer" } else { "older" };
     let fault = Fault::new(format!(
-        "{} was written by {by} in format {schema}, which is {than} format {SCHEMA}, the one that this Tare {own} reads",
+        "{} was written by {by} in format {schema}, which is {than} than format {SCHEMA}, which this Tare {own} reads",
         path.display()
     ));
-    fault.remedy(format!("read it with {by}{}", if newer { ", or a newer one" } else { "" }))
+    fault.remedy(format!("read it with {by}{}", if newer { ", or a newer one" } else { "" })).as_mistake()
 }
 
 /// Why there is no record at `path`, and what may have been meant.

@@ -6,7 +6,7 @@
 
 use crate::Event;
 use crate::inside::inside;
-use crate::trial::{DRIVE_SLACK, Entry, Trial};
+use crate::trial::{Entry, Trial, drive_limit};
 use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::host::Host;
@@ -53,10 +53,9 @@ impl Trial<'_, '_> {
 
     fn stretch(&mut self, host: &mut dyn Host, entry: &Entry, settle: Duration) -> Result<LoadSummary, Fault> {
         let plan = LoadPlan { settle, measure: STRETCH_END, ..self.load_plan(entry, LoadTask::Run) };
-        let limit = plan.settle + plan.measure + plan.timeout + DRIVE_SLACK;
         let (tell, data) = (&mut *self.tell, &mut self.data);
         let mut inside = inside(host, &entry.instance, self.stop);
-        self.apparatus.drive(&plan, limit, self.stop, &mut inside, &mut |row| {
+        self.apparatus.drive(&plan, drive_limit(&plan), self.stop, &mut inside, &mut |row| {
             let row = SecondRow { measured: false, ..row.clone() };
             data.seconds.push(row.clone());
             tell(Event::Second { row });

@@ -13,7 +13,7 @@ use tare_core::fault::Fault;
 use tare_core::host::{Host, Instance, InstanceState, OpenError, ServiceStart, Wait};
 use tare_core::load::{Check, LoadSummary, LoadTask, NO_LOCAL_PORT};
 use tare_core::peak::{PeakNote, PeakPlan};
-use tare_core::record::{FAILED_SHARE, PEAK_LOAD, TrialData, TrialRecord};
+use tare_core::record::{FAILED_SHARE, PEAK_LOAD, TrialData};
 use tare_core::trial::{Outcome, Stage};
 use tare_core::workload::{Replica, Service};
 use tare_stats::{OffShare, TrialFigures};
@@ -32,9 +32,7 @@ pub(crate) fn run_trial(
     stop: &Stop,
     tell: &mut dyn FnMut(Event),
 ) -> Option<TrialData> {
-    let mut record = TrialRecord::new(inputs.planned.clone(), clock.timestamp(), Outcome::Measured);
-    record.emulated = inputs.emulated;
-    let mut data = TrialData { record, seconds: Vec::new(), telemetry: Vec::new() };
+    let mut data = inputs.begin(clock.timestamp());
     let (stage, stage_began) = (Stage::Provision, clock.now());
     let held = Trial { inputs, apparatus, clock, stop, tell, data: &mut data, stage, stage_began }.whole();
     // What was measured before the stop is kept, and what had failed before it; what the stop cut short would be

@@ -1,6 +1,6 @@
 //! A record of several parts on disk: a header beside a folder for each part, which is a record of its own.
 
-use crate::read_record::{HEADER_LOST, is_plain, missing, read_begun, read_json};
+use crate::read_record::{HEADER_LOST, is_plain, missing, other_schema, read_begun, read_json};
 use crate::record_dir::write_json;
 use crate::record_files::Folder;
 use std::collections::BTreeSet;
@@ -59,9 +59,7 @@ fn header_in(folder: &Folder) -> Result<SuiteHeader, Fault> {
     let header: Option<SuiteHeader> = read_json(folder, SUITE, HEADER_LOST)?;
     let header = header.ok_or_else(|| missing(&folder.path().join(SUITE), HEADER_LOST))?;
     if header.schema != SCHEMA {
-        let (shown, by, schema) = (folder.path().display(), &header.tare, header.schema);
-        let fault = Fault::new(format!("{shown} was written by Tare {by} in format {schema}, and this reads {SCHEMA}"));
-        return Err(fault.remedy(format!("read it with Tare {by}")).as_mistake());
+        return Err(other_schema(folder.path(), Some(&header.tare), u64::from(header.schema)));
     }
     let mut names = BTreeSet::new();
     match header.parts.iter().find(|name| !is_plain(name) || !names.insert(name.as_str())) {

@@ -1,7 +1,7 @@
 //! Several instances of one deployment loaded at the same moment, each by a process of its own.
 
 use crate::Event;
-use crate::trial::{DRIVE_SLACK, Entry, Trial};
+use crate::trial::{Entry, Trial, drive_limit};
 use tare_core::fault::Fault;
 use tare_core::load::{LoadPlan, LoadSummary, LoadTask, SecondRow};
 use tare_core::record::FAIRNESS;
@@ -36,7 +36,7 @@ impl Trial<'_, '_> {
     /// Loads and measures all of them, keeps what each came to, and hands over the sum.
     pub(crate) fn run_together(&mut self, entries: &[Entry]) -> Result<LoadSummary, Fault> {
         let plans = self.plans(entries);
-        let limit = plans[0].settle + plans[0].measure + plans[0].timeout + DRIVE_SLACK;
+        let limit = drive_limit(&plans[0]);
         let mut seconds: Vec<Vec<SecondRow>> = vec![Vec::new(); entries.len()];
         let (tell, mut measuring) = (&mut *self.tell, None);
         let clock = self.clock;

@@ -11,7 +11,7 @@ use tare_core::host::{Host, Instance, InstanceState, SeenFile};
 use tare_core::load::{LoadPlan, LoadSummary};
 use tare_core::placement::Placement;
 use tare_core::plan::PlannedTrial;
-use tare_core::record::TrialData;
+use tare_core::record::{TrialData, TrialRecord};
 use tare_core::study::Study;
 use tare_core::trial::{Outcome, Stage};
 use tare_core::units::CpuSet;
@@ -49,6 +49,20 @@ pub(crate) struct TrialInputs<'a> {
     pub(crate) settle_for: Option<Duration>,
     /// What its services use of a CPU while others are loaded, where earlier trials have seen it.
     pub(crate) resting_cpu: Option<f64>,
+}
+
+impl TrialInputs<'_> {
+    /// The trial before anything of it has happened.
+    pub(crate) fn begin(&self, timestamp: String) -> TrialData {
+        let mut record = TrialRecord::new(self.planned.clone(), timestamp, Outcome::Measured);
+        record.emulated = self.emulated;
+        TrialData { record, seconds: Vec::new(), telemetry: Vec::new() }
+    }
+}
+
+/// How long to wait for the load process of a plan.
+pub(crate) fn drive_limit(plan: &LoadPlan) -> Duration {
+    plan.settle + plan.measure + plan.timeout + DRIVE_SLACK
 }
 
 /// Why a trial ended early.
@@ -108,7 +122,7 @@ impl Trial<'_, '_> {
 
     /// Loads and measures, and waits as long as that may take.
     pub(crate) fn run(&mut self, host: &mut dyn Host, entry: &Entry, plan: &LoadPlan) -> Result<LoadSummary, Fault> {
-        self.drive(host, entry, plan, plan.settle + plan.measure + plan.timeout + DRIVE_SLACK)
+        self.drive(host, entry, plan, drive_limit(plan))
     }
 
     pub(crate) fn drive(
