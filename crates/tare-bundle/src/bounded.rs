@@ -1,4 +1,4 @@
-//! Runs a command that a workload brings along: bounded in time, in what it says and in what it leaves on the disk.
+//! Runs a workload's own command with bounds on its time, its output and the disk space it takes.
 
 use crate::command;
 use std::collections::VecDeque;
@@ -8,27 +8,27 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
 
-/// The end of what it says that is kept, bytes of each stream.
+/// How much of the end of each output stream is kept, bytes.
 const KEPT: usize = 64 << 10;
-/// How often it is looked at.
+/// How often it is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long its output may stay open after its end: somebody else holds it then.
+/// How long to wait for its output after it has ended: another process may still hold the pipe open.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// How it went.
+/// How a command ended.
 #[derive(Debug)]
 pub(crate) struct Went {
-    /// How it ended; `None` when its time was over.
+    /// Its exit status; `None` when it was killed because its time was up.
     pub(crate) status: Option<ExitStatus>,
-    /// The end of what it said.
+    /// The end of its output.
     pub(crate) log: String,
 }
 
-/// Runs the command to its end, for `within` at most and as long as `goes_on` finds nothing wrong. It is killed else;
-/// what it has started must be such as to go with it. `package` is what has to be installed when it is not there.
+/// Runs the command until it ends. It is killed after `within`, or as soon as `goes_on` fails; its children must be
+/// set up to die with it. `package` is what to install when the command is missing.
 ///
 /// # Errors
-/// When it could not be started, or what `goes_on` says.
+/// When it could not be started, and the error of `goes_on`.
 pub(crate) fn run(
     command: &mut Command,
     package: &str,
@@ -57,7 +57,7 @@ pub(crate) fn run(
         }
         std::thread::sleep(LOOK_EVERY.min(within));
     };
-    // One that has ended is no error here.
+    // It fails when the command has ended already.
     let _ = child.kill();
     child.wait().doing(&doing)?;
     let mut log = out.recv_timeout(DRAIN).unwrap_or_default();
@@ -74,7 +74,7 @@ fn read(mut from: impl Read + Send + 'static) -> Receiver<String> {
             kept.drain(..(kept.len() + count).saturating_sub(KEPT).min(kept.len()));
             kept.extend(&part[..count]);
         }
-        // Nobody may be listening any more.
+        // The receiver may be gone.
         let _ = sender.send(String::from_utf8_lossy(kept.make_contiguous()).into_owned());
     });
     receiver

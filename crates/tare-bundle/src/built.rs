@@ -1,4 +1,4 @@
-//! A bundle that stands in the store.
+//! A bundle in the store.
 
 use crate::places::{self, Places};
 use crate::tree::{self, Kind};
@@ -15,7 +15,7 @@ use tare_core::fault::{Doing, Fault};
 use tare_core::host::SeenFile;
 use tare_core::image::ImageConfig;
 
-/// What is written beside a tree, in `bundle.json`.
+/// The contents of `bundle.json`, which lies beside the tree.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Facts {
     pub(crate) digest: String,
@@ -31,12 +31,12 @@ pub(crate) struct Facts {
     pub(crate) left_out: Vec<String>,
 }
 
-/// What a bundle is, for a list of bundles.
+/// A bundle as lists of bundles show it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BundleInfo {
     /// `sha256:<hex>` of the tree.
     pub digest: String,
-    /// The recipe it was first made by, in words.
+    /// The recipe it was first built from, in words.
     pub recipe: String,
     /// Bytes of all files of the tree.
     pub tree_bytes: u64,
@@ -48,24 +48,24 @@ pub struct BundleInfo {
     pub disk_bytes: Option<u64>,
     /// When it was built, seconds since 1970.
     pub built_at: u64,
-    /// When it was last asked for, seconds since 1970.
+    /// When it was last used, seconds since 1970.
     pub used_at: u64,
 }
 
 /// Everything about one bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BundleListing {
-    /// What it is.
+    /// The bundle itself.
     pub info: BundleInfo,
     /// Where its tree is.
     pub directory: PathBuf,
-    /// The packages in it: name, version, architecture. Empty when it is not made of packages.
+    /// The packages in it: name, version, architecture. Empty when it was not built from packages.
     pub packages: Vec<String>,
-    /// How the image it was first made of says that its program is to be started.
+    /// How to start the program, according to the image from which the bundle was first built.
     pub image: Option<ImageConfig>,
-    /// The devices that what it was made of names, and that are not in it.
+    /// Devices of its source that were left out.
     pub left_out: Vec<String>,
-    /// What is in its tree, sorted by path.
+    /// The entries of its tree, sorted by path.
     pub files: Vec<ListedFile>,
 }
 
@@ -82,19 +82,19 @@ pub struct ListedFile {
     pub bytes: u64,
 }
 
-/// A bundle in use: as long as this lives, nobody removes it.
+/// A bundle in use: it cannot be removed while this value lives.
 pub(crate) struct Built {
     folder: PathBuf,
     places: Places,
     facts: Facts,
-    /// What the image says by which it was asked for: others may lead to the same tree.
+    /// What the requested image says: other images may have the same tree.
     image: Option<ImageConfig>,
     emitting: Mutex<()>,
     _lock: File,
 }
 
 impl Built {
-    /// Opens the bundle of this digest for use; none if it is not (or no more) there.
+    /// Opens the bundle of this digest for use; none if it does not exist, or no longer does.
     pub(crate) fn open(places: &Places, digest: &str, image: Option<ImageConfig>) -> Result<Option<Built>, Fault> {
         let folder = places.bundle(digest);
         if !folder.is_dir() {
@@ -102,13 +102,13 @@ impl Built {
         }
         let what = || format!("use the bundle {digest}");
         let Ok(lock) = places::lock_file(&folder.join("lock"), FlockOperation::LockShared) else { return Ok(None) };
-        // It may have been removed while the lock was waited for.
+        // It may have been removed while we waited for the lock.
         let Ok(facts) = read_facts(&folder) else { return Ok(None) };
         lock.set_modified(crate::clock::now()).doing(what())?;
         Ok(Some(Built { folder, places: places.clone(), facts, image, emitting: Mutex::new(()), _lock: lock }))
     }
 
-    /// What `write` writes of the tree, of some `wanted` bytes: made once, and kept under this name.
+    /// The file that `write` makes from the tree, of about `wanted` bytes: made once, and kept under this name.
     fn emit(
         &self,
         name: &str,
@@ -140,7 +140,7 @@ impl Built {
 }
 
 impl Built {
-    /// The bytes of the whole tree elsewhere: each entry has a header, and what fills up its last block.
+    /// Estimated size of the whole tree as an archive or a disk: each entry adds a header and padding.
     fn whole(&self) -> u64 {
         self.facts.tree_bytes.saturating_add(self.facts.tree_entries.saturating_mul(1536))
     }
@@ -178,8 +178,8 @@ impl Bundle for Built {
     }
 }
 
-/// Where the tree of the bundle in `folder` is. The directory above it is closed to others, because a tree may hold
-/// set-id programs.
+/// Where the tree of the bundle in `folder` is. Other users cannot enter the directory above it, because a tree may
+/// hold set-id programs.
 pub(crate) fn tree_of(folder: &Path) -> PathBuf {
     folder.join("files/tree")
 }
@@ -190,7 +190,7 @@ pub(crate) fn read_facts(folder: &Path) -> Result<Facts, Fault> {
     serde_json::from_slice(&bytes).doing(format_args!("read {}", path.display()))
 }
 
-/// What the bundle in `folder` is.
+/// The bundle in `folder` as lists show it.
 pub(crate) fn info(folder: &Path) -> Result<BundleInfo, Fault> {
     let facts = read_facts(folder)?;
     let used = std::fs::metadata(folder.join("lock")).and_then(|facts| facts.modified()).unwrap_or(UNIX_EPOCH);
@@ -210,14 +210,14 @@ pub(crate) fn info(folder: &Path) -> Result<BundleInfo, Fault> {
     })
 }
 
-/// Everything about the bundle in `folder`; its tree is read again.
+/// Everything about the bundle in `folder`. Reads its whole tree to check the digest.
 pub(crate) fn listing(folder: &Path) -> Result<BundleListing, Fault> {
     let facts = read_facts(folder)?;
     let directory = tree_of(folder);
     let found = digest::of_tree(&directory)?.digest;
     if found != facts.digest {
         return Err(Fault::new(format!("the tree of {} was changed: it is {found} now", facts.digest))
-            .remedy("remove the bundle and build it anew"));
+            .remedy("remove the bundle, then build it again"));
     }
     let mut files = Vec::new();
     tree::walk(&directory, |entry, _| {

@@ -1,14 +1,14 @@
-//! Runs the programs of the distribution that build what we do not build ourselves.
+//! Runs programs of the distribution, such as mmdebstrap and mke2fs.
 
 use std::process::{Command, Stdio};
 use tare_core::fault::{Doing, Fault};
 
-/// How many lines of a failed program's complaint go into a fault.
+/// How many lines of a failed program's output a fault keeps.
 const LOG_LINES: usize = 20;
 
 /// Runs `program` to its end and returns what it printed.
 ///
-/// `package` is what has to be installed when the program is not there.
+/// `package` is what to install when the program is missing.
 pub(crate) fn run(program: &str, package: &str, arguments: &[String]) -> Result<String, Fault> {
     let output = Command::new(program)
         .args(arguments)
@@ -32,19 +32,19 @@ pub(crate) fn run(program: &str, package: &str, arguments: &[String]) -> Result<
     Err(Fault::new(format!("{program} ended with {}", output.status)).with_log(last_lines(&log)))
 }
 
-/// That a program is not there, and what has to be installed.
+/// A program is missing; says which package to install.
 pub(crate) fn absent(program: &str, package: &str) -> Fault {
     Fault::new(format!("{program} is not installed on this machine")).remedy(format!("apt-get install {package}"))
 }
 
-/// A program that gets nothing of this process's environment.
+/// A program that inherits none of this process's environment.
 pub(crate) fn alone(program: &str) -> Command {
     let mut command = Command::new(program);
     command.env_clear().env("PATH", search_path()).env("LC_ALL", "C");
     command
 }
 
-/// Where programs of the distribution are looked for.
+/// The `PATH` for programs of the distribution.
 fn search_path() -> String {
     let path = std::env::var("PATH").unwrap_or_default();
     // An empty entry would be the current directory.
@@ -52,7 +52,7 @@ fn search_path() -> String {
     folders.chain(["/usr/sbin", "/sbin", "/usr/bin", "/bin"]).collect::<Vec<_>>().join(":")
 }
 
-/// The end of what a program has said.
+/// The last lines of a program's output.
 pub(crate) fn last_lines(text: &str) -> String {
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")

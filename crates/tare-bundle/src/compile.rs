@@ -1,9 +1,9 @@
-//! Makes programs of a workload's own source, in a root that is there for that only.
+//! Builds programs from a workload's own source, in a root made for the build alone.
 //!
-//! The root holds the essential packages, those of the build and those of the bundle, so that what is made finds the
-//! very libraries it will run with. The command runs in it as nobody, without a way to become somebody else, without a
-//! network, with processes of its own that end with it, in an environment that is the same on every machine. What it
-//! says may depend on nothing but sources and packages, and so the same sources and packages make the same files.
+//! The root holds the essential packages, those of the build and those of the bundle, so that a program is linked
+//! against the very libraries it will run with. The command runs as user nobody, cannot gain privileges, has no network
+//! and has its own process namespace, all of whose processes die with it. Its environment is the same on every machine,
+//! so that the same sources and packages give the same files.
 
 use crate::bounded::{self, Went};
 use crate::command;
@@ -21,12 +21,12 @@ use tare_core::fault::{Doing, Fault};
 use tare_core::units::{show_bytes, show_duration};
 use tare_core::workload::NOBODY;
 
-/// The directory of the sources in the root. The same everywhere, because compilers write it down.
+/// The directory of the sources in the root. Always the same, because compilers write it into their output.
 const SOURCES: &str = "build";
 /// Character devices that compilers and shells open: name, major and minor number.
 const DEVICES: [(&str, u32, u32); 4] = [("null", 1, 3), ("zero", 1, 5), ("random", 1, 8), ("urandom", 1, 9)];
-/// All that the command finds in its environment. Programs that write down when they were made take the time of
-/// `SOURCE_DATE_EPOCH` (seconds since 1970, here the start of 2020) for it.
+/// The command's whole environment. Programs that record their build time use `SOURCE_DATE_EPOCH` for it (seconds since
+/// 1970, here the start of 2020).
 const ENVIRONMENT: [&str; 5] = [
     "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
     "HOME=/build",
@@ -37,32 +37,33 @@ const ENVIRONMENT: [&str; 5] = [
 
 /// How long the command may take: many times what compilers need for a server, on an emulated machine too.
 const WITHIN: Duration = Duration::from_secs(3600);
-/// What the command may have: no dump of its memory, processes as the load has them, and bytes of a file.
+/// The command's limits: no core dump, as many processes as a load may have, and the size of a file.
 const LIMITS: [&str; 3] = ["--core=0", "--nproc=4096", "--fsize=8589934592"];
-/// The namespaces of its own. All that it starts is in one of processes, and goes with the first of them.
+/// Its own namespaces. All its children are in its process namespace and die with that namespace's first process.
 const NAMESPACES: [&str; 7] = ["--mount", "--net", "--ipc", "--uts", "--pid", "--fork", "--kill-child"];
-/// What it gives up. A change of user takes back that it is to end with who has started it, so that is said anew.
+/// The privileges it gives up. A change of user resets the signal that it gets when its parent dies, so that is set
+/// again.
 const GIVEN_UP: [&str; 6] =
     ["--clear-groups", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--pdeathsig", "KILL"];
 
-/// Bounds what builds may use of the machine as a whole.
+/// Bounds the resources that builds may use on this machine.
 pub trait BoundBuilds: Send + Sync {
-    /// Makes room for one build.
+    /// Prepares the bounds of one build.
     ///
     /// # Errors
-    /// When its use cannot be bounded here.
+    /// When this machine cannot bound it.
     fn make_room(&self) -> Result<Box<dyn BuildRoom>, Fault>;
 }
 
-/// What one build has: all that is in it ends with this.
+/// The bounds of one build. Dropping it ends every process in them.
 pub trait BuildRoom {
-    /// Has a command that is about to be started begin in it.
+    /// Makes a command start inside these bounds.
     ///
     /// # Errors
-    /// When that cannot be had.
+    /// When that is not possible.
     fn take_in(&self, command: &mut Command) -> Result<(), Fault>;
 
-    /// How much memory there is in it, bytes, if something in it was killed for want of more.
+    /// The memory limit, bytes, if a process was killed for exceeding it.
     fn ran_out_of(&self) -> Option<u64>;
 }
 
@@ -87,7 +88,7 @@ pub(crate) fn run(
     tare_removal::remove_tree(&root).doing(format_args!("remove {}", root.display()))
 }
 
-/// Puts devices and sources into the root, the latter owned by who runs the command.
+/// Puts devices and sources into the root; the sources belong to the user that runs the command.
 fn furnish(build: &Build, inside: &mut Assembly) -> Result<(), Fault> {
     for (name, major, minor) in DEVICES {
         let meta = Meta { mode: 0o666, ..Meta::default() };
@@ -116,22 +117,22 @@ fn enter_and_build(build: &Build, root: &Path, bounds: Option<&dyn BoundBuilds>)
     judge(build, &went, room.and_then(|room| room.ran_out_of()))
 }
 
-/// Refuses to go on where what the command writes fills the disk.
+/// Fails once the command's output has filled the disk.
 fn leaves_room(build: &Build, disk: &std::fs::File) -> Result<(), Fault> {
     room::check(disk, 0)
         .map_err(|fault| fault.context(format_args!("stopped {}, as the disk is full", command_of(build))))
 }
 
-/// Whether it has done what it was to do; `memory` is what it had of that, bytes, if it was too little.
+/// Judges how the command ended; `memory` is its memory limit, bytes, if it exceeded that.
 fn judge(build: &Build, went: &Went, memory: Option<u64>) -> Result<(), Fault> {
     let (command, log) = (command_of(build), command::last_lines(&went.log));
     match (went.status, memory) {
-        // What it has done without is its own affair; a file that it has not made is missed below.
+        // It coped even if a child was killed; a file it failed to make is noticed when it is installed.
         (Some(status), _) if status.success() => Ok(()),
         (_, Some(memory)) => {
             let most = show_bytes(memory);
             Err(Fault::new(format!("{command} ran out of {most} of memory"))
-                .remedy("have it do less at once (as by `make -j2`), or build on a machine with more memory")
+                .remedy("run fewer jobs at once (such as `make -j2`), or build on a machine with more memory")
                 .with_log(log)
                 .as_mistake())
         }
@@ -139,15 +140,15 @@ fn judge(build: &Build, went: &Went, memory: Option<u64>) -> Result<(), Fault> {
         (None, None) => {
             let most = show_duration(WITHIN);
             Err(Fault::new(format!("{command} did not end within {most}"))
-                .remedy("build less, or name what is built already as packages, an image or a folder")
+                .remedy("build less, or use prebuilt packages, an image or a folder")
                 .with_log(log)
                 .as_mistake())
         }
     }
 }
 
-/// The way from this process to the command: ending with this one, limits, namespaces of its own, the root, then nobody
-/// without any privilege.
+/// The command line that leads to the command: die with this process, set limits, enter new namespaces, enter the root,
+/// become nobody and drop all privileges.
 fn arguments(build: &Build, root: &Path) -> Vec<String> {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let mut arguments = words(&["--pdeathsig", "KILL", "prlimit"]);
@@ -165,7 +166,7 @@ fn arguments(build: &Build, root: &Path) -> Vec<String> {
     arguments
 }
 
-/// Puts what was made into the bundle, for all to run and for nobody to change. A link is not followed.
+/// Puts the built files into the bundle, executable by all and writable by root only. Links are not followed.
 fn install(build: &Build, inside: &Assembly, assembly: &mut Assembly) -> Result<(), Fault> {
     for (path, name) in &build.installs {
         let mut made = inside.rooted.open_file(&below(name)?)?.ok_or_else(|| missing(build, name))?;
@@ -182,23 +183,23 @@ fn below(name: &str) -> Result<Below, Fault> {
     Below::parse(format!("{SOURCES}/{name}").as_bytes())
 }
 
-/// What failed was the workload's own command; how it was started is no matter to who reads of it.
+/// A failure of the workload's own command, without the programs by which it was started.
 fn told(build: &Build, fault: Fault) -> Fault {
-    // What stands before the command speaks for itself: then it is the machine that lacks something.
+    // A line of one of these programs means that the command was not reached: the machine lacks something.
     let before = fault
         .log
         .lines()
         .any(|line| ["prlimit: ", "unshare: ", "chroot: ", "setpriv: "].iter().any(|p| line.starts_with(p)));
     if before || fault.log.is_empty() {
-        let fault = fault.context("could not enter the root in which a workload's own source is built");
+        let fault = fault.context("could not enter the root in which the workload's source is built");
         return if fault.remedy.is_empty() {
-            fault.remedy("run Tare as root, where namespaces may be made")
+            fault.remedy("run Tare as root, where new namespaces are allowed")
         } else {
             fault
         };
     }
     Fault::new(format!("{} failed", command_of(build)))
-        .remedy("mend the source, or name under `build: {packages: [...]}` what it needs")
+        .remedy("fix the source, or name the packages that it needs under `build: {packages: [...]}`")
         .with_log(fault.log)
         .as_mistake()
 }
@@ -210,7 +211,7 @@ fn command_of(build: &Build) -> String {
 
 fn missing(build: &Build, name: &str) -> Fault {
     Fault::new(format!("{} left no file '{name}', which is to be installed", command_of(build)))
-        .remedy("name under `installs:` what it makes, relative to the directory of the sources")
+        .remedy("name a file that it makes under `installs:`, relative to the directory of the sources")
         .as_mistake()
 }
 

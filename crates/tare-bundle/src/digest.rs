@@ -3,8 +3,8 @@
 //! SHA-256 over the entries sorted by the bytes of their paths. Each entry is its path, one letter for its type, its
 //! mode, owner and group, its extended attributes sorted by name, and then what its type adds: a file's length and
 //! bytes, a link's target, a device's numbers. Every text is preceded by its length (8 bytes, little endian), every
-//! number takes 8 bytes, so no two trees can be written the same way. Modification times, inode numbers and the number
-//! of names a file has are no part of it: they say nothing about what a service executes.
+//! number takes 8 bytes, so no two trees are encoded alike. Modification times, inode numbers and the number of names
+//! of a file are left out: they do not change what a service executes.
 
 use crate::tree::{self, At, Entry, Kind};
 use crate::unpack::layer::MAX_BYTES;
@@ -13,20 +13,20 @@ use std::io::Read;
 use std::path::Path;
 use tare_core::fault::{Doing, Fault};
 
-/// What goes before everything else, so that a change of this format changes every digest.
+/// The prefix of everything hashed, so that a change of this format changes every digest.
 const FORMAT: &[u8] = b"tare tree 1\n";
 
 /// A tree's digest, and how large it is.
 pub(crate) struct Summed {
     /// `sha256:<hex>`.
     pub(crate) digest: String,
-    /// The bytes of its files, each counted by all of its names.
+    /// The bytes of its files, counted once for each name.
     pub(crate) bytes: u64,
     /// How many entries it has, the root among them.
     pub(crate) entries: u64,
 }
 
-/// Sums up the tree under `root`.
+/// Hashes the tree under `root`.
 pub(crate) fn of_tree(root: &Path) -> Result<Summed, Fault> {
     let mut hash = Sha256::new();
     hash.update(FORMAT);
@@ -34,11 +34,11 @@ pub(crate) fn of_tree(root: &Path) -> Result<Summed, Fault> {
     tree::walk(root, |entry, at| {
         entries += 1;
         if let Kind::File(size) = entry.kind {
-            // A file of several names is read for each.
+            // A file is read once for each of its names.
             bytes = bytes.saturating_add(size);
         }
         if bytes > MAX_BYTES {
-            return Err(Fault::new("the files of the tree are more than 64 GiB, each counted by all of its names"));
+            return Err(Fault::new("the files of the tree exceed 64 GiB, counted once for each name"));
         }
         add(&mut hash, &entry, at)
     })?;
@@ -87,7 +87,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Adds what is in a file of a tree, which has `size` bytes.
+/// Adds the content of a file of a tree, which has `size` bytes.
 pub(crate) fn content(hash: &mut Sha256, entry: &Entry, at: At<'_>, size: u64) -> Result<(), Fault> {
     let mut file = at.open(entry)?;
     let mut buffer = vec![0_u8; 1 << 18];

@@ -1,4 +1,4 @@
-//! What is in each file of a bundle, to be held against what a service sees of it in its form.
+//! The digest of each file of a bundle, to be compared with what a service sees in its form.
 
 use crate::digest;
 use crate::tree::{self, Kind};
@@ -12,43 +12,43 @@ use tare_core::fault::{Doing, Fault};
 use tare_core::host::SeenFile;
 use tare_core::units::show_bytes;
 
-/// The name under which it is kept beside the tree; another one when what is written changes.
+/// The file's name beside the tree; change it when the format changes.
 pub(crate) const KEPT: &str = "files-1.jsonl";
-/// What an entry takes there, about.
+/// About how many bytes an entry takes there.
 pub(crate) const LINE_BYTES: u64 = 256;
-/// The most bytes of a tree that are read for it: in each form they are read again.
+/// The largest tree that is read, bytes: it is read again in each form.
 const READ_MAX: u64 = 4 << 30;
-/// The most entries that are read: all are held at once.
+/// The most entries that are read: all are held in memory at once.
 const ENTRIES_MAX: u64 = 250_000;
 
-/// A folder, file or link of the tree, on a line of its own.
+/// A folder, file or link of the tree: one line.
 #[derive(Serialize, Deserialize)]
 struct Line {
     path: String,
-    /// Of a folder none.
+    /// None for a folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     digest: Option<String>,
     mode: u32,
     owner: (u32, u32),
-    /// Whether a list of its own says who may do what.
+    /// Whether it has an access control list.
     #[serde(default)]
     listed: bool,
 }
 
-/// Refuses trees that are too large to be read in each form.
+/// Refuses trees that are too large to read in each form.
 pub(crate) fn check(tree_bytes: u64, tree_entries: u64) -> Result<(), Fault> {
     if tree_bytes > READ_MAX {
         let (bytes, most) = (show_bytes(tree_bytes), show_bytes(READ_MAX));
-        return Err(Fault::new(format!("the bundle has {bytes} of files, and no more than {most} are read")));
+        return Err(Fault::new(format!("the bundle has {bytes} of files; the limit is {most}")));
     }
     if tree_entries > ENTRIES_MAX {
-        let message = format!("the bundle has {tree_entries} files, and no more than {ENTRIES_MAX} are read");
+        let message = format!("the bundle has {tree_entries} files; the limit is {ENTRIES_MAX}");
         return Err(Fault::new(message));
     }
     Ok(())
 }
 
-/// Writes to `out` what is in the tree under `root`. What has a name that is no text is left out.
+/// Writes a line for each entry of the tree under `root` to `out`. Entries whose names are not UTF-8 are left out.
 pub(crate) fn write(root: &Path, out: &Path) -> Result<(), Fault> {
     let what = || format!("write {}", out.display());
     let mut into = BufWriter::new(File::create_new(out).doing(what())?);
@@ -73,13 +73,13 @@ pub(crate) fn write(root: &Path, out: &Path) -> Result<(), Fault> {
     into.flush().doing(what())
 }
 
-/// What was written, without what a service of this user may change.
+/// The entries that were written, except those that a service of this user could change.
 pub(crate) fn read(kept: &Path, user: (u32, u32)) -> Result<Vec<SeenFile>, Fault> {
     let what = || format!("read {}", kept.display());
     let (mut files, mut open) = (Vec::new(), HashSet::new());
     for line in BufReader::new(File::open(kept).doing(what())?).lines() {
         let line: Line = serde_json::from_str(&line.doing(what())?).doing(what())?;
-        // Folders stand before what is in them. The tree's own root has the empty path, and what lies in it no slash.
+        // A folder comes before its entries. The root has the empty path, and its entries have no slash.
         let above = line.path.rsplit_once('/').map_or("", |(above, _)| above);
         let below_open = !line.path.is_empty() && open.contains(above);
         let changeable = below_open || line.may_be_changed_by(user);
@@ -93,7 +93,7 @@ pub(crate) fn read(kept: &Path, user: (u32, u32)) -> Result<Vec<SeenFile>, Fault
 }
 
 impl Line {
-    /// A link has no rights of its own. In a folder with the sticky bit, what others have put there stays.
+    /// A link has no permissions of its own. In a folder with the sticky bit, others' entries cannot be replaced.
     fn may_be_changed_by(&self, (user, group): (u32, u32)) -> bool {
         const STICKY: u32 = 0o1000;
         let is_link = self.digest.as_ref().is_some_and(|digest| digest.starts_with("->"));
@@ -147,8 +147,8 @@ mod tests {
     fn trees_that_take_long_to_read_are_refused() {
         assert!(check(READ_MAX, ENTRIES_MAX).is_ok());
         let told = check(0, ENTRIES_MAX + 1).unwrap_err();
-        assert_eq!(told.message, "the bundle has 250001 files, and no more than 250000 are read");
+        assert_eq!(told.message, "the bundle has 250001 files; the limit is 250000");
         let told = check(READ_MAX + (1 << 30), 0).unwrap_err();
-        assert_eq!(told.message, "the bundle has 5 GiB of files, and no more than 4 GiB are read");
+        assert_eq!(told.message, "the bundle has 5 GiB of files; the limit is 4 GiB");
     }
 }

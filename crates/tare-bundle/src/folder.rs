@@ -1,4 +1,4 @@
-//! Bundles from a folder of this machine.
+//! Bundles from a folder on this machine.
 
 use crate::tree::{self, Kind};
 use crate::unpack::layer::Assembly;
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use tare_core::fault::{Doing, Fault};
 
-/// Copies the tree under `from`; sockets are left out, and devices, of which a note is made.
+/// Copies the tree under `from`. Sockets are left out, and so are devices, which are noted.
 pub(crate) fn copy(from: &Path, assembly: &mut Assembly) -> Result<(), Fault> {
     let own = assembly.rooted.inode()?;
     let mut first_names: HashMap<(u64, u64), Below> = HashMap::new();
@@ -18,7 +18,7 @@ pub(crate) fn copy(from: &Path, assembly: &mut Assembly) -> Result<(), Fault> {
         }
         let path = if entry.path.is_empty() { Below::parse(b".")? } else { Below::parse(&entry.path)? };
         if entry.inode == own {
-            return Err(Fault::new("it holds the folder in which Tare makes the bundle of it")
+            return Err(Fault::new("it contains the folder in which Tare builds its bundle")
                 .remedy("name another folder, or keep Tare's home elsewhere (TARE_HOME)"));
         }
         if entry.kind.is_device() {
@@ -40,8 +40,8 @@ pub(crate) fn copy(from: &Path, assembly: &mut Assembly) -> Result<(), Fault> {
     })
 }
 
-/// What changes whenever anything in the folder does, without reading the files: the kernel updates a file's change
-/// time with every write to it and with every change of its metadata.
+/// A value that changes whenever anything in the folder does, found without reading the files: the kernel updates a
+/// file's change time on every write to it and every change of its metadata.
 pub(crate) fn identity(from: &Path) -> Result<String, Fault> {
     let mut hash = Sha256::new();
     tree::walk(&found(from)?, |entry, at| {
@@ -57,7 +57,7 @@ pub(crate) fn identity(from: &Path) -> Result<String, Fault> {
 fn found(from: &Path) -> Result<PathBuf, Fault> {
     if !from.is_dir() {
         return Err(Fault::new(format!("the folder {} of a bundle does not exist", from.display()))
-            .remedy("name an existing directory, relative to the workload's own folder"));
+            .remedy("name an existing folder, relative to the workload's own folder"));
     }
     from.canonicalize().doing(format_args!("find {}", from.display()))
 }

@@ -1,4 +1,4 @@
-//! The kernel that guests boot: the host's own if it can be read and drives virtual devices, else the distribution's.
+//! The kernel that guests boot: the host's own if it is readable and has virtio drivers, else the distribution's.
 
 use crate::command;
 use crate::packages::{self, sources::Distribution};
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use tare_core::bundle::Kernel;
 use tare_core::fault::{Doing, Fault};
 
-/// What a guest cannot do without, as modules or built in.
+/// What a guest needs, as modules or built in.
 const NEEDED: &[&str] = &["virtio_blk", "virtio_net", "virtio_console", "virtio_pci", "ext4"];
 
-/// Finds or fetches the kernel. `say` is told of it before it is fetched.
+/// Finds or fetches the kernel. Calls `say` before it fetches one.
 pub(crate) fn find(places: &Places, say: &dyn Fn(&str)) -> Result<Kernel, Fault> {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let own = Kernel {
@@ -24,13 +24,14 @@ pub(crate) fn find(places: &Places, say: &dyn Fn(&str)) -> Result<Kernel, Fault>
     let Err(unfit) = check(&own) else { return Ok(own) };
     let distribution = Distribution::of_host()?;
     obtain(places, &distribution, say, || {
-        fetch(places, &distribution)
-            .map_err(|fault| fault.context(format_args!("there is no kernel for guests: {unfit}, and another")))
+        fetch(places, &distribution).map_err(|fault| {
+            fault.context(format_args!("there is no kernel for guests ({unfit}), and fetching one failed"))
+        })
     })
 }
 
-/// The kernel that is kept, else the one that `fetch` brings, once for all who ask at the same time. Who has it fetched
-/// may have asked for no more than what this machine can do, so it is said before, and where it stays.
+/// The kernel that is kept, else the one that `fetch` brings, once for all who ask at the same time. Because a user may
+/// only have asked what this machine can do, `say` announces the download and where it is kept.
 fn obtain(
     places: &Places,
     distribution: &Distribution,
@@ -69,7 +70,7 @@ fn module_name(path: &str) -> String {
     name.split(".ko").next().unwrap_or_default().replace('-', "_")
 }
 
-/// The newest kernel that was fetched for this release of the distribution.
+/// The newest kernel kept for this release of the distribution.
 fn kept(places: &Places, distribution: &Distribution) -> Result<Option<Kernel>, Fault> {
     let folder = places.kernels();
     let mut found: Vec<Kernel> = Vec::new();
@@ -96,7 +97,7 @@ fn fetch(places: &Places, distribution: &Distribution) -> Result<Kernel, Fault> 
     let archive = std::fs::File::open(&fetched.archive).doing("open the fetched kernel")?;
     assembly.apply(std::io::BufReader::new(archive), &|path| !is_kept(path))?;
     assembly.finish()?;
-    // A release of Debian or Ubuntu ships modules under either path.
+    // Releases of Debian and Ubuntu ship modules under one or the other path.
     if !made.join("lib/modules").is_dir() && made.join("usr/lib/modules").is_dir() {
         std::fs::create_dir_all(made.join("lib"))
             .and_then(|()| std::fs::remove_dir(made.join("lib/modules")).or(Ok(())))
@@ -130,10 +131,10 @@ fn fetch(places: &Places, distribution: &Distribution) -> Result<Kernel, Fault> 
     let folder = std::fs::File::open(&made).doing("keep the kernel")?;
     rustix::fs::syncfs(&folder).doing("keep the kernel")?;
     if place.exists() {
-        std::fs::rename(&place, work.path.join("replaced")).doing("replace an unfit kernel")?;
+        std::fs::rename(&place, work.path.join("replaced")).doing("replace an unusable kernel")?;
     }
     std::fs::rename(&made, &place).doing("keep the kernel")?;
-    check(&kernel).map_err(|fault| fault.context("the distribution's cloud kernel does not do"))?;
+    check(&kernel).map_err(|fault| fault.context("the distribution's cloud kernel cannot be used"))?;
     Ok(kernel)
 }
 

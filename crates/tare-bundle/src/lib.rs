@@ -8,12 +8,12 @@
 //! bundles/<digest>/       bundle.json, lock, and in files: tree, archive.tar, disk-<writer>.ext4, files-1.jsonl
 //! kernels/<release>/      kernel.json, vmlinuz, lib/modules/<release>
 //! prepared/<key>/         a data set: a directory for each volume, named by its number
-//! building/<name>/        what is being made; removed by the next who opens the store if its maker is gone
-//! locks/<key>             one maker at a time for each recipe
+//! building/<name>/        a build under way; whoever opens the store removes those whose process is gone
+//! locks/<key>             allows one build of a recipe at a time
 //! ```
 //!
-//! **Architecture invariant:** whatever stands under `bundles`, `kernels` and `prepared` is complete, because it gets
-//! there by a rename; and no path of an archive is ever opened by name, see [`unpack`].
+//! **Architecture invariant:** whatever is under `bundles`, `kernels` and `prepared` is complete, because it is put
+//! there by a rename; and no path from an archive is ever opened by name, see [`unpack`].
 
 mod bounded;
 mod built;

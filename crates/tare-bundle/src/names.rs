@@ -1,4 +1,4 @@
-//! The names in a folder, held in little more memory than their bytes: what a hostile image holds is mostly names.
+//! The names in a folder, held in little more memory than their bytes: a hostile image can consist mostly of names.
 
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
@@ -7,13 +7,13 @@ use std::ffi::CStr;
 use tare_core::fault::Fault;
 use tare_core::units::show_bytes;
 
-/// The error of a folder whose names have no room; no call on files returns it.
+/// The error for a folder whose names exceed the budget; no file call returns it.
 pub(crate) const TOO_MANY: Errno = Errno::XFULL;
 
-/// How many bytes of names are held at one time, those of a folder with those of the folders around it.
+/// How many bytes of names may be held at a time, those of a folder and of the folders above it together.
 const HELD_MAX: usize = 48 << 20;
 
-/// What the names that are held at one time may take.
+/// The memory left for names.
 #[derive(Debug)]
 pub(crate) struct Room {
     left: Cell<usize>,
@@ -32,17 +32,17 @@ impl Room {
     }
 }
 
-/// Says that the names in `folder` are too many.
+/// The names in `folder` exceed the budget.
 pub(crate) fn too_many(folder: &str) -> Fault {
     let most = show_bytes(HELD_MAX as u64);
-    Fault::new(format!("the names in '{folder}' and in the folders around it take more than {most}"))
+    Fault::new(format!("the names in '{folder}' and in the folders above it take more than {most}"))
         .remedy("put fewer files into one folder")
 }
 
 /// The names in one folder, sorted by their bytes.
 #[derive(Debug)]
 pub(crate) struct Names<'room> {
-    /// One after another, each with a zero at its end.
+    /// One after another, each ending in a zero byte.
     bytes: Vec<u8>,
     /// Where each begins.
     starts: Vec<u32>,
@@ -50,7 +50,7 @@ pub(crate) struct Names<'room> {
 }
 
 impl<'room> Names<'room> {
-    /// Lists `folder`. [`TOO_MANY`] if `room` does not hold its names.
+    /// Lists `folder`. Fails with [`TOO_MANY`] if its names exceed `room`.
     pub(crate) fn read(folder: BorrowedFd<'_>, room: &'room Room) -> Result<Names<'room>, Errno> {
         let mut names = Names::none(room);
         for item in rustix::fs::Dir::read_from(folder)? {

@@ -1,36 +1,36 @@
-//! What a file needs to be started as a program: the bit that allows it, an interpreter, a loader, this processor.
+//! What a file needs to be started as a program: an interpreter, a loader, this machine's processor.
 
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 
-/// How far the kernel reads a script's first line, bytes.
+/// How much of a script's first line the kernel reads, bytes.
 const FIRST_LINE_MAX: usize = 256;
 
-/// So many parts a program may have that are looked through for its loader.
+/// How many program headers are searched for the loader.
 const PARTS_MAX: u16 = 64;
 
-/// The part of a program that names its loader.
+/// The type of the program header that names the loader.
 const NAMES_LOADER: u32 = 3;
 
-/// The processor that programs are for here, as their headers number it.
+/// This machine's processor, as ELF headers number it.
 const PROCESSOR: u16 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
 
-/// What another file a program is started by.
+/// The other file without which a program does not start.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// Nothing but itself.
+    /// None.
     Nothing,
-    /// The interpreter that a script's first line names.
+    /// The interpreter named in a script's first line.
     Interpreter(String),
-    /// The loader that a program is linked for.
+    /// The loader that a program is linked against.
     Loader(String),
 }
 
 /// What the program in `file` needs.
 ///
 /// # Errors
-/// Why no kernel here starts it, in words behind its name: "is ...".
+/// Why this machine's kernel cannot start it, as a phrase to follow its name: "is ...".
 pub fn needs(file: &mut File) -> Result<Needs, String> {
     let mut start = Vec::new();
     if file.take(FIRST_LINE_MAX as u64).read_to_end(&mut start).is_err() {
@@ -39,7 +39,7 @@ pub fn needs(file: &mut File) -> Result<Needs, String> {
     if let Some(line) = start.strip_prefix(b"#!") {
         let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
         if line.ends_with(b"\r") {
-            return Err("is a script whose lines end in CR LF, as Windows has it".to_owned());
+            return Err("is a script with Windows line endings (CR LF)".to_owned());
         }
         let named = line.split(|byte| byte.is_ascii_whitespace()).find(|word| !word.is_empty()).unwrap_or_default();
         return Ok(match named {
@@ -58,7 +58,7 @@ pub fn needs(file: &mut File) -> Result<Needs, String> {
     Ok(loader(file, &start).map_or(Needs::Nothing, Needs::Loader))
 }
 
-/// The loader that a program's header names; none for one that is linked statically.
+/// The loader that a program's headers name; none for a statically linked one.
 fn loader(file: &File, header: &[u8]) -> Option<String> {
     let whole = |bytes: &[u8], at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     let half = |at: usize| Some(u16::from_le_bytes(header.get(at..at + 2)?.try_into().ok()?));

@@ -1,4 +1,4 @@
-//! The directories of a store, its locks, and its places for what is being built.
+//! The directories of a store, its locks, and the directories in which bundles are built.
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -9,17 +9,17 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tare_core::fault::{Doing, Fault};
 
-/// Below the store: which bundle each recipe led to.
+/// Directory in the store: the bundle of each recipe.
 pub(crate) const RECIPES: &str = "recipes";
 
-/// Where a store keeps things.
+/// The directories of a store.
 #[derive(Debug, Clone)]
 pub(crate) struct Places {
     root: PathBuf,
 }
 
-/// A directory in which something is built; gone with its content when dropped. The lock in it lives as long as the
-/// process, so that others see whether its maker still runs.
+/// A directory in which something is built; removed with its content when dropped. The lock in it lives as long as the
+/// process, so that others can see whether that still runs.
 pub(crate) struct Workplace {
     pub(crate) path: PathBuf,
     _lock: File,
@@ -27,13 +27,13 @@ pub(crate) struct Workplace {
 
 impl Drop for Workplace {
     fn drop(&mut self) {
-        // What cannot be removed now is removed by who opens the store next.
+        // What cannot be removed now is removed when the store is opened next.
         let _ = tare_removal::remove_tree(&self.path);
     }
 }
 
 impl Places {
-    /// Makes the directories that are missing and removes what dead makers left.
+    /// Makes the directories that are missing and removes what dead processes left.
     pub(crate) fn open(root: &Path) -> Result<Places, Fault> {
         let what = || format!("use {} for bundles", root.display());
         let make = |path: &Path, mode| std::fs::DirBuilder::new().recursive(true).mode(mode).create(path);
@@ -43,7 +43,7 @@ impl Places {
         for (name, mode) in [(RECIPES, 0o755), ("bundles", 0o755), ("kernels", 0o755), ("locks", 0o755)] {
             make(&places.root.join(name), mode).doing(what())?;
         }
-        // What services leave is nobody else's to read.
+        // Nobody else may read the data that services leave.
         for name in ["building", "prepared"] {
             make(&places.root.join(name), 0o700).doing(what())?;
         }
@@ -81,22 +81,22 @@ impl Places {
         self.bundles().join(digest.trim_start_matches("sha256:"))
     }
 
-    /// What says which bundle a recipe led to.
+    /// The file that names the bundle of a recipe.
     pub(crate) fn recipe(&self, key: &str) -> PathBuf {
         self.recipes().join(format!("{key}.json"))
     }
 
-    /// Waits until no other process makes what `key` names, and keeps others waiting until the file is dropped.
+    /// Waits until no other process builds what `key` names, and makes others wait until the file is dropped.
     pub(crate) fn lock(&self, key: &str) -> Result<File, Fault> {
         let locked = lock_file(&self.lock_place(key), FlockOperation::LockExclusive);
         let refused = matches!(&locked, Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied);
         locked.doing(format_args!("lock the bundles in {}", self.root.display())).map_err(|fault| match refused {
-            true => fault.remedy("run as the user who owns them, or set TARE_HOME to a folder of your own"),
+            true => fault.remedy("run as the user who owns them, or set TARE_HOME to your own folder"),
             false => fault,
         })
     }
 
-    /// The file that is locked while somebody makes what `key` names.
+    /// The file that is locked while somebody builds what `key` names.
     pub(crate) fn lock_place(&self, key: &str) -> PathBuf {
         self.root.join("locks").join(key)
     }
@@ -105,7 +105,7 @@ impl Places {
     pub(crate) fn workplace(&self) -> Result<Workplace, Fault> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let what = || format!("make a directory to build in under {}", self.root.display());
-        // Held so that nobody sweeps the directory away before its own lock is taken.
+        // Prevents another process from removing the directory before its own lock is taken.
         let _guard = self.lock("sweep")?;
         let name = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let path = self.root.join("building").join(name);
@@ -120,7 +120,7 @@ impl Places {
         for item in std::fs::read_dir(&building).doing(format_args!("list {}", building.display()))?.flatten() {
             let lock = lock_file(&item.path().join("lock"), FlockOperation::NonBlockingLockExclusive);
             if !matches!(lock, Err(Errno::WOULDBLOCK)) {
-                // What cannot be removed, such as what is mounted there, is in nobody's way.
+                // What cannot be removed, such as a mount, does no harm.
                 let _ = tare_removal::remove_tree(&item.path());
             }
         }
@@ -128,7 +128,7 @@ impl Places {
     }
 }
 
-/// Opens and locks a file, which is made if it is missing.
+/// Opens and locks a file, creating it if it is missing.
 pub(crate) fn lock_file(path: &Path, operation: FlockOperation) -> Result<File, Errno> {
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o644).open(path);
     let file = file.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
@@ -140,10 +140,10 @@ pub(crate) fn lock_file(path: &Path, operation: FlockOperation) -> Result<File, 
     }
 }
 
-/// Writes a file of this mode so that it is there whole or not at all.
+/// Writes a file with this mode atomically: it is complete or does not exist.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Fault> {
     let part = path.with_extension(format!("part-{}", std::process::id()));
-    // One that a killed process left would keep its own mode.
+    // A file left by a killed process would keep its own mode.
     let _ = std::fs::remove_file(&part);
     OpenOptions::new()
         .write(true)

@@ -1,4 +1,4 @@
-//! Bundles of this very program: for a service that is one of its verbs.
+//! Bundles of this very program, for a service that is one of its verbs.
 
 use crate::tree::{Kind, Meta};
 use crate::unpack::layer::Assembly;
@@ -8,9 +8,9 @@ use std::fs::File;
 use std::io::Read;
 use tare_core::fault::{Doing, Fault};
 
-/// The running program as the kernel holds it, even when its file has been replaced since.
+/// The running program itself, even if its file has been replaced since.
 const OWN: &str = "/proc/self/exe";
-/// Directories that something is mounted on or written to when a service runs.
+/// Directories that serve as mount points or are written to when a service runs.
 const FOLDERS: [(&str, u32); 8] = [
     ("dev", 0o755),
     ("etc", 0o755),
@@ -21,7 +21,7 @@ const FOLDERS: [(&str, u32); 8] = [
     ("usr", 0o755),
     ("usr/bin", 0o755),
 ];
-/// It needs no library and no configuration; these are for who looks into the place where it runs.
+/// The program needs no library and no configuration; these files are for people who look into its root.
 const FILES: [(&str, &str); 2] = [
     ("etc/passwd", "root:x:0:0:root:/:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n"),
     ("etc/group", "root:x:0:\nnogroup:x:65534:\n"),
@@ -41,7 +41,7 @@ pub(crate) fn put(assembly: &mut Assembly) -> Result<(), Fault> {
     assembly.put(&Below::parse(b"usr/bin/tare")?, &Kind::File(bytes), &meta, &mut own)
 }
 
-/// What changes whenever the running program is another.
+/// A value that changes whenever the running program does.
 pub(crate) fn identity() -> Result<String, Fault> {
     let (mut hash, mut own) = (Sha256::new(), open()?);
     let mut piece = vec![0; 1 << 20];

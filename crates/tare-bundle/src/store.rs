@@ -1,4 +1,4 @@
-//! The store: finds a recipe's bundle or makes it.
+//! The store: finds the bundle of a recipe, or builds it.
 
 use crate::built::{self, Built, BundleInfo, BundleListing, Facts};
 use crate::compile::BoundBuilds;
@@ -21,11 +21,11 @@ use tare_core::bundle::{Bundle, BundleStore, Kernel, Recipe, Source};
 use tare_core::fault::{Doing, Fault};
 use tare_core::image::ImageConfig;
 
-/// Part of every recipe's key: raise it when the same recipe makes another tree.
+/// Part of every recipe's key: raise it when the same recipe gives another tree.
 const MAKER: u32 = 2;
 
-/// Where every form mounts memory for all to write to. Some engines give the mount the rights of the directory below,
-/// whatever they are asked for, so these are the same.
+/// Directories on which every form mounts a world-writable tmpfs. Some engines give the mount the mode of the directory
+/// below it, whatever they are asked for, so the directories get the mode that the mount should have.
 const IN_MEMORY: [&str; 2] = ["tmp", "run"];
 
 /// Fetches an image by its reference.
@@ -33,39 +33,39 @@ pub trait PullImage: Send + Sync {
     /// Writes the image `reference` to `into`, as `docker save` does.
     ///
     /// # Errors
-    /// When there is nobody to ask, the image cannot be had, or `into` takes no more.
+    /// When there is no engine, the image cannot be fetched, or `into` accepts no more.
     fn pull(&self, reference: &str, into: &mut dyn Write) -> Result<(), Fault>;
 }
 
-/// Hears, in words for a person, what is done that takes long and that nobody asked for by name.
+/// Receives messages for the user about long work that the user did not ask for by name.
 pub type Teller = dyn Fn(&str) + Send + Sync;
 
-/// Bundles, kept in one directory of this machine and shared by all runs.
+/// Bundles, kept in one directory on this machine and shared by all runs.
 pub struct Store {
     places: Places,
     puller: Option<Box<dyn PullImage>>,
     bounds: Option<Box<dyn BoundBuilds>>,
     teller: Option<Box<Teller>>,
-    /// What this process has asked for. Kept so that what a service runs from is in use until the process ends.
+    /// The bundles that this process has used. Kept so that they cannot be removed until the process ends.
     known: Mutex<HashMap<String, Arc<Built>>>,
 }
 
-/// What a recipe led to.
+/// What is remembered of a recipe that was built.
 #[derive(Serialize, Deserialize)]
 struct LedTo {
     digest: String,
     recipe: Recipe,
-    /// What the source is recognised by, see [`identity`].
+    /// Changes when the source does, see [`identity`].
     #[serde(default)]
     identity: String,
-    /// What the image says, where the source is one. It belongs here and not to the bundle: images that say different
-    /// things may hold the same files.
+    /// The image's configuration, if the source is an image. It is kept here and not with the bundle: images with the
+    /// same files may have different configurations.
     #[serde(default)]
     image: Option<ImageConfig>,
 }
 
 impl LedTo {
-    /// The recipes that are remembered in the folder `recipes`, the last first.
+    /// The recipes remembered in the folder `recipes`, the latest first.
     fn all(recipes: &Path) -> Vec<LedTo> {
         let items = std::fs::read_dir(recipes).into_iter().flatten().flatten();
         let dated = items.map(|item| (item.metadata().and_then(|facts| facts.modified()).ok(), item.path()));
@@ -76,12 +76,12 @@ impl LedTo {
     }
 }
 
-/// What an image says of how its program is started, as far as that can be seen without fetching or unpacking it, and
-/// without a right to write: from the image itself, or from what the store in `root` keeps of it. `None` where it
-/// cannot, and where there is no such file.
+/// How an image starts its program, as far as that can be read without fetching or unpacking it and without write
+/// access: from the image itself, or from what the store in `root` remembers of it. `None` if that is not enough, or if
+/// there is no such file.
 ///
 /// # Errors
-/// When what stands there is no image.
+/// When the path names no image.
 pub fn image_says(root: &Path, image: &str) -> Result<Option<ImageConfig>, Fault> {
     if is_path(image) {
         if !Path::new(image).exists() {
@@ -98,8 +98,8 @@ pub fn image_says(root: &Path, image: &str) -> Result<Option<ImageConfig>, Fault
 }
 
 impl Store {
-    /// Opens the store in the directory `root`, which is made if it is missing. What builds that were interrupted
-    /// left there is removed.
+    /// Opens the store in the directory `root`, which is created if it is missing. Removes what interrupted builds
+    /// left there.
     ///
     /// # Errors
     /// When the directory cannot be made or written to.
@@ -107,28 +107,28 @@ impl Store {
         Ok(Store { places: Places::open(root)?, puller: None, bounds: None, teller: None, known: Mutex::default() })
     }
 
-    /// Lets images that are named by a reference be fetched by `puller`.
+    /// Fetches images named by a reference through `puller`.
     #[must_use]
     pub fn with_puller(mut self, puller: Box<dyn PullImage>) -> Self {
         self.puller = Some(puller);
         self
     }
 
-    /// Has builds of workloads' own source use no more of the machine than `bounds` lets them.
+    /// Bounds builds of workloads' own source by `bounds`.
     #[must_use]
     pub fn with_bounds(mut self, bounds: Box<dyn BoundBuilds>) -> Self {
         self.bounds = Some(bounds);
         self
     }
 
-    /// Has `teller` hear of what is fetched beside bundles, before it is: the kernel for guests.
+    /// Tells `teller` before anything but bundles is fetched: the kernel for guests.
     #[must_use]
     pub fn with_teller(mut self, teller: Box<Teller>) -> Self {
         self.teller = Some(teller);
         self
     }
 
-    /// Builds the recipe anew even if there is a bundle of it: newer packages, a moved reference.
+    /// Builds the recipe again even if there is a bundle of it: for newer packages, or a reference that has moved.
     ///
     /// # Errors
     /// As [`BundleStore::bundle`].
@@ -136,7 +136,7 @@ impl Store {
         Ok(self.obtain(recipe, true)?)
     }
 
-    /// The bundles that are there, the last used first.
+    /// All bundles, the last used first.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -149,8 +149,8 @@ impl Store {
         Ok(infos)
     }
 
-    /// Everything about the bundle whose digest begins with `prefix` (with or without `sha256:`), after checking that
-    /// its tree is still what its digest says.
+    /// Everything about the bundle whose digest begins with `prefix` (with or without `sha256:`), after checking its
+    /// tree against its digest.
     ///
     /// # Errors
     /// When no bundle or more than one begins so, or the tree was changed.
@@ -158,7 +158,7 @@ impl Store {
         built::listing(&self.find(prefix)?)
     }
 
-    /// Removes the bundle whose digest begins with `prefix`, and what was emitted of it.
+    /// Removes the bundle whose digest begins with `prefix`, with its archive and disk.
     ///
     /// # Errors
     /// When no bundle or more than one begins so, or it is in use.
@@ -176,7 +176,7 @@ impl Store {
                 std::fs::remove_file(item.path()).doing(what())?;
             }
         }
-        // Moved first, so that nobody ever finds a half of it.
+        // Moved first, so that nobody ever finds half of it.
         let work = self.places.workplace()?;
         std::fs::rename(&folder, work.path.join("removed")).doing(what())
     }
@@ -224,14 +224,14 @@ impl Store {
     fn recall(&self, key: &str) -> Result<Option<Built>, Fault> {
         let Ok(bytes) = std::fs::read(self.places.recipe(key)) else { return Ok(None) };
         match serde_json::from_slice::<LedTo>(&bytes) {
-            // One of the time when what an image says was not kept.
+            // From before the configurations of images were kept.
             Ok(LedTo { recipe: Recipe { source: Source::Image(_), .. }, image: None, .. }) => Ok(None),
             Ok(led_to) => Built::open(&self.places, &led_to.digest, led_to.image),
             Err(_) => Ok(None),
         }
     }
 
-    /// Builds the recipe and returns the digest of what came out, with what the image says if it is of one.
+    /// Builds the recipe and returns the digest of the tree, and the configuration of its image if it has one.
     fn build(&self, recipe: &Recipe) -> Result<(String, Option<ImageConfig>), Fault> {
         let work = self.places.workplace()?;
         let made = work.path.join("bundle");
@@ -255,7 +255,7 @@ impl Store {
         }
         if let Some(build) = &recipe.build {
             let Source::Packages(own) = &recipe.source else {
-                return Err(Fault::new("only a bundle of packages takes programs built for it").as_mistake());
+                return Err(Fault::new("only a bundle of packages can have a `build:`").as_mistake());
             };
             compile::run(build, own, &work.path, &mut assembly, self.bounds.as_deref())?;
         }
@@ -263,7 +263,7 @@ impl Store {
             let relative = file.path.strip_prefix('/').unwrap_or(&file.path);
             assembly
                 .put_text(relative, file.mode & 0o7777, &file.content)
-                .map_err(|fault| fault.context(format_args!("could not put {} on top of the bundle", file.path)))?;
+                .map_err(|fault| fault.context(format_args!("could not put {} into the bundle", file.path)))?;
         }
         for path in IN_MEMORY {
             let kind = assembly.rooted.kind(&Below::parse(path.as_bytes())?)?;
@@ -277,7 +277,7 @@ impl Store {
         Ok((digest, config))
     }
 
-    /// Moves a built tree to its place in the store, unless the same tree is there already.
+    /// Moves a built tree to its place in the store, unless the same tree is already there.
     fn keep(&self, recipe: &Recipe, made: &Path, found: Found) -> Result<String, Fault> {
         let root = built::tree_of(made);
         let Summed { digest, bytes: tree_bytes, entries: tree_entries } = digest::of_tree(&root)?;
@@ -290,7 +290,7 @@ impl Store {
         let bytes = serde_json::to_vec_pretty(&facts).doing(what())?;
         places::write_whole(&made.join("bundle.json"), &bytes, mode)?;
         let folder = std::fs::File::create(made.join("lock")).doing(what())?;
-        // Everything of it must be on disk before its name is.
+        // All of it must be on disk before its name is.
         rustix::fs::syncfs(&folder).doing(what())?;
         let place = self.places.bundle(&digest);
         match std::fs::rename(made, &place) {
@@ -305,9 +305,9 @@ impl Store {
         }
         let Some(puller) = &self.puller else {
             return Err(Fault::new(format!(
-                "the image {image} would have to be fetched, and no container engine is there"
+                "the image {image} would have to be fetched, and there is no container engine"
             ))
-            .remedy("start a container engine, or save the image elsewhere and name the archive's path"));
+            .remedy("start a container engine, or save the image on another machine and name the archive's path"));
         };
         let archive = work.join("pulled.tar");
         let file = File::create_new(&archive).doing(format_args!("write {}", archive.display()))?;
@@ -318,7 +318,7 @@ impl Store {
     }
 }
 
-/// What was found out while a tree was built.
+/// What was learnt while a tree was built.
 struct Found {
     packages: Vec<String>,
     image: Option<ImageConfig>,
@@ -339,18 +339,18 @@ impl BundleStore for Store {
     }
 }
 
-/// Who may read a recipe that is written down: nobody else, where it holds files of a workload, which may hold secrets.
+/// The mode of a stored recipe: only its owner may read one with files of a workload, which may hold secrets.
 fn mode_of(recipe: &Recipe) -> u32 {
     if recipe.files.is_empty() && recipe.build.is_none() { 0o644 } else { 0o600 }
 }
 
-/// Whether an image is named by a path rather than by a reference, no part of which begins with a dot. A file of a
-/// reference's name may lie in whatever folder Tare is started in, and anybody may have put it there.
+/// Whether an image is named by a path and not by a reference, no part of which begins with a dot. That a file of this
+/// name exists proves nothing: anybody could have put one into the folder in which Tare is started.
 fn is_path(image: &str) -> bool {
     image.starts_with(['/', '.']) || image.contains("/.")
 }
 
-/// What a recipe is remembered by: everything that decides what comes out, as far as it can be seen without building.
+/// The key of a recipe: everything that decides its tree, as far as that is known without building it.
 fn key(recipe: &Recipe) -> Result<String, Fault> {
     let mut hash = Sha256::new();
     hash.update(format!("{MAKER} {} ", std::env::consts::ARCH));
@@ -359,7 +359,7 @@ fn key(recipe: &Recipe) -> Result<String, Fault> {
     Ok(digest::hex(&hash.finalize())[..32].to_owned())
 }
 
-/// What tells that a source has changed under its name; empty where nothing does.
+/// A value that changes when a source changes under its name; empty where nothing tells.
 fn identity(source: &Source) -> Result<String, Fault> {
     Ok(match source {
         Source::Packages(_) => {
@@ -370,9 +370,8 @@ fn identity(source: &Source) -> Result<String, Fault> {
             folder::identity(Path::new(image)).map_err(of_input)?
         }
         Source::Image(image) if is_path(image) => {
-            let remedy = "name an archive (`docker save -o FILE IMAGE`), an OCI layout, or an image's reference";
             let facts = std::fs::metadata(image).doing(format_args!("find the image {image}"));
-            let facts = facts.map_err(|fault| fault.remedy(remedy).as_mistake())?;
+            let facts = facts.map_err(|fault| fault.remedy(image::NAME_ONE).as_mistake())?;
             let (time, nanos) = (facts.ctime(), facts.ctime_nsec());
             format!(" {} {} {time} {nanos}", facts.ino(), facts.size())
         }
@@ -382,7 +381,7 @@ fn identity(source: &Source) -> Result<String, Fault> {
     })
 }
 
-/// What goes wrong with an image or a folder is wrong with it, and so the user's to mend, but for a full disk.
+/// A failure to read an image or a folder is the user's mistake, unless the disk is full.
 fn of_input(fault: Fault) -> Fault {
     if fault.disk_full { fault } else { fault.as_mistake() }
 }

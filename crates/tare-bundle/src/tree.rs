@@ -1,4 +1,4 @@
-//! Reads a tree of files with everything that belongs to a bundle: what the digest covers and what is emitted.
+//! Reads a tree of files with everything that belongs to a bundle.
 
 use crate::names::{self, Names, Room};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -16,24 +16,24 @@ use tare_core::fault::{Doing, Fault};
 pub(crate) struct Entry {
     /// Path relative to the root of the tree, without a leading slash; empty for the root itself.
     pub(crate) path: Vec<u8>,
-    /// What it is.
+    /// Its type.
     pub(crate) kind: Kind,
-    /// Who owns it and who may do what.
+    /// Owner, permissions and the like.
     pub(crate) meta: Meta,
-    /// Device and inode number, by which hard links are recognised.
+    /// Device and inode number, which identify hard links.
     pub(crate) inode: (u64, u64),
     /// How many names it has.
     pub(crate) links: u64,
 }
 
-/// What an entry is.
+/// The type of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A directory.
     Folder,
     /// A regular file and its size in bytes.
     File(u64),
-    /// A symbolic link and what it says.
+    /// A symbolic link and its target.
     Link(Vec<u8>),
     /// A character device: major, minor.
     Char(u32, u32),
@@ -41,7 +41,7 @@ pub(crate) enum Kind {
     Block(u32, u32),
     /// A named pipe.
     Pipe,
-    /// A socket's name; it means nothing in a bundle and is left out of it.
+    /// A socket. It is left out of bundles, where it would be meaningless.
     Socket,
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn keeps_xattr(name: &[u8]) -> bool {
         || (name.starts_with(b"trusted.") && !name.starts_with(b"trusted.overlay."))
 }
 
-/// The entries of the tree under `root`, as [`walk`] tells them: for trees of few.
+/// All entries of the tree under `root`, in the order of [`walk`]. For small trees.
 pub(crate) fn read(root: &Path) -> Result<Vec<Entry>, Fault> {
     let mut entries = Vec::new();
     walk(root, |entry, _| {
@@ -86,9 +86,9 @@ pub(crate) fn read(root: &Path) -> Result<Vec<Entry>, Fault> {
     Ok(entries)
 }
 
-/// Tells the entries of the tree under `root` one after another, sorted by path, the root itself first, and where each
-/// of them is. No more is held than the names in the folders on the way to an entry. All is reached from one folder to
-/// the next, so nobody who puts a link in the place of a folder leads it elsewhere.
+/// Calls `each` for every entry of the tree under `root`, sorted by path, the root itself first. Holds no more in
+/// memory than the names in the folders on the way to an entry. Every folder is opened from the one above it, so a link
+/// that somebody puts in the place of a folder leads nowhere.
 pub(crate) fn walk(root: &Path, mut each: impl FnMut(Entry, At<'_>) -> Result<(), Fault>) -> Result<(), Fault> {
     let room = Room::default();
     let top = rustix::fs::open(root, FOLDER, Mode::empty()).map_err(|error| unread(root, b"", error))?;
@@ -132,10 +132,10 @@ fn unlisted(root: &Path, path: &[u8], error: Errno) -> Fault {
     }
 }
 
-/// Opens a folder, following no link.
+/// To open a folder without following a link.
 pub(crate) const FOLDER: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// Opens a file for reading, following no link and waiting for nobody at the other end of a pipe.
+/// To open a file for reading without following a link or waiting for the writer of a pipe.
 pub(crate) const FILE: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 
 /// Where an entry is: its name in an open folder.
@@ -146,13 +146,13 @@ pub(crate) struct At<'a> {
 }
 
 impl At<'_> {
-    /// Opens this entry, a regular file, for reading, following no link.
+    /// Opens this entry, a regular file, for reading, without following a link.
     pub(crate) fn open(self, entry: &Entry) -> Result<File, Fault> {
         let fd = rustix::fs::openat(self.folder, self.name, FILE, Mode::empty());
         fd.map(File::from).doing(format_args!("open {}", shown(&entry.path)))
     }
 
-    /// What the kernel counts of the entry: its own, not that of what a link leads to.
+    /// The entry's metadata; for a link its own, not its target's.
     pub(crate) fn stat(self) -> Result<Stat, Errno> {
         rustix::fs::statat(self.folder, self.name, AtFlags::SYMLINK_NOFOLLOW)
     }
@@ -169,7 +169,7 @@ impl At<'_> {
             FileType::Socket => Kind::Socket,
             FileType::Unknown => return Err(Errno::NOSYS),
         };
-        // There is no call that takes the name in a folder before Linux 6.13.
+        // Before Linux 6.13 no call reads attributes by a folder and a name in it.
         let above = PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd()));
         let meta = Meta {
             mode: stat.st_mode & 0o7777,
@@ -184,19 +184,19 @@ impl At<'_> {
     }
 }
 
-/// A folder on the way. Sorted by path, `a-b` stands before `a/b`: what is in a folder comes after the names beside it
-/// that begin with its name and go on with a byte below the slash.
+/// A folder that is being walked. Sorted by path, `a-b` comes before `a/b`: a folder's entries come after its siblings
+/// whose names begin with the folder's name and go on with a byte below the slash.
 struct Level<'room> {
     folder: OwnedFd,
     path: Vec<u8>,
     names: Names<'room>,
-    /// The number of the name that comes next.
+    /// The number of the next name.
     next: usize,
-    /// The numbers of folders that were told and not looked into; the last one comes first.
+    /// The numbers of folders that were reported but not yet entered; the last one comes first.
     folders: Vec<usize>,
 }
 
-/// What comes next: an entry, what is in one that was told, or what is beside this folder.
+/// The next step: report an entry, enter a folder, or return to the folder above.
 enum Next {
     Entry(usize),
     Into(usize),
@@ -247,7 +247,7 @@ pub(crate) fn shown(path: &[u8]) -> String {
     String::from_utf8_lossy(path).escape_debug().to_string()
 }
 
-/// Opens a regular file of a tree for reading, following no link.
+/// Opens a regular file of a tree for reading, without following a link.
 pub(crate) fn open_file(root: &Path, path: &[u8]) -> Result<File, Fault> {
     let place = place(root, path);
     let fd = rustix::fs::open(&place, FILE, Mode::empty()).doing(format_args!("open {}", place.display()))?;

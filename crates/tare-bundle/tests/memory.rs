@@ -134,7 +134,7 @@ fn an_image_that_is_larger_than_the_disk_leaves_room_on_it() {
     put(&mut archive, tar::EntryType::Regular, "blob", &vec![0; 200 << 20]);
     let archive = archive.finish().unwrap();
     for (layer, wanted) in
-        [(Some(large), "62 MiB more are wanted"), (Some(many), "inodes are free"), (None, "4 MiB more are wanted")]
+        [(Some(large), "62 MiB more are needed"), (Some(many), "inodes are free"), (None, "4 MiB more are needed")]
     {
         let disk = SmallDisk::mount();
         let elsewhere = tempfile::tempdir().unwrap();
@@ -146,7 +146,7 @@ fn an_image_that_is_larger_than_the_disk_leaves_room_on_it() {
         let store = Store::open(&disk.0.path().join("store")).unwrap();
         let fault = store.bundle(&recipe(&image)).err().unwrap();
         println!("{fault}");
-        assert!(fault.message.contains(wanted) && fault.message.contains("left to others"), "{fault}");
+        assert!(fault.message.contains(wanted) && fault.message.contains("kept free"), "{fault}");
         assert!(fault.remedy.contains("TARE_HOME") && !fault.mistake, "{fault}");
         let building = std::fs::read_dir(disk.0.path().join("store/building")).unwrap();
         assert_eq!(building.count(), 0, "what was unpacked is gone again");
@@ -173,10 +173,10 @@ fn an_image_without_end_from_a_registry_leaves_room_on_the_disk() {
     let root = disk.0.path().join("store");
     let store = Store::open(&root).unwrap().with_puller(Box::new(Endless(written.clone())));
     let fault = store.bundle(&recipe(Path::new("registry.example/endless"))).err().unwrap();
-    assert!(fault.message.contains("4 MiB more are wanted") && fault.message.contains("left to others"), "{fault}");
+    assert!(fault.message.contains("4 MiB more are needed") && fault.message.contains("kept free"), "{fault}");
     assert!(fault.remedy.contains("TARE_HOME") && !fault.mistake, "{fault}");
     let written = written.load(Ordering::Relaxed) >> 20;
-    assert!((50..61).contains(&written), "{written} MiB of 64 were written, and 3 are left to others");
+    assert!((50..61).contains(&written), "{written} MiB of 64 were written, and 3 are kept free");
     assert_eq!(std::fs::read_dir(root.join("building")).unwrap().count(), 0, "what was written is gone again");
 }
 

@@ -180,6 +180,6 @@ fn a_folder_that_holds_the_store_is_refused() {
     std::fs::write(folder.path().join("a"), "first").unwrap();
     let store = Store::open(&folder.path().join("home/bundles")).unwrap();
     let fault = store.bundle(&recipe(folder.path())).err().unwrap();
-    assert!(fault.message.contains("in which Tare makes the bundle of it") && fault.mistake, "{fault}");
+    assert!(fault.message.contains("in which Tare builds its bundle") && fault.mistake, "{fault}");
     assert!(fault.remedy.contains("TARE_HOME"), "{fault}");
 }

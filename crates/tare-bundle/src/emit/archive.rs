@@ -8,7 +8,7 @@ use std::path::Path;
 use tar::{EntryType, Header};
 use tare_core::fault::{Doing, Fault};
 
-/// The longest name and the largest number the plain header can hold; beyond, a pax record says it.
+/// The longest name and the largest number that fit a plain header; beyond that a pax record is written.
 const PLAIN_NAME: usize = 100;
 const PLAIN_ID: u32 = 0o7_777_777;
 
@@ -95,7 +95,7 @@ fn append(
     builder.append(&header, std::io::empty()).doing("write the archive")
 }
 
-/// What the plain header of an entry cannot say.
+/// Records for what does not fit the plain header of an entry.
 fn pax_records(entry: &Entry, path: &[u8], link: Option<&[u8]>, kind: EntryType) -> Vec<(String, Vec<u8>)> {
     let mut records = Vec::new();
     if path.len() > PLAIN_NAME || !path.is_ascii() {

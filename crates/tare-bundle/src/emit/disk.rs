@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use std::path::Path;
 use tare_core::fault::{Doing, Fault};
 
-/// Which writer an image came from; part of its name, as another version writes other bytes.
+/// The writer of an image; part of its name, because another version writes other bytes.
 pub(crate) const WRITER: &str = "mkext4-0.0.3";
-/// Room beyond what the files need, for what a service writes where no volume is attached.
+/// Free space for what a service writes outside its volumes.
 const SLACK_BYTES: u64 = 64 << 20;
 const BLOCK: u64 = 4096;
 
@@ -24,7 +24,7 @@ pub(crate) fn write(root: &Path, digest: &str, out: &Path) -> Result<(), Fault> 
         .map_err(|second| second.context(format_args!("could not write a disk image ({first})")))
 }
 
-/// What a tree takes on a disk.
+/// The space that a tree takes on a disk.
 struct Space {
     entries: u64,
     blocks: u64,
@@ -49,7 +49,7 @@ impl Space {
         u32::try_from(self.entries + self.entries / 4 + 4096).unwrap_or(u32::MAX)
     }
 
-    /// Of an image that holds the tree: file blocks, inodes, journal, an eighth for metadata and the slack.
+    /// Size of an image that holds the tree: file blocks, inodes, journal, an eighth for metadata, and free space.
     fn bytes(&self) -> u64 {
         let files = self.blocks * BLOCK;
         (files + files / 8 + u64::from(self.inodes()) * 256 + SLACK_BYTES + (32 << 20)).next_multiple_of(1 << 20)
@@ -107,7 +107,7 @@ impl From<mkext4::Error> for Declared {
     }
 }
 
-/// Declares one entry; none when it is another name of an earlier one. The root stands before all others.
+/// Declares one entry; none when it is another name of an earlier one. The root comes first.
 fn declare(
     builder: &mut FsBuilder,
     entry: &Entry,
@@ -161,7 +161,7 @@ fn with_mke2fs(root: &Path, space: &Space, digest: &str, out: &Path) -> Result<(
     command::run("mke2fs", "e2fsprogs", &arguments).map(|_| ())
 }
 
-/// A file system's identity is its tree's.
+/// The identity of a file system, derived from its tree's digest.
 fn uuid(digest: &str) -> [u8; 16] {
     let hash = Sha256::digest(digest.as_bytes());
     let mut id = [0_u8; 16];

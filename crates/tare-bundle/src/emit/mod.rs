@@ -1,4 +1,4 @@
-//! The forms in which a tree leaves the store. Each is a pure function of the tree: the same bytes every time.
+//! The formats in which the store hands out a tree. Each is a pure function of the tree: the same bytes every time.
 
 pub(crate) mod archive;
 pub(crate) mod disk;

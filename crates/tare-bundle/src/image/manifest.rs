@@ -1,4 +1,4 @@
-//! The documents of an image: which layers it has and how it is started.
+//! The documents of an image: its layers and how it is started.
 
 use super::parts::Parts;
 use crate::tree;
@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use tare_core::fault::Fault;
 use tare_core::image::ImageConfig;
 
-/// How many indexes may stand one inside the other, and how many layers an image may have. Engines allow 127.
+/// How deep indexes may be nested, and how many layers an image may have. Engines allow 127.
 const MAX_NESTING: usize = 4;
 const MAX_LAYERS: usize = 1024;
-/// Of how many manifests each is looked into to find the one that is an image's.
+/// Up to how many manifests are read to find the one of an image.
 const MAX_LOOKED_INTO: usize = 32;
 
 /// An image, ready to be unpacked.
@@ -22,7 +22,7 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// How it says that its program is to be started.
+    /// How it is started, according to its configuration.
     pub(super) fn says(self) -> ImageConfig {
         let run = self.config.config.unwrap_or_default();
         let names = |map: Option<BTreeMap<String, IgnoredAny>>| map.unwrap_or_default().into_keys().collect();
@@ -38,7 +38,7 @@ impl Image {
     }
 }
 
-/// One layer: the part that holds it, and the digests it must have, as stored and decompressed.
+/// One layer: the part that holds it, and its expected digests, as stored and decompressed.
 #[derive(Debug)]
 pub(super) struct Layer {
     pub(super) part: String,
@@ -46,7 +46,7 @@ pub(super) struct Layer {
     pub(super) plain_digest: Option<String>,
 }
 
-/// An image's configuration document. The documents write `null` as well as leaving things out.
+/// An image's configuration document. Documents may leave a field out or set it to `null`.
 #[derive(Debug, Default, Deserialize)]
 struct Config {
     config: Option<Run>,
@@ -58,7 +58,7 @@ struct Config {
     rootfs: Rootfs,
 }
 
-/// How it is started. What is a set is written as the keys of a map.
+/// How it is started. Sets are written as the keys of a map.
 #[derive(Debug, Default, Deserialize)]
 struct Run {
     #[serde(default, rename = "Entrypoint", deserialize_with = "one_or_several")]
@@ -83,12 +83,12 @@ struct Rootfs {
     diff_ids: Vec<String>,
 }
 
-/// A value, for which `null` may stand when there is nothing.
+/// A value; `null` is read as the default.
 fn or_nothing<'d, T: Deserialize<'d> + Default, D: Deserializer<'d>>(from: D) -> Result<T, D::Error> {
     Option::deserialize(from).map(Option::unwrap_or_default)
 }
 
-/// A list of texts, or one text, which is a list of one for the engines that wrote it.
+/// A list of texts, or a single text, which counts as a list of one.
 fn one_or_several<'d, D: Deserializer<'d>>(from: D) -> Result<Option<Vec<String>>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -111,19 +111,19 @@ struct Descriptor {
     platform: Option<Platform>,
     #[serde(rename = "artifactType")]
     artifact_type: Option<IgnoredAny>,
-    /// Whether cosign says that it is about an image.
+    /// Whether cosign's annotations say that it is about an image.
     #[serde(default, rename = "annotations", deserialize_with = "is_of_cosign")]
     of_cosign: bool,
 }
 
 impl Descriptor {
-    /// Whether it says of itself that it is about an image, as signatures are, and none.
+    /// Whether it says that it describes an image, as signatures do, and is none itself.
     fn is_about_another(&self) -> bool {
         self.artifact_type.is_some() || self.of_cosign
     }
 }
 
-/// Whether annotations are those by which cosign, in a layout, tells what it has made from the image.
+/// Whether annotations are those with which cosign marks what it has added to an image in a layout.
 fn is_of_cosign<'d, D: Deserializer<'d>>(from: D) -> Result<bool, D::Error> {
     #[derive(Default, Deserialize)]
     struct Annotations {
@@ -140,19 +140,19 @@ struct Platform {
     architecture: String,
     #[serde(default)]
     os: String,
-    /// Of a processor: `v7`, or `v3` for newer ones of the same architecture.
+    /// The processor's variant: `v7`, or `v3` for newer ones of the same architecture.
     #[serde(default)]
     variant: String,
 }
 
 impl Platform {
-    /// Whether the image asks for no more than any processor of its architecture has.
+    /// Whether the image runs on every processor of its architecture.
     fn is_plain(&self) -> bool {
         matches!(self.variant.as_str(), "" | "v1") || (self.architecture == "arm64" && self.variant == "v8")
     }
 }
 
-/// An index or a manifest: the one has `manifests`, the other `layers`.
+/// An index, which has `manifests`, or a manifest, which has `layers`.
 #[derive(Debug, Deserialize)]
 struct Node {
     manifests: Option<Vec<Descriptor>>,
@@ -163,8 +163,8 @@ struct Node {
 }
 
 impl Node {
-    /// Whether it is about an image and none. What layers are compressed with is not believed, but that signatures and
-    /// lists of parts are no archives can be.
+    /// Whether it describes an image and is none itself. How layers claim to be compressed is not trusted, but that
+    /// signatures and bills of materials are no archives is.
     fn is_about_another(&self) -> bool {
         let archive = |layer: &Descriptor| layer.media_type.is_empty() || layer.media_type.contains("tar");
         let others = |layers: &Vec<Descriptor>| !layers.is_empty() && !layers.iter().any(archive);
@@ -191,7 +191,7 @@ pub(super) fn read(parts: &Parts) -> Result<Image, Fault> {
     } else if parts.has("manifest.json") {
         read_saved(parts)?
     } else {
-        return Err(Fault::new("it is no image: there is neither an index.json nor a manifest.json in it")
+        return Err(Fault::new("it is not an image: it has neither an index.json nor a manifest.json")
             .remedy("use `docker save` (not `docker export`) or an OCI layout; a plain tree is a `folder:` bundle"));
     };
     if image.layers.len() > MAX_LAYERS {
@@ -200,13 +200,16 @@ pub(super) fn read(parts: &Parts) -> Result<Image, Fault> {
     let (architecture, os) = (&image.config.architecture, &image.config.os);
     if !(architecture.is_empty() || architecture == this_architecture()) || !(os.is_empty() || os == "linux") {
         let made_for = tree::shown(format!("{os}/{architecture}").as_bytes());
-        return Err(Fault::new(format!("it is made for {made_for} and this is linux/{}", this_architecture()))
-            .remedy("use the image of the same name for this machine's processor"));
+        return Err(Fault::new(format!("it is built for {made_for}; this machine is linux/{}", this_architecture()))
+            .remedy(OWN_PROCESSOR));
     }
     Ok(image)
 }
 
-/// What images call this machine's processor.
+const OWN_PROCESSOR: &str = "use the image of the same name for this machine's processor";
+const ONE_IMAGE: &str = "save that one image into an archive of its own";
+
+/// The name of this machine's processor in images.
 fn this_architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -219,7 +222,7 @@ fn read_layout(parts: &Parts) -> Result<Image, Fault> {
     let mut node: Node = parse("index.json", &parts.document("index.json", None)?)?;
     for _ in 0..MAX_NESTING {
         let Some(manifests) = &node.manifests else { break };
-        // One that cannot be read is what it says it is, and told when it is chosen.
+        // One that cannot be read is reported if it is chosen.
         let look = |one: &Descriptor| {
             let name = blob(&one.digest).ok()?;
             parse::<Node>(&name, &parts.document(&name, Some(&one.digest)).ok()?).ok()
@@ -229,7 +232,7 @@ fn read_layout(parts: &Parts) -> Result<Image, Fault> {
         node = parse(&name, &parts.document(&name, Some(&chosen.digest))?)?;
     }
     let (Some(layers), Some(config)) = (node.layers, node.config) else {
-        return Err(Fault::new("its manifest names no layers and no configuration"));
+        return Err(Fault::new("its manifest lacks layers or a configuration"));
     };
     refuse_others(&layers, &config)?;
     let name = blob(&config.digest)?;
@@ -241,30 +244,30 @@ fn read_layout(parts: &Parts) -> Result<Image, Fault> {
     Ok(Image { layers: layers.collect::<Result<_, Fault>>()?, config })
 }
 
-/// Refuses what is kept where images are and is none: encrypted layers, and artifacts of other tools. What layers are
-/// compressed with is not believed.
+/// Refuses encrypted layers, and artifacts that other tools store like images. How layers claim to be compressed is not
+/// trusted.
 fn refuse_others(layers: &[Descriptor], config: &Descriptor) -> Result<(), Fault> {
     if layers.iter().any(|layer| layer.media_type.ends_with("+encrypted")) {
         let fault = Fault::new("its layers are encrypted");
-        return Err(fault.remedy("decrypt the image with the tool that encrypted it, and save it as it is then"));
+        return Err(fault.remedy("decrypt the image with the tool that encrypted it, then save it"));
     }
     if !is_configuration(&config.media_type) {
         let kind = tree::shown(config.media_type.as_bytes());
-        let fault = Fault::new(format!("it is no image of a container but an artifact, of the type {kind}"));
-        return Err(fault.remedy("name the image that the artifact is about"));
+        let fault = Fault::new(format!("it is not a container image but an artifact of type {kind}"));
+        return Err(fault.remedy("name the image that the artifact belongs to"));
     }
     Ok(())
 }
 
-/// Whether a document of this type says how an image is started.
+/// Whether a document of this type is an image's configuration.
 fn is_configuration(media_type: &str) -> bool {
     media_type.is_empty() || media_type.contains("image")
 }
 
-/// The one manifest for this machine. Attestations, which carry an unknown platform, are no images; neither are
-/// signatures and the like, of which some show only when one looks into them.
+/// The one manifest for this machine. Attestations, whose platform is unknown, are not images; nor are signatures and
+/// the like, some of which can only be told by reading them.
 fn choose(manifests: &[Descriptor], look: impl Fn(&Descriptor) -> Option<Node>) -> Result<&Descriptor, Fault> {
-    // One image under several names is listed once for each.
+    // An image with several names is listed once for each.
     let mut seen = BTreeSet::new();
     let mut images: Vec<&Descriptor> = manifests
         .iter()
@@ -282,21 +285,19 @@ fn choose(manifests: &[Descriptor], look: impl Fn(&Descriptor) -> Option<Node>) 
     if (2..=MAX_LOOKED_INTO).contains(&images.len()) {
         leave_out(&mut images, |one| look(one).is_some_and(|node| node.is_about_another()));
     }
-    // Beside one for every processor there may be more that ask for a newer one.
+    // Next to the one for every processor there may be others for newer ones.
     let plain = |one: &Descriptor| one.platform.as_ref().is_none_or(Platform::is_plain);
     if images.iter().filter(|one| plain(one)).count() == 1 {
         images.retain(|one| plain(one));
     }
     match images[..] {
         [one] => Ok(one),
-        [] => Err(Fault::new(format!("it holds no image for linux/{}", this_architecture()))
-            .remedy("use the image of the same name for this machine's processor")),
-        _ => Err(Fault::new(format!("it holds {} images, and a bundle is made of one", images.len()))
-            .remedy("save the one image into an archive of its own")),
+        [] => Err(Fault::new(format!("it holds no image for linux/{}", this_architecture())).remedy(OWN_PROCESSOR)),
+        _ => Err(Fault::new(format!("it holds {} images; a bundle is built from one", images.len())).remedy(ONE_IMAGE)),
     }
 }
 
-/// Leaves out what is no image, unless nothing would remain.
+/// Removes what is not an image, unless nothing would remain.
 fn leave_out(images: &mut Vec<&Descriptor>, is_other: impl Fn(&Descriptor) -> bool) {
     let kept: Vec<&Descriptor> = images.iter().copied().filter(|one| !is_other(one)).collect();
     if !kept.is_empty() {
@@ -307,15 +308,15 @@ fn leave_out(images: &mut Vec<&Descriptor>, is_other: impl Fn(&Descriptor) -> bo
 fn read_saved(parts: &Parts) -> Result<Image, Fault> {
     let document = parts.document("manifest.json", None)?;
     if document.trim_ascii_start().starts_with(b"{") {
-        return Err(Fault::new("its manifest.json is that of one image and no list of images: `dir:` of skopeo is so")
-            .remedy("copy it into a layout and name that: `skopeo copy dir:DIR oci:OTHER`"));
+        return Err(Fault::new("its manifest.json describes one image instead of a list, as skopeo's `dir:` does")
+            .remedy("copy it into an OCI layout and name that: `skopeo copy dir:DIR oci:OTHER`"));
     }
     let saved: Vec<Saved> = parse("manifest.json", &document)?;
     let [image] = &saved[..] else {
         let tags: Vec<&str> = saved.iter().flat_map(|one| one.tags.iter().flatten()).map(String::as_str).collect();
         let tags = tree::shown(tags.join(", ").as_bytes());
-        return Err(Fault::new(format!("it holds {} images ({tags}), and a bundle is made of one", saved.len()))
-            .remedy("save the one image into an archive of its own"));
+        let message = format!("it holds {} images ({tags}); a bundle is built from one", saved.len());
+        return Err(Fault::new(message).remedy(ONE_IMAGE));
     };
     let name = image.config.rsplit('/').next().unwrap_or_default().trim_end_matches(".json");
     let digest = (name.len() == 64).then(|| format!("sha256:{name}"));
@@ -343,7 +344,7 @@ fn blob(digest: &str) -> Result<String, Fault> {
         }
         _ => {
             let digest = tree::shown(&digest.as_bytes()[..digest.len().min(100)]);
-            Err(Fault::new(format!("it names a part by '{digest}', which is no sha256 digest")))
+            Err(Fault::new(format!("it refers to a part as '{digest}', which is not a sha256 digest")))
         }
     }
 }

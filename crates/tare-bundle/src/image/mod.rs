@@ -1,4 +1,4 @@
-//! Bundles from images: an OCI layout (a folder or an archive of one) or what `docker save` writes.
+//! Bundles from images: an OCI layout (a folder or an archive of one), or an archive written by `docker save`.
 
 mod manifest;
 mod parts;
@@ -15,7 +15,11 @@ use std::path::Path;
 use tare_core::fault::{Doing, Fault};
 use tare_core::image::ImageConfig;
 
-/// Builds the tree of the image at `path`, with `work` for what has to be decompressed on the way.
+/// What to do when a path names no image.
+pub(crate) const NAME_ONE: &str =
+    "name an archive (`docker save -o FILE IMAGE`), an OCI layout, or an image's reference";
+
+/// Builds the tree of the image at `path`; `work` takes the decompressed archive if need be.
 pub(crate) fn build(path: &Path, work: &Path, assembly: &mut Assembly) -> Result<ImageConfig, Fault> {
     let inner = |assembly: &mut Assembly| {
         let parts = Parts::open(path, work)?;
@@ -34,7 +38,7 @@ pub(crate) fn build(path: &Path, work: &Path, assembly: &mut Assembly) -> Result
     inner(assembly).map_err(|fault: Fault| of(path, fault))
 }
 
-/// What the image at `path` says, without unpacking it; none if it would have to be decompressed for that.
+/// The configuration of the image at `path`, without unpacking it; none if that would take decompressing it.
 pub(crate) fn look(path: &Path) -> Result<Option<ImageConfig>, Fault> {
     let inner = || {
         let Opened::Plain(parts) = Opened::open(path)? else { return Ok(None) };
@@ -47,7 +51,7 @@ fn of(path: &Path, fault: Fault) -> Fault {
     fault.context(format_args!("the image {}", path.display()))
 }
 
-/// Makes the directory in which the image starts, where its layers lack it: so do engines.
+/// Makes the image's working directory if its layers lack it, as engines do.
 fn make_directory(says: &ImageConfig, assembly: &mut Assembly) -> Result<(), Fault> {
     let Some(directory) = says.start_directory() else { return Ok(()) };
     let path = &directory[1..];
@@ -57,8 +61,8 @@ fn make_directory(says: &ImageConfig, assembly: &mut Assembly) -> Result<(), Fau
     assembly.put_folder(path, 0o755)
 }
 
-/// Applies one layer. Its bytes are hashed on the way; when they are not what the manifest says, that is the fault,
-/// whatever else they led to. The tree is thrown away then.
+/// Applies one layer and hashes its bytes on the way. If they do not match the manifest, that is the error to report,
+/// whatever else went wrong because of it. The tree is then thrown away.
 fn apply(parts: &Parts, layer: &Layer, assembly: &mut Assembly) -> Result<(), Fault> {
     let mut stored = Hashed::new(parts.open_part(&layer.part)?, layer.stored_digest.is_some());
     let mut plain_digest = None;
@@ -70,7 +74,7 @@ fn apply(parts: &Parts, layer: &Layer, assembly: &mut Assembly) -> Result<(), Fa
         }
         applied
     });
-    // A decoder may stop before the end of what is stored.
+    // A decoder may stop before the end of the stored bytes.
     let drained = std::io::copy(&mut stored, &mut std::io::sink());
     if let (Some(wanted), Ok(_)) = (&layer.stored_digest, drained) {
         parts::check(&layer.part, wanted, stored.digest().as_deref())?;
@@ -82,7 +86,7 @@ fn apply(parts: &Parts, layer: &Layer, assembly: &mut Assembly) -> Result<(), Fa
     }
 }
 
-/// Hashes what is read through it.
+/// A reader that hashes what is read through it.
 struct Hashed<R> {
     inner: R,
     hash: Option<Sha256>,

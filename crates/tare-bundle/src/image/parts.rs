@@ -1,4 +1,4 @@
-//! The parts of an image by name: files of a folder, or members of an archive that are read in place.
+//! The parts of an image by name: files of a folder, or members of an archive, read in place.
 
 use crate::tree::{self, Kind};
 use crate::unpack::compression;
@@ -17,20 +17,20 @@ use tare_core::fault::{Doing, Fault};
 
 /// The largest document of an image, bytes: the image format's own recommendation for a manifest.
 const MAX_DOCUMENT: u64 = 4 << 20;
-/// The most bytes that the names of an archive's members have in all; digests make up most of them.
+/// The most bytes that the names of an archive's members may take in all; most of them are digests.
 const MAX_NAMES: usize = 16 << 20;
 /// The most members an archive of an image has; each layer takes up to four.
 const MAX_MEMBERS: usize = 100_000;
-/// How many links from member to member are followed; old archives share a layer by one.
+/// How many links from member to member are followed; old archives share layers by a link.
 const MAX_HOPS: usize = 4;
 
 /// Where an image's parts are.
 pub(super) enum Parts {
     /// An OCI layout folder.
     Folder(Rooted),
-    /// An archive, plain.
+    /// An uncompressed archive.
     Archive {
-        /// The archive, or its decompressed copy, opened once: by its name another could be opened the next time.
+        /// The archive, or its decompressed copy, opened once: its name could lead to another file the next time.
         archive: Arc<File>,
         /// Members by name.
         members: HashMap<Vec<u8>, Member>,
@@ -43,7 +43,7 @@ pub(super) enum Member {
     Bytes(u64, u64),
     /// Another name of a member.
     Same(Vec<u8>),
-    /// A link out of the archive: a tree of files, which is no image, has such ones, and no part of an image is one.
+    /// A link out of the archive: file trees have such links, images have none.
     Outside(Vec<u8>),
 }
 
@@ -65,7 +65,7 @@ impl Parts {
         Ok(Parts::Archive { archive: Arc::new(archive), members })
     }
 
-    /// Whether there is a part of this name, or a link, which opening it refuses.
+    /// Whether there is a part of this name, or a link, which cannot be opened.
     pub(super) fn has(&self, name: &str) -> bool {
         match self {
             Parts::Folder(root) => {
@@ -76,7 +76,7 @@ impl Parts {
         }
     }
 
-    /// How many bytes a part of a layout folder takes; nothing of an archive's, which is one file.
+    /// The size of a part of a layout folder, bytes; 0 for an archive, which is one file.
     pub(super) fn bytes_in_folder(&self, name: &str) -> Result<u64, Fault> {
         let Parts::Folder(root) = self else { return Ok(0) };
         let file = root.open_file(&Below::parse(name.as_bytes())?)?;
@@ -87,7 +87,7 @@ impl Parts {
     pub(super) fn open_part(&self, name: &str) -> Result<Box<dyn Read>, Fault> {
         let missing = || {
             Fault::new(format!("its part '{}' is missing", tree::shown(name.as_bytes())))
-                .remedy("make the archive anew; parts that a registry keeps elsewhere are not fetched")
+                .remedy("save the image again; parts that a registry keeps elsewhere are not fetched")
         };
         let path = Below::parse(name.as_bytes())?;
         match self {
@@ -104,7 +104,7 @@ impl Parts {
                         Member::Outside(target) => {
                             let (name, target) = (tree::shown(name), tree::shown(target));
                             return Err(Fault::new(format!(
-                                "its part '{name}' is a link out of the archive, to '{target}'"
+                                "its part '{name}' is a link that leaves the archive, to '{target}'"
                             )));
                         }
                         Member::Bytes(offset, length) => {
@@ -113,7 +113,7 @@ impl Parts {
                         }
                     }
                 }
-                Err(Fault::new(format!("its part '{}' is a link that leads to a link without end", tree::shown(name))))
+                Err(Fault::new(format!("its part '{}' is one of too many links in a row", tree::shown(name))))
             }
         }
     }
@@ -135,22 +135,20 @@ impl Parts {
     }
 }
 
-/// What an image's path leads to.
+/// What the path of an image names.
 pub(super) enum Opened {
-    /// A layout folder, or an archive that is not compressed.
+    /// A layout folder or an uncompressed archive.
     Plain(Parts),
     /// A compressed archive.
     Compressed(File),
 }
 
 impl Opened {
-    /// Opens it once. A pipe or a device is not waited for.
+    /// Opens it once, without waiting for a pipe or a device.
     pub(super) fn open(path: &Path) -> Result<Opened, Fault> {
         let unwaiting = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, OFlags::RDONLY | unwaiting, Mode::empty());
-        let file = file.map(File::from).doing("open it").map_err(|fault| {
-            fault.remedy("name an archive (`docker save -o FILE IMAGE`), an OCI layout, or an image's reference")
-        })?;
+        let file = file.map(File::from).doing("open it").map_err(|fault| fault.remedy(super::NAME_ONE))?;
         let facts = file.metadata().doing("open it")?;
         if facts.is_dir() {
             return Ok(Opened::Plain(Parts::Folder(Rooted::of(file.into()))));
@@ -168,7 +166,7 @@ impl Opened {
     }
 }
 
-/// Reads a file from a place on, whoever else reads it.
+/// Reads a file from an offset on, independently of other readers.
 struct From {
     file: Arc<File>,
     at: u64,
@@ -182,12 +180,12 @@ impl Read for From {
     }
 }
 
-/// What a layout folder has in a part's place where some tools, bazel's among them, put the layout together from files
-/// that lie elsewhere. They are not followed: a folder of somebody else's would have any file of this machine read.
+/// Some tools, bazel's among them, put links to files elsewhere into a layout folder. They are not followed: a
+/// stranger's folder could make us read any file of this machine.
 fn is_link(name: &[u8], target: &[u8]) -> Fault {
     let (name, target) = (tree::shown(name), tree::shown(target));
     Fault::new(format!("its part '{name}' is a link, to '{target}', and links are not followed here"))
-        .remedy("copy the folder with the files in the place of the links, and name the copy: `cp -rL FOLDER COPY`")
+        .remedy("copy the folder with its links replaced by files (`cp -rL FOLDER COPY`), and name the copy")
 }
 
 /// Compares the digest of a part with the one it should have.
@@ -198,10 +196,10 @@ pub(super) fn check(name: &str, wanted: &str, found: Option<&str>) -> Result<(),
     let (name, wanted) = (tree::shown(name.as_bytes()), tree::shown(wanted.as_bytes()));
     let found = found.unwrap_or("nothing that could be read");
     Err(Fault::new(format!("its part '{name}' is damaged: it should be {wanted} and is {found}"))
-        .remedy("copy or make the image anew"))
+        .remedy("copy or save the image again"))
 }
 
-/// An archive that inflates beyond any image, or beyond what is free, is stopped before the disk is full.
+/// Decompresses an archive. Stops before the disk is full, and at a size that no image has.
 fn inflate(from: &mut dyn Read, into: File) -> Result<(), Fault> {
     let mut into = Roomy::new(into);
     let copied = std::io::copy(from, &mut into).doing("decompress it");
@@ -233,7 +231,7 @@ fn index(archive: &File) -> Result<HashMap<Vec<u8>, Member>, Fault> {
         }
         members.insert(name.bytes().to_vec(), member);
         if members.len() > MAX_MEMBERS || names > MAX_NAMES {
-            return Err(Fault::new("it has more than 100000 parts, or 16 MiB of their names, which no image has"));
+            return Err(Fault::new("it has more than 100000 parts or 16 MiB of names, more than any image"));
         }
     }
     if members.is_empty() {
@@ -242,8 +240,8 @@ fn index(archive: &File) -> Result<HashMap<Vec<u8>, Member>, Fault> {
     Ok(members)
 }
 
-/// What a symbolic link between members names: old archives share layers by `../<layer>/layer.tar`. None where it leads
-/// out of the archive.
+/// The member that a symbolic link names: old archives share layers by `../<layer>/layer.tar`. None if it leads out of
+/// the archive.
 fn resolve(name: &Below, target: &[u8]) -> Option<Vec<u8>> {
     if target.starts_with(b"/") {
         return None;

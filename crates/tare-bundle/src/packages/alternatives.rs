@@ -1,6 +1,6 @@
 //! Links that packages' installation scripts would make with `update-alternatives`. The scripts are not run, because
-//! what they do depends on the machine; the links are, because programs such as `iptables` and `awk` have no name
-//! without them.
+//! what they do depends on the machine. The links are made here, because programs such as `iptables` and `awk` cannot
+//! be found without them.
 
 use std::collections::BTreeMap;
 

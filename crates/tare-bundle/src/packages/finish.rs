@@ -1,4 +1,4 @@
-//! Makes a system of extracted packages, as far as a service needs one: the links of the merged /usr, a shell, the
+//! Turns extracted packages into a system on which a service can run: the links of the merged /usr, a shell, the
 //! standard directories, users, alternatives. Nothing here depends on the machine.
 
 use super::alternatives::{self, Alternative};
@@ -12,7 +12,7 @@ use tare_core::fault::{Doing, Fault};
 /// Directories that are links into /usr on every current Debian and Ubuntu.
 const MERGED: &[&str] = &["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
 
-/// What a running service never reads, and what a host leaves of itself in a tree.
+/// What a running service never reads, and traces of the build host.
 const LEFT_OUT_BELOW: &[&[u8]] = &[
     b"usr/share/doc/",
     b"usr/share/man/",
@@ -29,7 +29,7 @@ const LEFT_OUT_BELOW: &[&[u8]] = &[
 const LEFT_OUT: &[&[u8]] =
     &[b"etc/resolv.conf", b"etc/hostname", b"etc/fstab", b"etc/machine-id", b"var/log/bootstrap.log"];
 
-/// The directories that are there in any system, with their modes.
+/// The directories that every system has, with their modes.
 const FOLDERS: &[(&str, u32)] = &[
     ("dev", 0o755),
     ("etc", 0o755),
@@ -101,7 +101,8 @@ pub(super) fn finish(assembly: &mut Assembly, scripts: &[String]) -> Result<(), 
     Ok(())
 }
 
-/// Moves what is in `/<name>` to `/usr/<name>` and leaves a link. Packages are allowed to ship either path, never both.
+/// Moves the content of `/<name>` to `/usr/<name>` and leaves a link. A package may ship a file under either path,
+/// never both.
 fn merge_into_usr(assembly: &mut Assembly, name: &str) -> Result<(), Fault> {
     let inner = format!("usr/{name}");
     match kind(assembly, name)? {
@@ -127,14 +128,14 @@ fn merge(rooted: &Rooted, from: &Below, to: &Below) -> Result<(), Fault> {
         match (rooted.kind(&old)?, rooted.kind(&new)?) {
             (_, None) => rooted.rename(&old, &new)?,
             (Some(FileType::Directory), Some(FileType::Directory)) => merge(rooted, &old, &new)?,
-            // The one outside /usr is then a link for compatibility, or the same file.
+            // The one outside /usr is a compatibility link, or the same file.
             _ => {}
         }
     }
     Ok(())
 }
 
-/// `/link -> /etc/alternatives/name -> path`, if the file is there and nothing stands in the link's place.
+/// `/link -> /etc/alternatives/name -> path`, if the file exists and the link's place is free.
 fn link_alternative(assembly: &mut Assembly, alternative: &Alternative) -> Result<(), Fault> {
     let (link, path) = (in_usr(&alternative.link), in_usr(&alternative.path));
     if kind(assembly, &path)?.is_none() || kind(assembly, &link)?.is_some() {

@@ -1,8 +1,8 @@
 //! Bundles from Debian or Ubuntu packages.
 //!
-//! `mmdebstrap` fetches the packages with all they depend on and extracts them; no installation script runs, so the
-//! tree depends on the packages alone. What every service may expect of a system and what those scripts would have
-//! made of it is then done here, see [`finish`].
+//! `mmdebstrap` fetches the packages with all their dependencies and extracts them; no installation script runs, so the
+//! tree depends on the packages alone. [`finish`] then sets up what those scripts would have, and what every service
+//! expects of a system.
 
 mod alternatives;
 mod finish;
@@ -15,7 +15,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use tare_core::fault::{Doing, Fault};
 
-/// Starts the lines by which the extraction hook tells packages from their scripts.
+/// Marks the lines with which the extraction hook separates packages from their scripts.
 const MARK: &str = "=tare-package=";
 
 /// Packages fetched and extracted.
@@ -29,14 +29,14 @@ pub(crate) struct Fetched {
 
 /// Fetches `wanted` and what they depend on into an archive in the directory `work`.
 ///
-/// `wanted` are package names or apt patterns. Every mmdebstrap of Debian 12 and Ubuntu 22.04 or later will do.
+/// `wanted` are package names or apt patterns. Works with mmdebstrap of Debian 12, Ubuntu 22.04 or later.
 pub(crate) fn fetch(wanted: &[String], work: &Path) -> Result<Fetched, Fault> {
     let distribution = Distribution::of_host()?;
     let archive = work.join("packages.tar");
     let report = work.join("packages.report");
     let quoted = report.display().to_string();
     if quoted.contains('\'') {
-        return Err(Fault::new(format!("a quote in the path {quoted} cannot be passed on to mmdebstrap")));
+        return Err(Fault::new(format!("the path {quoted} contains a quote, which cannot be passed to mmdebstrap")));
     }
     let hook = format!(
         "for deb in \"$1\"/var/cache/apt/archives/*.deb; do \
@@ -64,17 +64,17 @@ pub(crate) fn fetch(wanted: &[String], work: &Path) -> Result<Fetched, Fault> {
             fault
         }
     })?;
-    let report = std::fs::read(&report).doing("read what packages were fetched")?;
+    let report = std::fs::read(&report).doing("read which packages were fetched")?;
     let (packages, scripts) = read_report(&String::from_utf8_lossy(&report));
     Ok(Fetched { archive, packages, scripts })
 }
 
-/// Builds the tree of a bundle from `packages`; what was put in, sorted, is returned.
+/// Builds the tree of a bundle from `packages`. Returns what was put in, sorted.
 pub(crate) fn build(packages: &[String], work: &Path, assembly: &mut Assembly) -> Result<Vec<String>, Fault> {
     if packages.is_empty() {
         return Err(Fault::new("a bundle of packages names no package"));
     }
-    // A package does not list those essential ones that it may take for granted.
+    // Packages do not list the essential ones among their dependencies.
     let mut wanted = vec!["?essential".to_owned()];
     wanted.extend_from_slice(packages);
     let start = crate::clock::unix_seconds();
@@ -98,8 +98,8 @@ fn transport_options() -> Vec<String> {
     text.lines().filter(wanted).map(str::to_owned).collect()
 }
 
-/// Takes any text for what the hook tells and for a list of sources: links begin at the root, and what a list says goes
-/// into one line.
+/// Takes any text for the hook's report and for a list of sources: links must begin at the root, and each source must
+/// fit on one line.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn chew(text: &str) {
     let (packages, scripts) = read_report(&format!("{MARK}{text}"));

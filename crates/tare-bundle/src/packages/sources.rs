@@ -1,8 +1,8 @@
-//! The host's own package sources, as far as they are the distribution's.
+//! The host's package sources that belong to its distribution.
 //!
-//! A bundle must not depend on what else somebody added to the host, so an entry counts only if its suite is the
+//! A bundle must not depend on sources that somebody added to the host, so an entry counts only if its suite is the
 //! release's own (or its updates or security suite), it offers `main`, and the archive is the distribution's: by the
-//! origin in its signed index where the host has that index, else by its key and address.
+//! origin in its signed index if the host has that index, else by its key and address.
 
 use std::path::Path;
 use tare_core::fault::{Doing, Fault};
@@ -21,7 +21,7 @@ pub(crate) struct Distribution {
 pub(crate) struct Entry {
     /// Options as in a one-line entry, such as `signed-by=/usr/share/keyrings/...`.
     pub(crate) options: Vec<String>,
-    /// A key that stands in the entry itself and must be put into a file.
+    /// A key given in the entry itself, which must be put into a file.
     pub(crate) inline_key: Option<String>,
     /// The archive's address.
     pub(crate) uri: String,
@@ -58,10 +58,8 @@ impl Distribution {
         let codename = field("VERSION_CODENAME").unwrap_or_default();
         if !matches!(id.as_str(), "debian" | "ubuntu") || codename.is_empty() {
             let name = field("PRETTY_NAME").unwrap_or_else(|| "an unknown system".to_owned());
-            return Err(Fault::new(format!(
-                "bundles of packages are built from Debian's or Ubuntu's archives, and this is {name}"
-            ))
-            .remedy("use `image:` or `folder:` as the service's bundle"));
+            return Err(Fault::new(format!("bundles of packages need Debian or Ubuntu; this machine runs {name}"))
+                .remedy("use `image:` or `folder:` as the service's bundle"));
         }
         Ok(Distribution { id, codename })
     }
@@ -91,7 +89,7 @@ impl Distribution {
         if own.iter().any(|entry| entry.suite == self.codename) {
             return Ok(own);
         }
-        Err(Fault::new(format!("none of this machine's package sources is {} {} itself", self.id, self.codename))
+        Err(Fault::new(format!("this machine's package sources do not include {} {}", self.id, self.codename))
             .remedy(format!("add the '{}' suite of a {} mirror to /etc/apt/sources.list", self.codename, self.id)))
     }
 
@@ -126,7 +124,7 @@ fn origin_on_host(entry: &Entry) -> Option<String> {
     index.lines().take(60).find_map(|line| line.strip_prefix("Origin:")).map(|origin| origin.trim().to_owned())
 }
 
-/// All entries of a text, in whichever of the two ways they are written.
+/// All entries of a text, in either of the two formats.
 #[cfg(any(test, fuzzing))]
 pub(super) fn entries(text: &str) -> impl Iterator<Item = Entry> {
     text.lines().filter_map(parse_line).chain(parse_stanzas(text))
@@ -147,7 +145,7 @@ fn parse_line(line: &str) -> Option<Entry> {
     Some(Entry { options, inline_key: None, uri, suite, components: words.collect() })
 }
 
-/// Options that say whom to trust; architectures and languages are for this machine, not for a bundle.
+/// Options about trust are kept; architectures and languages concern this machine, not a bundle.
 fn carried(option: &str) -> bool {
     option.starts_with("signed-by=") || option.starts_with("trusted=") || option.starts_with("check-valid-until=")
 }

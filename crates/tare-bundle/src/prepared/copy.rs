@@ -8,10 +8,10 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt,
 use std::path::Path;
 use tare_core::fault::{Doing, Fault};
 
-/// Copies the tree `from` to `to`, which must not be there. Sockets are left out: they are nothing without who listens.
+/// Copies the tree `from` to `to`, which must not exist. Sockets are left out: without a listener they are useless.
 ///
 /// # Errors
-/// What could not be copied; then a part of it may be there. Always for devices and files with several names.
+/// What could not be copied; part of the tree may then exist. Devices and files with several names always fail.
 pub(super) fn tree(from: &Path, to: &Path) -> Result<(), Fault> {
     let facts = fs::symlink_metadata(from).doing(format_args!("read {}", from.display()))?;
     if facts.file_type().is_socket() {
@@ -25,7 +25,7 @@ pub(super) fn tree(from: &Path, to: &Path) -> Result<(), Fault> {
             tree(&from.join(&name), &to.join(&name))?;
         }
     }
-    // Last, for what is put into a directory changes its times, and a change of owner takes bits off the mode.
+    // Last, because new entries change a directory's times, and a change of owner clears bits of the mode.
     dress(to, &facts).doing(format_args!("give {} its owner, mode and times", to.display()))
 }
 
@@ -63,7 +63,7 @@ fn content(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens a file for reading, never what a link leads to.
+/// Opens a file for reading, without following a link.
 fn read(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path)
 }
@@ -84,14 +84,14 @@ fn dress(path: &Path, facts: &Metadata) -> io::Result<()> {
 /// Waits until everything on the file system of `path` is on disk.
 ///
 /// # Errors
-/// When it cannot be.
+/// When it cannot be written.
 pub(super) fn sync(path: &Path) -> Result<(), Fault> {
     let what = || format!("write {} to disk", path.display());
     let file = File::open(path).doing(what())?;
     rustix::fs::syncfs(&file).doing(what())
 }
 
-/// Has the kernel take the files of a tree, all of which are on disk, out of its memory.
+/// Drops the files of a tree, all of which must be on disk, from the page cache.
 ///
 /// # Errors
 /// When the tree cannot be read.

@@ -1,5 +1,5 @@
-//! Data sets: what services left in their volumes once they had loaded it, kept so that it is copied instead of loaded
-//! again.
+//! Data sets: the volumes of services that have loaded their data, kept so that later trials copy them instead of
+//! loading them again.
 
 mod copy;
 
@@ -14,10 +14,10 @@ use tare_core::bundle::BundleStore;
 use tare_core::fault::{Doing, Fault};
 use tare_core::workload::Service;
 
-/// Part of every key: raise it when what is kept is another thing.
+/// Part of every key: raise it when the format of what is kept changes.
 const FORMAT: u32 = 1;
 
-/// How many are kept: those that were used last.
+/// How many are kept: those used last.
 const KEPT_MOST: usize = 4;
 
 /// Data sets, kept in the directory of a store of bundles and shared by all runs.
@@ -26,7 +26,7 @@ pub struct DataSets {
 }
 
 impl DataSets {
-    /// Opens those of the store in the directory `root`; what makers that were interrupted left there is removed.
+    /// Opens those of the store in the directory `root`. Removes what interrupted processes left there.
     ///
     /// # Errors
     /// When the directory cannot be made or written to.
@@ -34,11 +34,11 @@ impl DataSets {
         Ok(DataSets { places: Places::open(root)? })
     }
 
-    /// What the data are remembered by that `makers` leave in the volumes of those called `holders`: everything that
-    /// decides what is in them. What services are allowed, and when they count as ready, does not.
+    /// The key of the data that `makers` leave in the volumes of the services named `holders`: everything that decides
+    /// the data. The services' limits and their readiness do not.
     ///
     /// # Errors
-    /// When a bundle cannot be had.
+    /// When a bundle cannot be built.
     pub fn key(bundles: &dyn BundleStore, makers: &[Service], holders: &[String]) -> Result<String, Fault> {
         let mut hash = Sha256::new();
         hash.update(format!("{FORMAT} "));
@@ -47,20 +47,20 @@ impl DataSets {
             let bundle = bundles.bundle(recipe)?;
             let decides = (name, bundle.digest(), command, environment, user, volumes);
             hash.update(serde_json::to_vec(&decides).doing("write down a service")?);
-            // Data that were kept before there were directories are still the same.
+            // Data kept before services had directories are still valid.
             hash.update(directory.as_deref().unwrap_or_default());
         }
         hash.update(serde_json::to_vec(holders).doing("write down names")?);
         Ok(digest::hex(&hash.finalize())[..32].to_owned())
     }
 
-    /// Copies the data set into its places, in the stead of what stands there, and says whether there is one.
+    /// Replaces the content of the places by a copy of the data set, and says whether there is one.
     ///
-    /// The copy is on disk then and in nobody's memory: what services read of it counts as theirs, as far as their
-    /// limits go, and nothing is written behind the back of a measurement.
+    /// The copy is flushed to disk and dropped from the page cache: what services read of it is charged to them, and no
+    /// writeback disturbs a measurement.
     ///
     /// # Errors
-    /// Why it could not be copied; nothing stands in the places then.
+    /// Why it could not be copied; the places are then empty.
     pub fn restore(&self, key: &str, places: &[PathBuf]) -> Result<bool, Fault> {
         let _lock = self.places.lock(key)?;
         let kept = self.places.data_set(key);
@@ -69,7 +69,7 @@ impl DataSets {
         }
         let copied = copy_all(&kept, places);
         if copied.is_err() {
-            // Report the first failure, not those of the repair.
+            // Report the first failure, not one of the clean-up.
             let _ = clear(places);
         }
         copied?;
@@ -79,11 +79,11 @@ impl DataSets {
         Ok(true)
     }
 
-    /// Keeps what stands in the places as the data set of this key, and takes it away from there in any case. Of others
-    /// the oldest go when there are too many.
+    /// Moves the content of the places to the data set of this key. The places are empty afterwards, even on an error.
+    /// The oldest data sets are removed when there are too many.
     ///
     /// # Errors
-    /// Why it could not be kept; nothing of it is kept then.
+    /// Why it could not be kept; nothing of it is then kept.
     pub fn keep(&self, key: &str, places: &[PathBuf]) -> Result<(), Fault> {
         let kept = self.take(key, places);
         let cleared = clear(places);
@@ -99,7 +99,7 @@ impl DataSets {
         let (work, made) = self.workplace()?;
         for (number, place) in places.iter().enumerate() {
             let to = made.join(number.to_string());
-            // On the same file system nothing is copied; what is wrong with it, copying says as well.
+            // On one file system nothing needs to be copied. Any other error comes up again when copying.
             if fs::rename(place, &to).is_err() {
                 copy::tree(place, &to)?;
             }
@@ -119,7 +119,7 @@ impl DataSets {
         Ok((work, made))
     }
 
-    /// The keys of those that are there, the last used first.
+    /// The keys of all data sets, the last used first.
     ///
     /// # Errors
     /// When they cannot be read.
@@ -136,7 +136,7 @@ impl DataSets {
         Ok(found.into_iter().map(|(_, key)| key).collect())
     }
 
-    /// Removes the data set of this key; one that is not there, or that somebody is copying, is left alone.
+    /// Removes the data set of this key, unless another process is copying it. A missing one is no error.
     ///
     /// # Errors
     /// When it cannot be removed.
@@ -144,7 +144,7 @@ impl DataSets {
         let Ok(_lock) = lock_file(&self.places.lock_place(key), FlockOperation::NonBlockingLockExclusive) else {
             return Ok(());
         };
-        // Moved first, so that nobody ever finds a half of it.
+        // Moved first, so that nobody ever finds half of it.
         let (_work, gone) = self.workplace()?;
         let kept = self.places.data_set(key);
         match fs::rename(&kept, &gone) {
@@ -167,7 +167,7 @@ fn copy_all(kept: &Path, places: &[PathBuf]) -> Result<(), Fault> {
     places.iter().try_for_each(|place| copy::release(place))
 }
 
-/// Removes what stands in the places.
+/// Removes the places with all that is in them.
 fn clear(places: &[PathBuf]) -> Result<(), Fault> {
     for place in places {
         match tare_removal::remove_tree(place) {

@@ -1,23 +1,23 @@
-//! Recognises how a stream is compressed by its first bytes; what its name or media type says is not believed.
+//! Recognises by its first bytes how a stream is compressed; its name or media type is not trusted.
 
 use std::io::{self, BufReader, Cursor, Read};
 use tare_core::fault::{Doing, Fault};
 
-/// The most that a zstd stream may refer back, as a power of two: a stream that asks for more asks for the memory. What
-/// every tool for images writes as a layer stays below this.
+/// The largest window of a zstd stream, as a power of two: a larger one takes more memory. The layers that image tools
+/// write stay below this.
 pub(crate) const LAYER_WINDOW_LOG: u32 = 25;
-/// The same for a whole archive, which people compress by hand: `zstd --long` and `zstd --ultra -22` write as much, and
-/// zstd itself reads no more unless it is told to.
+/// The same for a whole archive, which people compress by hand: `zstd --long` and `zstd --ultra -22` need this much,
+/// and zstd itself accepts no more by default.
 pub(crate) const ARCHIVE_WINDOW_LOG: u32 = 27;
 
-/// The longest beginning by which a kind is told.
+/// The length of the longest magic number, bytes.
 const MARK_BYTES: u64 = 6;
 
-/// The plain bytes of `reader`, whichever of none, gzip and zstd it is compressed with; a zstd stream may refer back by
+/// The decompressed bytes of `reader`, which may be plain, gzip or zstd; a zstd stream may have a window of
 /// 2^`window_log` bytes.
 pub(crate) fn plain<'a>(reader: impl Read + 'a, window_log: u32) -> Result<Box<dyn Read + 'a>, Fault> {
     let mut reader = reader;
-    // Whoever hands over little at a time would have a few bytes looked at.
+    // A reader may return only a few bytes at a time, so read until there are enough.
     let mut start = Vec::new();
     reader.by_ref().take(MARK_BYTES).read_to_end(&mut start).doing("read an archive")?;
     let reader = BufReader::with_capacity(1 << 17, Cursor::new(start.clone()).chain(reader));
@@ -33,7 +33,7 @@ pub(crate) fn plain<'a>(reader: impl Read + 'a, window_log: u32) -> Result<Box<d
     Ok(Box::new(reader))
 }
 
-/// Says what to do about a stream that refers back too far, in place of the library's own words.
+/// Says what to do about a stream with too large a window, instead of the library's message.
 struct Windowed<R> {
     decoder: R,
     window_log: u32,
@@ -48,25 +48,25 @@ impl<R: Read> Read for Windowed<R> {
             }
             let most = (1_u64 << self.window_log) >> 20;
             io::Error::other(format!(
-                "its zstd stream refers back by more than {most} MiB, which takes too much memory; compress it again \
-                 with zstd -19, without --ultra and --long"
+                "its zstd stream needs a window of more than {most} MiB, which takes too much memory; compress it \
+                 again with zstd -19, without --ultra and --long"
             ))
         })
     }
 }
 
-/// Refuses what is compressed in a way that is not read here.
+/// Refuses formats that are not supported.
 pub(crate) fn check_readable(start: &[u8]) -> Result<(), Fault> {
     for (name, magic) in [("xz", &b"\xfd7zXZ\0"[..]), ("bzip2", &b"BZh"[..])] {
         if start.starts_with(magic) {
-            return Err(Fault::new(format!("it is compressed with {name}, which is not read here"))
+            return Err(Fault::new(format!("it is compressed with {name}, which is not supported"))
                 .remedy("decompress it, or save the image as gzip, zstd or uncompressed"));
         }
     }
     Ok(())
 }
 
-/// Some tools begin with a frame that is to be skipped, such as one that says how long the next is.
+/// Some tools begin with a skippable frame, such as one with the length of the next.
 fn is_zstd(start: &[u8]) -> bool {
     let skipped = start.len() >= 4 && start[0] & 0xf0 == 0x50 && start[1..4] == [0x2a, 0x4d, 0x18];
     skipped || start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd])

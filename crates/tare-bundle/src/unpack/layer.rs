@@ -1,4 +1,4 @@
-//! Applies one archive to a tree, as layers of images are applied: whiteouts hide what lies below.
+//! Applies one archive to a tree as a layer of an image: whiteouts hide what lies below.
 //!
 //! The whiteout rules are those of the OCI image format: `.wh.<name>` hides `<name>`, `.wh..wh..opq` hides all of its
 //! directory, and both hide only what earlier layers put there, wherever in the layer they stand.
@@ -12,50 +12,50 @@ use std::hash::BuildHasher;
 use std::io::Read;
 use tare_core::fault::{Doing, Fault};
 
-/// How much one bundle may hold, so that an archive that inflates without end is stopped before the disk is full. What
-/// is free on the disk bounds it as well, see [`super::room`].
+/// The largest bundle, bytes, so that an archive that inflates without end is stopped. The free space on the disk is
+/// another limit, see [`super::room`].
 pub(crate) const MAX_BYTES: u64 = 64 << 30;
-/// What is remembered of so many takes less than half of the memory that unpacking may take.
+/// What is remembered of this many entries takes less than half of the memory that unpacking may take.
 const MAX_ENTRIES: u64 = 1_000_000;
-/// An image of some size holds entries in proportion: so many in any case, and one for so many bytes of it as it is
-/// stored. Every real one needs more bytes for an entry, and entries are what takes memory later.
+/// How many entries an image may have: a fixed number, and one more for every so many bytes of it as stored. Real
+/// images need more bytes for an entry. Entries are limited because they take memory later.
 const ENTRIES_BASE: u64 = 1 << 16;
 const BYTES_FOR_ENTRY: u64 = 32;
-/// How many bytes names, targets of links and attributes may have: so many in any case, and so many for each entry,
-/// more than trees of long names have on average.
+/// How many bytes names, link targets and attributes may take: a fixed number, and so many for each entry, more than
+/// the average of trees with long names.
 const NAMES_BASE: u64 = 16 << 20;
 const NAMES_FOR_ENTRY: u64 = 128;
-/// How much may follow the end of an archive: tape blocks are filled up with zeros.
+/// How many bytes may follow the end of an archive: tape blocks are padded with zeros.
 const TRAILING_MAX: u64 = 16 << 20;
 
-/// How many devices that were left out are named.
+/// How many of the devices that were left out are listed.
 const SHOWN: usize = 20;
-/// How many devices are left out before an image is refused.
+/// With more devices than this an image is refused.
 const LEFT_OUT_MAX: usize = 10_000;
-/// How many folders keep the time that was stated for them; all others have 0. It is no part of what a tree is.
+/// How many folders keep their modification time; all others get 0. Times are not part of a tree's digest.
 const TIMED_MAX: usize = 200_000;
 
 const WHITEOUT: &[u8] = b".wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
 
-/// Devices that are not in a tree though what it was made of names them.
+/// Devices that the source of a tree has and that were left out.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOut {
     paths: BTreeSet<Below>,
 }
 
 impl LeftOut {
-    /// Notes one.
+    /// Adds one.
     pub(crate) fn add(&mut self, path: Below) -> Result<(), Fault> {
         self.paths.insert(path);
         if self.paths.len() > LEFT_OUT_MAX {
-            return Err(Fault::new(format!("more than {LEFT_OUT_MAX} device nodes are named, and none is taken"))
-                .remedy("leave the devices out of it: a service has its own"));
+            return Err(Fault::new(format!("it has more than {LEFT_OUT_MAX} device nodes, which are not copied"))
+                .remedy("remove the devices from it: a service gets its own"));
         }
         Ok(())
     }
 
-    /// Their paths in the tree, as a person reads them; none but the first few where there are many.
+    /// Their paths in the tree, for people; only the first few if there are many.
     pub(crate) fn shown(&self) -> Vec<String> {
         let first = self.paths.iter().take(SHOWN).map(|path| format!("/{}", shown(path.bytes())));
         let more = self.paths.len().saturating_sub(SHOWN);
@@ -66,25 +66,26 @@ impl LeftOut {
 /// A tree under construction.
 pub(crate) struct Assembly {
     pub(crate) rooted: Rooted,
-    /// The modification times of directories, set at the end because every new entry changes them. Their paths pass no
-    /// link.
+    /// The modification times of directories, set at the end because every new entry changes them. Their paths contain
+    /// no link.
     folder_times: HashMap<Mark, i64>,
     marks: Marks,
-    /// Times after this one say when the tree was built, not what it is, and become 0.
+    /// Later times only tell when the tree was built, and become 0.
     pub(crate) latest: i64,
     bytes: u64,
     names: u64,
     entries: u64,
     pub(super) entries_max: u64,
-    /// The devices that were named to it and are not in it.
+    /// The devices that were left out.
     pub(crate) left_out: LeftOut,
 }
 
-/// Stands for a path, in a fraction of its memory: all paths of a tree are remembered while a layer is applied.
+/// The hash of a path, which takes a fraction of its memory: all paths of a tree are remembered while a layer is
+/// applied.
 type Mark = u64;
 
-/// Makes marks. What they are made with is drawn at random, so nobody can make two paths have one; of a million paths
-/// two have one by chance in 3 of 100 million trees.
+/// Hashes paths with a random key, so that nobody can construct two paths with the same hash. By chance two of a
+/// million paths share one in 3 of 100 million trees.
 #[derive(Default)]
 struct Marks(RandomState);
 
@@ -94,8 +95,8 @@ impl Marks {
     }
 }
 
-/// What a layer has done so far: the paths that it has written, and the folders that it has looked through for what it
-/// hides. All pass no link.
+/// What a layer has done so far: the paths that it wrote, and the folders that it has cleared of hidden entries. No
+/// path contains a link.
 #[derive(Default)]
 pub(super) struct Seen {
     written: HashSet<Mark>,
@@ -117,14 +118,14 @@ impl Assembly {
         }
     }
 
-    /// Says that what is to be applied takes so many bytes more where it is stored, which bounds what it may hold.
+    /// Announces that so many more stored bytes will be applied, which limits how many entries they may hold.
     pub(crate) fn expect(&mut self, stored_bytes: u64) {
         let so_far = if self.entries_max == MAX_ENTRIES { ENTRIES_BASE } else { self.entries_max };
         self.entries_max = so_far.saturating_add(stored_bytes / BYTES_FOR_ENTRY).min(MAX_ENTRIES - 1);
     }
 
-    /// Applies the archive `layer` on top of what is there, without the entries that `skip` says, and without devices:
-    /// which ones a service may open, is the form's business and not an image's.
+    /// Applies the archive `layer` on top of the tree, without the entries for which `skip` is true, and without
+    /// devices: which of them a service may open is up to the form, not to the image.
     pub(crate) fn apply(&mut self, layer: impl Read, skip: &dyn Fn(&[u8]) -> bool) -> Result<(), Fault> {
         let mut tarball = Tarball::new(layer);
         let mut seen = Seen::default();
@@ -142,16 +143,16 @@ impl Assembly {
                 self.place(&path, &item, &mut tarball, &mut seen)?;
             }
         }
-        // What follows the end of the archive is read so that a digest over the whole stream can be checked.
+        // Read the rest of the stream so that a digest over all of it can be checked.
         let mut rest = tarball.into_inner().take(TRAILING_MAX + 1);
         let trailing = std::io::copy(&mut rest, &mut std::io::sink()).doing("read the archive to its end")?;
         if trailing > TRAILING_MAX {
-            return Err(Fault::new("more than 16 MiB follow the end of the archive").remedy("make the archive anew"));
+            return Err(Fault::new("more than 16 MiB follow the end of the archive").remedy("create the archive again"));
         }
         Ok(())
     }
 
-    /// Whether an entry is a device, or another name of one; whatever stood there is gone then.
+    /// Whether an entry is a device, or another name of one. If so, whatever was in its place is removed.
     fn is_device(&mut self, path: &Below, item: &Item) -> Result<bool, Fault> {
         let another = |target: &Vec<u8>| Below::parse(target).is_ok_and(|target| self.left_out.paths.contains(&target));
         let is = match &item.what {
@@ -195,12 +196,12 @@ impl Assembly {
         }
     }
 
-    /// Ends the construction: gives every directory of the tree its time.
+    /// Ends the construction by setting the time of every directory.
     pub(crate) fn finish(self) -> Result<(), Fault> {
         self.set_times(&Below::parse(b".")?)
     }
 
-    /// Gives a folder and those in it their times.
+    /// Sets the times of a folder and of those in it.
     fn set_times(&self, folder: &Below) -> Result<(), Fault> {
         for name in self.rooted.list(folder)?.iter() {
             let path = folder.join(name);
@@ -220,7 +221,7 @@ impl Assembly {
             }
             if let Some(hidden) = name.strip_prefix(WHITEOUT) {
                 if hidden.starts_with(WHITEOUT) {
-                    // Bookkeeping of aufs, which no other system reads.
+                    // Bookkeeping of aufs, which nothing else reads.
                     return Ok(());
                 }
                 if matches!(hidden, b"" | b"." | b"..") {
@@ -252,8 +253,8 @@ impl Assembly {
         Ok(())
     }
 
-    /// Hides what layers below have put, but not what this one has. A folder that this layer has looked through holds
-    /// nothing else any more, so no number of whiteouts makes it look again.
+    /// Removes what lower layers have put there, but not what this one has. A folder that was cleared holds nothing
+    /// else any more, so further whiteouts do not search it again.
     pub(super) fn hide(
         &self,
         seen: &mut Seen,
@@ -264,8 +265,8 @@ impl Assembly {
         hidden(&self.rooted, &keep, &mut |folder| cleared.insert(self.marks.of(folder)))
     }
 
-    /// Counts an entry before it is made, and refuses one that goes beyond what a tree may hold, or the disk. A hard
-    /// link is of no kind.
+    /// Counts an entry before it is made, and refuses one that exceeds the limits of a tree or of the disk. `kind` is
+    /// none for a hard link.
     fn count(&mut self, path: &Below, kind: Option<&Kind>, meta: &Meta) -> Result<(), Fault> {
         let size = if let Some(Kind::File(size)) = kind { *size } else { 0 };
         let target = if let Some(Kind::Link(target)) = kind { target.len() } else { 0 };
@@ -277,7 +278,7 @@ impl Assembly {
         let beyond = if self.bytes > MAX_BYTES {
             "64 GiB".to_owned()
         } else if self.entries > self.entries_max {
-            format!("{} entries, more than there can be in so small an image", self.entries_max)
+            format!("{} entries, more than an image of this size can have", self.entries_max)
         } else if self.names > names_max {
             format!("{names_max} bytes of names and attributes, more than {} entries have", self.entries)
         } else {
@@ -286,6 +287,6 @@ impl Assembly {
         };
         let path = shown(&path.bytes()[..path.bytes().len().min(300)]);
         Err(Fault::new(format!("with entry '{path}' the tree grows beyond {beyond}"))
-            .remedy("use another image; this one was made to fill memory or disk, or is damaged"))
+            .remedy("use another image; this one is damaged, or made to fill memory or disk"))
     }
 }

@@ -1,4 +1,4 @@
-//! Unpacks archives that nobody vouches for.
+//! Unpacks untrusted archives.
 //!
 //! **Architecture invariant:** nothing in this crate writes into a tree except through [`rooted::Rooted`], which walks
 //! every path component by component from the root and refuses to pass a symbolic link.

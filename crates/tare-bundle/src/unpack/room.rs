@@ -1,4 +1,4 @@
-//! Leaves room on the disk where something is unpacked: others work there too.
+//! Keeps part of the disk free when something is unpacked, because others use it too.
 
 use rustix::fd::AsFd;
 use rustix::fs::StatVfs;
@@ -7,20 +7,20 @@ use std::io::Write;
 use tare_core::fault::{Doing, Fault};
 use tare_core::units::show_bytes;
 
-/// This part of a disk, and of its inodes, stays free, up to the following.
+/// A twentieth of a disk, and of its inodes, stays free, up to the following limits.
 const FREE_PART: u64 = 20;
 /// The most that stays free, bytes.
 const FREE_BYTES: u64 = 1 << 30;
 /// The most inodes that stay free.
 const FREE_INODES: u64 = 10_000;
-/// Where there is no room, in words.
+/// The disk, in words.
 const FULL: &str = "on the disk where bundles are kept";
 
-/// The most bytes of an archive of an image, and how many are written between two looks at the disk.
+/// The largest archive of an image, bytes, and how many bytes are written between two checks of the disk.
 const ARCHIVE_MAX: u64 = 128 << 30;
 const STEP: u64 = 4 << 20;
 
-/// A file that takes an archive of an image, and no more of it than any image has or the disk has room for.
+/// A file for an archive of an image. Writing fails at a size that no image has, or when the disk is almost full.
 pub(crate) struct Roomy {
     file: File,
     taken: u64,
@@ -34,7 +34,7 @@ impl Roomy {
         Roomy { file, taken: 0, looked_for: 0, refused: None }
     }
 
-    /// Why it took no more, if it did not.
+    /// Why writing failed, if it did.
     pub(crate) fn refused(self) -> Option<Fault> {
         self.refused
     }
@@ -42,7 +42,7 @@ impl Roomy {
     fn admit(&mut self, bytes: u64) -> Result<(), Fault> {
         self.taken += bytes;
         if self.taken > ARCHIVE_MAX {
-            return Err(Fault::new("as an archive it is larger than 128 GiB"));
+            return Err(Fault::new("its archive is larger than 128 GiB"));
         }
         if self.taken > self.looked_for {
             check(&self.file, STEP.max(bytes))?;
@@ -66,27 +66,26 @@ impl Write for Roomy {
     }
 }
 
-/// Refuses to put `bytes` more, and one file more, onto the disk that holds `place` when too little would stay free.
+/// Fails when `bytes` more and one file more would leave too little free on the disk that holds `place`.
 pub(crate) fn check(place: impl AsFd, bytes: u64) -> Result<(), Fault> {
     let disk = rustix::fs::fstatvfs(place).doing(format_args!("see what is free {FULL}"))?;
     check_of(&disk, bytes)
 }
 
 fn check_of(disk: &StatVfs, bytes: u64) -> Result<(), Fault> {
-    let remedy = "free some there (`tare bundle list`, `tare clean --all`), or name another disk by TARE_HOME";
+    let remedy = "free some space (`tare bundle list`, `tare clean --all`), or put TARE_HOME on another disk";
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     let stays = (disk.f_blocks.saturating_mul(disk.f_frsize) / FREE_PART).min(FREE_BYTES);
     if bytes.saturating_add(stays) > free {
         let (bytes, free, stays) = (show_bytes(bytes), show_bytes(free), show_bytes(stays));
-        let message = format!("{bytes} more are wanted {FULL}; {free} are free, of which {stays} are left to others");
+        let message = format!("{bytes} more are needed {FULL}; {free} are free, of which {stays} are kept free");
         return Err(Fault::new(message).remedy(remedy).as_disk_full());
     }
-    // File systems without a fixed number of inodes tell none.
+    // File systems without a fixed number of inodes report none.
     let stays = (disk.f_files / FREE_PART).min(FREE_INODES);
     if disk.f_files > 0 && disk.f_favail <= stays {
         let free = disk.f_favail;
-        let message =
-            format!("one file more is wanted {FULL}; {free} inodes are free, of which {stays} are left to others");
+        let message = format!("one more file is needed {FULL}; {free} inodes are free, of which {stays} are kept free");
         return Err(Fault::new(message).remedy(remedy).as_disk_full());
     }
     Ok(())

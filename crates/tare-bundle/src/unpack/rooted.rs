@@ -1,9 +1,8 @@
 //! Writes into one directory and nowhere else, whatever the paths say.
 //!
-//! A directory on the way to an entry may be a link, as `/lib` is on many systems: then the entry lies where the link
-//! leads, with the tree's root as its root, as it would for a program that runs there. A link that leads above the
-//! root, or round in a circle, is refused. What stands at the end of a path is never followed: a new entry takes its
-//! place.
+//! A directory on the way to an entry may be a link, as `/lib` is on many systems: the entry is then put where the link
+//! leads, seen from the tree's root, as for a program that runs there. A link that leads above the root, or in a
+//! circle, is refused. A link at the end of a path is never followed: a new entry replaces it.
 
 use crate::names::{self, Names, Room};
 use crate::tree::{FILE, FOLDER, Kind, Meta, shown};
@@ -22,11 +21,11 @@ const MAX_PATH: usize = 4096;
 const MAX_NAME: usize = 255;
 /// How deep a tree may be: removing one holds a directory open for each level.
 const MAX_DEPTH: usize = 200;
-/// How many links may be passed on the way to an entry: as many as the kernel follows.
+/// How many links may be followed on the way to an entry: as many as the kernel follows.
 const MAX_LINKS: usize = 40;
 
-/// A path below a root: no empty part, no `.`, no `..`, no leading slash. Empty for the root itself. What archives
-/// write with a leading slash is meant from the tree's root, as every engine takes it.
+/// A path below a root: no empty part, no `.`, no `..`, no leading slash. Empty for the root itself. A leading slash in
+/// an archive means the tree's root, as for every engine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Below(Vec<u8>);
 
@@ -38,7 +37,7 @@ impl Below {
             return refuse("has no usable name");
         }
         if raw.len() > MAX_PATH {
-            return refuse("has a longer path than a file system can hold");
+            return refuse("has a path longer than file systems allow");
         }
         let mut path = Vec::with_capacity(raw.len());
         let mut depth = 0;
@@ -46,8 +45,8 @@ impl Below {
             match part {
                 b"" | b"." => continue,
                 b".." => return refuse("leads out of the archive with '..'"),
-                part if part.len() > MAX_NAME => return refuse("has a longer name than a file system can hold"),
-                _ if depth == MAX_DEPTH => return refuse("lies deeper than 200 directories"),
+                part if part.len() > MAX_NAME => return refuse("has a name longer than file systems allow"),
+                _ if depth == MAX_DEPTH => return refuse("is more than 200 directories deep"),
                 part => {
                     depth += 1;
                     if !path.is_empty() {
@@ -92,7 +91,7 @@ impl Below {
 /// A directory into which a tree is built.
 pub(crate) struct Rooted {
     root: OwnedFd,
-    /// For what folders are listed at one time.
+    /// Memory for the names of the folders that are listed at a time.
     room: Room,
 }
 
@@ -115,20 +114,20 @@ impl Rooted {
         Ok((facts.st_dev, facts.st_ino))
     }
 
-    /// Refuses to take `bytes` more, and one file more, where too little of the disk would stay free.
+    /// Fails when `bytes` more and one file more would leave too little of the disk free.
     pub(crate) fn room_for(&self, bytes: u64) -> Result<(), Fault> {
         super::room::check(&self.root, bytes)
     }
 
-    /// What stands at `path`, without following a link; none if nothing does.
+    /// The type of what is at `path`, without following a link; none if nothing is there.
     pub(crate) fn kind(&self, path: &Below) -> Result<Option<FileType>, Fault> {
         let Some((folder, name)) = path.split() else { return Ok(Some(FileType::Directory)) };
         let Some(folder) = self.enter_existing(&folder)? else { return Ok(None) };
         kind_at(folder.fd.as_fd(), name).map_err(|error| at(path, "look at", error))
     }
 
-    /// Puts an entry at `path`, in place of what stands there; a directory over a directory keeps what is in it.
-    /// Missing directories above it are made, and handed to `made`. Returns where it stands when no link is passed.
+    /// Puts an entry at `path` and replaces what is there; a directory put over a directory keeps its entries. Missing
+    /// directories above it are made, and reported to `made`. Returns its path without links.
     pub(crate) fn put(
         &self,
         path: &Below,
@@ -166,7 +165,7 @@ impl Rooted {
         Ok(path.clone())
     }
 
-    /// Gives the file at `target` a second name. Returns where that stands when no link is passed.
+    /// Gives the file at `target` a second name. Returns the path of that without links.
     pub(crate) fn link(&self, path: &Below, target: &Below, made: &mut dyn FnMut(Below)) -> Result<Below, Fault> {
         let refuse = |why: &str| {
             let (path, target) = (shown(path.bytes()), shown(target.bytes()));
@@ -190,13 +189,13 @@ impl Rooted {
             self.remove_at(folder, name).map_err(|error| at(path, "replace", error))?;
         }
         match rustix::fs::linkat(&from_folder.fd, from, folder, name, AtFlags::empty()) {
-            Err(Errno::NOENT) => refuse("stood below what this entry replaces"),
+            Err(Errno::NOENT) => refuse("was in a directory that this entry replaces"),
             other => other.map(|()| place).map_err(|error| at(path, "link", error)),
         }
     }
 
-    /// Removes what stands at `path` with all below it, except what `keep` says; nothing there is no fault. Folders are
-    /// looked into where `enters` says so. Both are asked by paths that pass no link.
+    /// Removes what is at `path` with all below it, except where `keep` is true. That nothing is there is no error.
+    /// Folders are entered only if `enters` is true. Both are called with paths without links.
     pub(crate) fn remove(&self, path: &Below, keep: &dyn Fn(&Below) -> bool, enters: Enters<'_>) -> Result<(), Fault> {
         let Some((folder, name)) = path.split() else { return self.clear(path, keep, enters) };
         let Some(folder) = self.enter_existing(&folder)? else { return Ok(()) };
@@ -220,7 +219,7 @@ impl Rooted {
         rustix::fs::unlinkat(&folder.fd, name, AtFlags::empty()).map_err(|error| at(path, "remove", error))
     }
 
-    /// Removes what is in the directory `path`, except what `keep` says, and where `enters` says so.
+    /// Removes the entries of the directory `path`, with `keep` and `enters` as for [`Rooted::remove`].
     pub(crate) fn clear(&self, path: &Below, keep: &dyn Fn(&Below) -> bool, enters: Enters<'_>) -> Result<(), Fault> {
         let Some(folder) = self.enter_existing(path)? else { return Ok(()) };
         if !enters(&folder.path) {
@@ -232,7 +231,7 @@ impl Rooted {
         Ok(())
     }
 
-    /// Moves what stands at `from` to `to`, which must be free; the directory above `to` must exist.
+    /// Moves what is at `from` to `to`, which must be free; the directory above `to` must exist.
     pub(crate) fn rename(&self, from: &Below, to: &Below) -> Result<(), Fault> {
         let (Some((old, from_name)), Some((new, to_name))) = (from.split(), to.split()) else {
             return Err(Fault::new("the root of a tree cannot be moved"));
@@ -266,7 +265,7 @@ impl Rooted {
         rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR)
     }
 
-    /// The names in the directory `path`; none if something else stands there, and no names if nothing does.
+    /// The names in the directory `path`: `None` if something else is there, an empty list if nothing is.
     pub(crate) fn list_if_folder(&self, path: &Below) -> Result<Option<Names<'_>>, Fault> {
         match self.kind(path)? {
             None | Some(FileType::Directory) => self.list(path).map(Some),
@@ -274,7 +273,7 @@ impl Rooted {
         }
     }
 
-    /// Opens the regular file at `path`; none if there is none.
+    /// Opens the regular file at `path`; none if there is no such file.
     pub(crate) fn open_file(&self, path: &Below) -> Result<Option<File>, Fault> {
         let Some((folder, name)) = path.split() else { return Ok(None) };
         let Some(folder) = self.enter_existing(&folder)? else { return Ok(None) };
@@ -282,13 +281,13 @@ impl Rooted {
         if kind != Some(FileType::RegularFile) {
             return Ok(None);
         }
-        // Another may stand there by now.
+        // By now something else may be there.
         let fd = rustix::fs::openat(&folder.fd, name, FILE, Mode::empty()).map_err(|error| at(path, "open", error))?;
         let kind = rustix::fs::fstat(&fd).map_err(|error| at(path, "look at", error))?.st_mode;
         Ok((FileType::from_raw_mode(kind) == FileType::RegularFile).then(|| File::from(fd)))
     }
 
-    /// Where the link at `path` leads, as it is written; none if there is none.
+    /// The target of the link at `path`, as it is written; none if there is no link.
     pub(crate) fn link_target(&self, path: &Below) -> Result<Option<Vec<u8>>, Fault> {
         let Some((folder, name)) = path.split() else { return Ok(None) };
         let Some(folder) = self.enter_existing(&folder)? else { return Ok(None) };
@@ -299,7 +298,7 @@ impl Rooted {
         }
     }
 
-    /// Sets the modification time of the directory `path`, which changes whenever something is put into it.
+    /// Sets the modification time of the directory `path`. Every entry that is put into it changes it again.
     pub(crate) fn set_folder_time(&self, path: &Below, mtime: i64) -> Result<(), Fault> {
         let Some(folder) = self.enter_existing(path)? else { return Ok(()) };
         rustix::fs::futimens(&folder.fd, &times(mtime)).map_err(|error| at(path, "set the time of", error))
@@ -313,17 +312,17 @@ impl Rooted {
         self.enter(path, Some(made)).map(|entered| entered.expect("what is missing is made"))
     }
 
-    /// Opens the directory `path`, part by part, with every link on the way resolved here. None if a part is missing
-    /// and nobody wants it `made`.
+    /// Opens the directory `path`, part by part, and resolves every link on the way itself. A missing part is created
+    /// and reported to `made`; without `made` the result is `None`.
     fn enter(&self, path: &Below, mut made: Option<&mut dyn FnMut(Below)>) -> Result<Option<Entered>, Fault> {
         let mut here = self.top()?;
         let mut links = 0;
-        // The next one is the last.
+        // The next part is the last element.
         let mut parts: Vec<Vec<u8>> = path.parts().map(<[u8]>::to_vec).collect();
         parts.reverse();
         while let Some(part) = parts.pop() {
             if part == b".." {
-                // Only in a link's target, and a link's target is resolved from the directory that it really is in.
+                // Only link targets contain this, and they are resolved from the directory that the link is in.
                 let Some((above, _)) = here.path.split() else { return Err(leads_out(path)) };
                 here = self.enter(&above, None)?.ok_or_else(|| at(&above, "enter", Errno::NOENT))?;
                 continue;
@@ -361,17 +360,17 @@ impl Rooted {
     }
 }
 
-/// Whether a folder is to be looked into.
+/// Whether to enter a folder.
 pub(crate) type Enters<'a> = &'a mut dyn FnMut(&Below) -> bool;
 
-/// An open directory of the tree, and where it is when no link is passed.
+/// An open directory of the tree, and its path without links.
 struct Entered {
     fd: OwnedFd,
     path: Below,
 }
 
 impl Entered {
-    /// Where the entry of this name is; a link may have led deeper than trees may be.
+    /// The path of the entry of this name. Fails if links have led deeper than a tree may be.
     fn entry(&self, name: &[u8]) -> Result<Below, Fault> {
         Below::parse(self.path.join(name).bytes())
     }
@@ -386,32 +385,29 @@ impl Entered {
     }
 }
 
-/// An entry lies below something that is neither a directory nor a link to one.
+/// An entry is below something that is neither a directory nor a link to one.
 fn blocked(path: &Below, part: &[u8]) -> Fault {
     let (path, part) = (shown(path.bytes()), shown(part));
-    Fault::new(format!("an entry lies in '{path}', where '{part}' is no directory"))
+    Fault::new(format!("an entry is in '{path}', where '{part}' is not a directory"))
 }
 
-/// An entry lies below a link that climbs out of the tree.
+/// An entry is below a link that leads out of the tree.
 fn leads_out(path: &Below) -> Fault {
-    Fault::new(format!("an entry lies in '{}', where a link leads out of the tree with '..'", shown(path.bytes())))
+    Fault::new(format!("an entry is in '{}', where a link leads out of the tree with '..'", shown(path.bytes())))
 }
 
-/// An entry lies below a link that leads back to itself.
+/// An entry is below a link that leads back to itself.
 fn in_circle(path: &Below) -> Fault {
-    Fault::new(format!(
-        "an entry lies in '{}', where more than {MAX_LINKS} links follow each other",
-        shown(path.bytes())
-    ))
+    Fault::new(format!("an entry is in '{}', which takes more than {MAX_LINKS} links to reach", shown(path.bytes())))
 }
 
 fn at(path: &Below, doing: &str, error: Errno) -> Fault {
     let fault = Fault::from_error(format_args!("{doing} '{}'", shown(path.bytes())), &std::io::Error::from(error));
     match error {
         names::TOO_MANY => names::too_many(&shown(path.bytes())),
-        Errno::PERM => fault.remedy("run as root: owners, devices and attributes of files are kept"),
+        Errno::PERM => fault.remedy("run as root, to set owners and attributes of files"),
         Errno::NOSPC | Errno::DQUOT => fault.remedy("free some disk space where bundles are kept"),
-        Errno::OPNOTSUPP => fault.remedy("keep bundles on ext4, xfs or btrfs, which hold extended attributes"),
+        Errno::OPNOTSUPP => fault.remedy("keep bundles on ext4, xfs or btrfs, which support extended attributes"),
         _ => fault,
     }
 }
@@ -429,10 +425,10 @@ fn put_file(folder: BorrowedFd<'_>, name: &[u8], size: u64, meta: &Meta, content
     let fd = rustix::fs::openat(folder, name, flags, Mode::RUSR | Mode::WUSR);
     let mut file = fd.map(File::from).map_err(std::io::Error::from).doing("make the file")?;
     let copied = std::io::copy(&mut content.take(size), &mut file).doing("write the file").map_err(|fault| {
-        fault.remedy("check that the archive is whole and that there is disk space where bundles are kept")
+        fault.remedy("check that the archive is complete and that there is disk space where bundles are kept")
     })?;
     if copied != size {
-        return Err(Fault::new(format!("holds {copied} of the {size} bytes it announces: the archive is cut off")));
+        return Err(Fault::new(format!("has only {copied} of {size} bytes: the archive is cut off")));
     }
     let set = set_meta(file.as_fd(), meta).and_then(|()| rustix::fs::futimens(&file, &times(meta.mtime)));
     set.map_err(std::io::Error::from).doing("set up the file")
@@ -456,7 +452,7 @@ fn put_special(folder: BorrowedFd<'_>, name: &[u8], kind: &Kind, meta: &Meta) ->
     let (uid, gid) = (Uid::from_raw(meta.uid), Gid::from_raw(meta.gid));
     rustix::fs::chownat(folder, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
     if !matches!(kind, Kind::Link(_)) {
-        // The name was made just now in a directory only this process writes to, and it is no link.
+        // It was made just now in a directory that only this process writes to, and it is not a link.
         rustix::fs::chmodat(folder, name, mode, AtFlags::empty())?;
     }
     rustix::fs::utimensat(folder, name, &times(meta.mtime), AtFlags::SYMLINK_NOFOLLOW)
@@ -477,7 +473,7 @@ fn set_folder_meta(folder: BorrowedFd<'_>, meta: &Meta) -> Result<(), Errno> {
     set_meta(folder, meta)
 }
 
-/// Owner first: changing it clears set-id bits and capabilities.
+/// Sets the owner first: changing it clears set-id bits and capabilities.
 fn set_meta(file: BorrowedFd<'_>, meta: &Meta) -> Result<(), Errno> {
     rustix::fs::fchown(file, Some(Uid::from_raw(meta.uid)), Some(Gid::from_raw(meta.gid)))?;
     rustix::fs::fchmod(file, Mode::from_raw_mode(meta.mode))?;

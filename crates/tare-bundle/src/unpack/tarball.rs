@@ -1,7 +1,7 @@
-//! Reads tar archives as found in images and as package tools write them: ustar, GNU long names, pax records.
+//! Reads the tar archives of images and package tools: ustar, GNU long names, pax records.
 //!
-//! Pax records are read by their stated length, so that binary values (file capabilities) survive, and everything an
-//! archive announces is bounded before it is believed.
+//! Pax records are read by their stated length, so that binary values (file capabilities) survive, and every size in an
+//! archive is checked against a limit before it is used.
 
 use crate::tree::{Kind, Meta, keeps_xattr, shown};
 use std::collections::BTreeMap;
@@ -10,25 +10,25 @@ use tar::{EntryType, Header};
 use tare_core::fault::{Doing, Fault};
 
 const BLOCK: u64 = 512;
-/// The largest header extensions of one entry that are read into memory, bytes, with their own headers: attributes of
-/// one file are at most a few 64 KiB.
+/// The largest header extensions of one entry that are read into memory, bytes, with their own headers. The attributes
+/// of a file take at most a few times 64 KiB.
 const MAX_EXTENSION: u64 = 1 << 20;
-/// The pax records that say anything here, and what the names of others begin with.
+/// The pax records that are used, by name and by prefix.
 const RECORDS: [&[u8]; 6] = [b"path", b"linkpath", b"size", b"uid", b"gid", b"mtime"];
 const RECORD_PREFIXES: [&[u8]; 2] = [b"SCHILY.xattr.", b"GNU.sparse."];
 
 /// An entry of an archive.
 #[derive(Debug, Clone)]
 pub(crate) struct Item {
-    /// Its path as written.
+    /// Its path as written in the archive.
     pub(crate) path: Vec<u8>,
-    /// What it is.
+    /// Its type.
     pub(crate) what: What,
     /// Its metadata.
     pub(crate) meta: Meta,
 }
 
-/// What an entry of an archive is.
+/// The type of an entry of an archive.
 #[derive(Debug, Clone)]
 pub(crate) enum What {
     /// Something new.
@@ -37,36 +37,36 @@ pub(crate) enum What {
     HardLink(Vec<u8>),
 }
 
-/// Reads an archive entry by entry; as a [`Read`], it delivers the content of the current one.
+/// Reads an archive entry by entry. As a [`Read`] it yields the content of the current entry.
 pub(crate) struct Tarball<R> {
     inner: R,
-    /// Bytes of the current entry that were not read yet.
+    /// Unread bytes of the current entry.
     left: u64,
-    /// Bytes that fill its last block.
+    /// Bytes that pad its last block.
     padding: u64,
-    /// Offset in the archive of the next byte to be read.
+    /// Offset of the next byte in the archive.
     offset: u64,
 }
 
-/// What header extensions say about the entry that follows.
+/// The header extensions of the entry that follows.
 #[derive(Default)]
 struct Extensions {
     path: Option<Vec<u8>>,
     link: Option<Vec<u8>>,
     records: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// What all of them take in the archive, bytes.
+    /// Their total size in the archive, bytes.
     bytes: u64,
 }
 
 impl Extensions {
-    /// Notes one more, of `size` bytes. However many stand one behind the other, together they have one limit: what
-    /// they say is kept until their entry comes.
+    /// Counts one more, of `size` bytes. All extensions of an entry share one limit, because they are kept in memory
+    /// until the entry comes.
     fn grow(&mut self, size: u64) -> Result<u64, Fault> {
         self.bytes = self.bytes.saturating_add(size).saturating_add(BLOCK);
         if self.bytes > MAX_EXTENSION {
             let bytes = self.bytes;
             return Err(Fault::new(format!(
-                "header extensions of {bytes} bytes for one entry, and 1 MiB is the limit"
+                "the header extensions of an entry take {bytes} bytes; the limit is 1 MiB"
             )));
         }
         Ok(size)
@@ -83,7 +83,7 @@ impl<R: Read> Tarball<R> {
         self.offset
     }
 
-    /// What is left of the stream behind the archive.
+    /// The rest of the stream after the archive.
     pub(crate) fn into_inner(self) -> R {
         self.inner
     }
@@ -143,12 +143,12 @@ impl<R: Read> Tarball<R> {
             mtime: time.or(header.mtime().ok()).and_then(|time| i64::try_from(time).ok()).unwrap_or(0).min(1 << 33),
             xattrs: xattrs.collect(),
         };
-        let what = what(header, &path, size, link).ok_or_else(|| refuse("is of a type that no file system knows"))?;
+        let what = what(header, &path, size, link).ok_or_else(|| refuse("is of an unknown type"))?;
         if matches!(what, What::New(Kind::File(_))) {
             self.left = size;
             self.padding = size.wrapping_neg() % BLOCK;
             if size > 1 << 60 {
-                return Err(refuse("announces a size beyond any disk"));
+                return Err(refuse("has a size larger than any disk"));
             }
         }
         Ok(Item { path, what, meta })
@@ -161,7 +161,7 @@ impl<R: Read> Tarball<R> {
             match self.inner.read(&mut block[filled..]) {
                 Ok(0) if filled == 0 => return Ok(None),
                 Ok(0) if self.offset == 0 => {
-                    return Err(Fault::new("this is no archive: it is shorter than the first entry of one"));
+                    return Err(Fault::new("this is not an archive: it is shorter than a header"));
                 }
                 Ok(0) => return Err(Fault::new("the archive is cut off in the middle of a header")),
                 Ok(count) => filled += count,
@@ -176,11 +176,11 @@ impl<R: Read> Tarball<R> {
         let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
         let field: u32 = block[148..156].iter().map(|byte| u32::from(*byte)).sum();
         let mut header = Header::from_byte_slice(&block).clone();
-        // The checksum is taken with its own field read as eight blanks.
+        // The checksum counts its own field as eight blanks.
         if header.cksum().ok() != Some(sum - field + 8 * 32) {
-            return Err(Fault::new("this is no tar archive, or a damaged one: the checksum of a header is wrong"));
+            return Err(Fault::new("this is not a tar archive, or it is damaged: a header has a wrong checksum"));
         }
-        // Some writers leave a number out that is nought: mode, owner, group, size, time, device.
+        // Some writers leave out numbers that are zero: mode, owner, group, size, time, device.
         for field in [100..108, 108..116, 116..124, 124..136, 136..148, 329..337, 337..345] {
             let field = &mut header.as_mut_bytes()[field];
             if field.iter().all(|byte| matches!(byte, 0 | b' ')) {
@@ -190,7 +190,7 @@ impl<R: Read> Tarball<R> {
         Ok(Some(header))
     }
 
-    /// Reads a header extension, whose size was held against the limit.
+    /// Reads a header extension, whose size was checked against the limit.
     fn extension(&mut self, size: u64) -> Result<Vec<u8>, Fault> {
         self.left = size;
         self.padding = size.wrapping_neg() % BLOCK;
@@ -202,8 +202,8 @@ impl<R: Read> Tarball<R> {
         Ok(bytes)
     }
 
-    /// Passes what is left of the current entry. After the last one an archive may end before its block does, as umoci
-    /// writes what it inserts.
+    /// Skips the rest of the current entry. An archive may end before the last block of its last entry is padded, as
+    /// those of umoci do.
     fn pass(&mut self) -> Result<(), Fault> {
         let (left, count) = (self.left, self.left + self.padding);
         (self.left, self.padding) = (0, 0);
@@ -215,7 +215,7 @@ impl<R: Read> Tarball<R> {
 }
 
 impl<R: Read + Seek> Tarball<R> {
-    /// As [`Tarball::next`], without reading what is passed; the caller must see to it that it is there.
+    /// As [`Tarball::next`], but seeks over the content; the caller must check that it is there.
     pub(crate) fn next_seeking(&mut self) -> Result<Option<Item>, Fault> {
         let count = i64::try_from(self.left + self.padding).unwrap_or(i64::MAX);
         self.inner.seek(SeekFrom::Current(count)).doing("read the archive")?;
@@ -238,7 +238,7 @@ impl<R: Read> Read for Tarball<R> {
 fn what(header: &Header, path: &[u8], size: u64, link: Vec<u8>) -> Option<What> {
     let device = || Some((header.device_major().ok()??, header.device_minor().ok()??));
     Some(match header.entry_type() {
-        // Before ustar, a directory was a file whose name ends with a slash.
+        // Before ustar, a directory was a file whose name ended with a slash.
         EntryType::Regular if path.ends_with(b"/") && header.as_ustar().is_none() && header.as_gnu().is_none() => {
             What::New(Kind::Folder)
         }
@@ -254,7 +254,7 @@ fn what(header: &Header, path: &[u8], size: u64, link: Vec<u8>) -> Option<What> 
     })
 }
 
-/// Pax records are `<length> <key>=<value>\n`; the length covers all of it. Those that say nothing here are not kept.
+/// Pax records are `<length> <key>=<value>\n`; the length covers all of it. Records that are not used are dropped.
 fn read_pax(mut bytes: &[u8], records: &mut BTreeMap<Vec<u8>, Vec<u8>>) -> Result<(), Fault> {
     let bad = || Fault::new("the archive has a malformed pax record");
     while !bytes.is_empty() {

@@ -101,7 +101,7 @@ fn a_build_is_bounded_and_ends_with_tare() {
     let script = "n=0; while :; do head -c 20000000 /dev/zero >file$n; n=$((n + 1)); done 2>/dev/null\n";
     let wrote = build(&lab, script, |command| _ = command.env("TARE_HOME", disk.join("home")));
     rustix::mount::unmount(&disk, rustix::mount::UnmountFlags::DETACH).unwrap();
-    assert!(wrote.contains("was ended, as the disk is full") && wrote.contains("TARE_HOME"), "{wrote}");
+    assert!(wrote.contains(", as the disk is full") && wrote.contains("TARE_HOME"), "{wrote}");
     lab.expect_clean();
 
     // Killed: what it has started ends at once, and its group is what `tare clean` finds.

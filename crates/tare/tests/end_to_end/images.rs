@@ -16,7 +16,7 @@ const REFUSED: &[Image] = &[
         "there is no group 'nosuchgroup'",
     ),
     ("bash", r#""Cmd":["/go"]"#, "printf '#!/bin/bash\\n' > go; chmod +x go", "is a script for /bin/bash"),
-    ("windows", r#""Cmd":["/go"]"#, "printf '#!/bin/sh\\r\\n' > go; chmod +x go", "end in CR LF"),
+    ("windows", r#""Cmd":["/go"]"#, "printf '#!/bin/sh\\r\\n' > go; chmod +x go", "Windows line endings"),
     ("closed", r#""Cmd":["/go"]"#, "printf '#!/bin/sh\\n' > go; chmod 644 go", "/go, which is not executable"),
     ("loader", r#""Cmd":["/bin/true"]"#, "cp /bin/true bin/", "is linked for the loader"),
     ("nowhere", r#""Cmd":["server","-x"]"#, ":", "'server', which is not in any folder of PATH"),
@@ -71,5 +71,5 @@ fn an_unknown_compression_of_an_archive_is_reported() {
     assert!(Command::new("xz").arg(&plain).status().unwrap().success());
     let said = lab.expect(2, &["bundle", "build", "--image", text(&lab.path("image.tar.xz"))]);
     let flat = flat(&said);
-    assert!(flat.contains("it is compressed with xz, which is not read here to do: decompress it"), "{said}");
+    assert!(flat.contains("it is compressed with xz, which is not supported to do: decompress it"), "{said}");
 }
