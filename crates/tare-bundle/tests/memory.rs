@@ -90,9 +90,9 @@ fn layers() -> Vec<Layer<'static>> {
     window.long_distance_matching(false).unwrap();
     put(&mut window, tar::EntryType::Regular, "x", &vec![7; 64 << 20]);
     vec![
-        ("pax records of one entry", pax, "1 MiB is the limit"),
-        ("pax records that say nothing", other_records, "1 MiB is the limit"),
-        ("global pax headers", global, "1 MiB is the limit"),
+        ("pax records of one entry", pax, "the limit is 1 MiB"),
+        ("pax records that say nothing", other_records, "the limit is 1 MiB"),
+        ("global pax headers", global, "the limit is 1 MiB"),
         ("long names", long_names, "names and attributes"),
         ("attributes", attributes, "names and attributes"),
         ("what follows the archive", trailing, "follow the end"),

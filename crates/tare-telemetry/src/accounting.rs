@@ -1,8 +1,8 @@
-//! How the kernel accounts for CPU time: what a figure of CPU time can be held to depends on it.
+//! How the kernel accounts for CPU time, on which the accuracy of CPU times depends.
 //!
-//! - *By the tick*: what is under way when the timer's tick comes is charged with the whole tick. Times of user mode,
-//!   kernel, interrupts and software interrupts of `/proc/stat` are samples then. How long a task ran in all is known
-//!   exactly on every kernel (the scheduler's clock), and so is how long a CPU was idle where ticks stop on idle CPUs.
+//! - *By the tick*: whatever runs when the timer ticks is charged with the whole tick, so the user, system, interrupt
+//!   and software interrupt times of `/proc/stat` are samples. A task's total run time is exact on every kernel (the
+//!   scheduler's clock), and so is a CPU's idle time if ticks stop on idle CPUs.
 //! - *Interrupts apart* (`IRQ_TIME_ACCOUNTING`): times of interrupts and software interrupts are exact and in no task's
 //!   time. Without it they are part of the time of the task that they interrupted.
 
@@ -10,10 +10,10 @@ use crate::root::Root;
 use flate2::read::GzDecoder;
 use std::io::Read;
 
-/// More than any kernel's configuration is long, bytes.
+/// No kernel configuration is longer, bytes.
 const CONFIG_MAX: u64 = 4 << 20;
 
-/// Facts about how CPU time is accounted for, by name. What cannot be found out is absent.
+/// Facts about the accounting of CPU time, by name. What cannot be determined is absent.
 pub(crate) fn accounting(root: &Root) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     let config = config(root);
@@ -21,7 +21,7 @@ pub(crate) fn accounting(root: &Root) -> Vec<(&'static str, String)> {
         facts.extend(value(config, "CONFIG_HZ").map(|hz| (TICK_HZ, hz.to_owned())));
         let by = match () {
             () if is_set(config, "CONFIG_VIRT_CPU_ACCOUNTING_NATIVE") => "exact",
-            // In use on CPUs that the command line names, by the tick on all others.
+            // Exact on CPUs that the command line names, by the tick on all others.
             () if is_set(config, "CONFIG_VIRT_CPU_ACCOUNTING_GEN") => "by the tick, exact on CPUs without one",
             () => "by the tick",
         };
@@ -34,9 +34,9 @@ pub(crate) fn accounting(root: &Root) -> Vec<(&'static str, String)> {
 
 /// How often the timer ticks, Hz.
 const TICK_HZ: &str = "cpu.tick_hz";
-/// How times of user mode and kernel are found out.
+/// How user and system times are measured.
 const BY: &str = "cpu.accounting";
-/// Whether what a hypervisor takes away is in no task's time.
+/// Whether time that a hypervisor takes away is kept out of tasks' time.
 const STEAL: &str = "cpu.steal_apart";
 pub(crate) use tare_core::record::INTERRUPTS_APART;
 
@@ -45,8 +45,8 @@ fn yes(is: bool) -> &'static str {
 }
 
 /// Whether interrupts are accounted for apart from tasks: by the kernel's configuration, else by the names of its
-/// functions; unless it was told on its command line not to, or has on an x86 processor no time-stamp counter that it
-/// trusts, and so no clock that is cheap enough for it (`sched_clock_irqtime` in its sources).
+/// functions. They are not if the command line says so, or if an x86 processor has no reliable time-stamp counter, and
+/// so no clock that is cheap enough (`sched_clock_irqtime` in the kernel's sources).
 fn interrupts_apart(root: &Root, config: Option<&str>) -> Option<bool> {
     let words = root.text("proc/cmdline").unwrap_or_default();
     if words.split_ascii_whitespace().any(|word| word == "tsc=noirqtime") {
@@ -54,7 +54,7 @@ fn interrupts_apart(root: &Root, config: Option<&str>) -> Option<bool> {
     }
     let is_x86 =
         root.text("proc/cpuinfo").is_some_and(|text| text.contains("vendor_id") && text.contains("cpu family"));
-    // A counter that turns out to be unsteady is offered no more.
+    // A counter that turns out to be unstable disappears from the list.
     let clocks = root.text("sys/devices/system/clocksource/clocksource0/available_clocksource").filter(|_| is_x86);
     if clocks.is_some_and(|clocks| !clocks.split_ascii_whitespace().any(|clock| clock == "tsc")) {
         return Some(false);
@@ -66,7 +66,7 @@ fn interrupts_apart(root: &Root, config: Option<&str>) -> Option<bool> {
     })
 }
 
-/// The kernel's configuration: as it tells it itself, else as it was installed.
+/// The kernel's configuration: from the kernel itself, else from the installed file.
 fn config(root: &Root) -> Option<String> {
     if let Ok(file) = std::fs::File::open(root.path("proc/config.gz")) {
         let mut text = String::new();

@@ -1,27 +1,27 @@
-//! Where the sampler runs: away from the services, where there is a CPU that is not theirs.
+//! Where the sampler runs: on CPUs that are not the services', if there are any.
 
 use crate::root::Root;
 use std::collections::BTreeSet;
 use tare_core::telemetry::Scope;
 use tare_core::units::CpuSet;
 
-/// The CPUs that this process may use and that no thread of a scope that serves is bound to. None where there is none
-/// left, or where nothing is bound: then whatever it runs on is a service's.
+/// The CPUs that this process may use and to which no serving thread is bound. None if no CPU is left, or if no thread
+/// is bound: the services may then run on any CPU.
 pub(crate) fn away(root: &Root, scopes: &[Scope]) -> Option<CpuSet> {
     let allowed = affinity(None)?;
-    // Who may run anywhere can make room.
+    // A thread that may run anywhere can move away.
     let bound = threads(root, scopes).into_iter().filter(|thread| !allowed.is_subset(thread)).flatten().collect();
     left(&allowed, &bound)
 }
 
-/// Whether the services may run on every CPU that this process may use, as in a guest that has no CPU but theirs:
-/// whenever it runs it may take one of them away.
+/// Whether the services may run on every CPU that this process may use, as in a guest that has no other CPUs: whenever
+/// this process runs, it may take a CPU from them.
 pub(crate) fn is_among(root: &Root, scopes: &[Scope]) -> bool {
     let threads = threads(root, scopes);
     affinity(None).is_some_and(|allowed| !threads.is_empty() && threads.iter().all(|thread| allowed.is_subset(thread)))
 }
 
-/// Where each thread of a scope that serves may run.
+/// The CPUs on which each thread of a serving scope may run.
 fn threads(root: &Root, scopes: &[Scope]) -> Vec<BTreeSet<u32>> {
     let pids = scopes.iter().filter(|scope| scope.serving).flat_map(|scope| &scope.pids);
     let threads = pids.flat_map(|pid| root.names(format!("proc/{pid}/task")));
@@ -37,7 +37,7 @@ fn affinity_of(thread: i32) -> Option<BTreeSet<u32>> {
     affinity(Some(rustix::process::Pid::from_raw(thread)?))
 }
 
-/// The CPUs that a thread may run on, or this one; none when it is gone.
+/// The CPUs on which a thread may run (this one without an argument); none if it is gone.
 pub(crate) fn affinity(thread: Option<rustix::process::Pid>) -> Option<BTreeSet<u32>> {
     let set = rustix::thread::sched_getaffinity(thread).ok()?;
     let most = u32::try_from(rustix::thread::CpuSet::MAX_CPU).unwrap_or(u32::MAX);

@@ -1,5 +1,5 @@
-//! What this machine can weigh, and what would let it weigh more finely: the rows of `tare doctor` that concern the
-//! machine itself. Layers check what they need themselves.
+//! What this machine can measure, and what would improve its measurements: the rows of `tare doctor` about the machine
+//! itself. Layers check their own needs.
 
 use crate::SOURCES;
 use crate::environment::{cgroup_version, chosen, governor, meminfo, mitigations, turbo, virtualisation};
@@ -15,9 +15,9 @@ use tare_core::units::show_bytes;
 /// One row of `tare doctor`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DoctorCheck {
-    /// What it belongs to: "cpu", "memory", "kernel", "network", [`TELEMETRY`], "disk", [`PROFILE`].
+    /// Its area: "cpu", "memory", "kernel", "network", [`TELEMETRY`], "disk", [`PROFILE`].
     pub area: String,
-    /// What was looked at.
+    /// What was checked.
     pub name: String,
     /// What was found.
     pub value: String,
@@ -25,14 +25,14 @@ pub struct DoctorCheck {
     pub verdict: Verdict,
     /// What it means for measuring, or what it would make possible.
     pub meaning: String,
-    /// How to change it; empty where there is nothing to change.
+    /// How to change it; empty if there is nothing to change.
     pub remedy: String,
 }
 
-/// The area of what is counted while a trial runs.
+/// The area of the counters of a trial.
 pub const TELEMETRY: &str = "telemetry";
 
-/// The area of what profiled trials see.
+/// The area of profiled trials.
 pub const PROFILE: &str = "profile";
 
 /// How good something is for measuring.
@@ -41,9 +41,9 @@ pub const PROFILE: &str = "profile";
 pub enum Verdict {
     /// As it should be.
     Good,
-    /// Works, with a limitation worth knowing.
+    /// It works, with a limitation worth knowing.
     Note,
-    /// Makes measurements wrong or impossible.
+    /// It makes measurements wrong or impossible.
     Bad,
 }
 
@@ -54,7 +54,7 @@ pub fn checks() -> Vec<DoctorCheck> {
     checks_at(&Root::machine())
 }
 
-/// The checks of the machine that a tree tells of.
+/// The checks of the machine whose files are below `root`.
 pub fn checks_at(root: &Root) -> Vec<DoctorCheck> {
     let mut rows = Vec::new();
     cpu(root, &mut rows);
@@ -65,17 +65,17 @@ pub fn checks_at(root: &Root) -> Vec<DoctorCheck> {
     rows
 }
 
-/// Whether call stacks and system calls can be had, by having them looked at for a moment.
+/// Whether call stacks and system calls can be recorded, found by doing so for a moment.
 pub fn profiler_checks() -> Vec<DoctorCheck> {
     let missing = Profiler::missing(&Root::machine());
     let check = |what| match missing.get(what) {
-        None => row(PROFILE, what, "yes", Good, "profiled trials (--profile) tell where the CPU time goes", ""),
+        None => row(PROFILE, what, "yes", Good, "profiled trials (--profile) show where the CPU time goes", ""),
         Some(why) => row(PROFILE, what, "no", Note, &why.message, &why.remedy),
     };
     [CALL_STACKS, SYSTEM_CALLS].map(check).into()
 }
 
-/// Whether the disk on which a directory lies, or will lie once it is made, has room for bundles and records.
+/// Whether the disk of a directory, which need not exist yet, has room for bundles and records.
 pub fn disk_check(directory: &Path) -> DoctorCheck {
     let name = "free space";
     let whole = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
@@ -86,7 +86,7 @@ pub fn disk_check(directory: &Path) -> DoctorCheck {
     let free = space.f_bavail.saturating_mul(space.f_frsize);
     let (verdict, remedy) = match free >> 20 {
         0..2048 => (Bad, "free at least 2 GiB, or choose another directory"),
-        2048..8192 => (Note, "free some 8 GiB, or choose another directory, before building many bundles"),
+        2048..8192 => (Note, "free about 8 GiB, or choose another directory, before building many bundles"),
         _ => (Good, ""),
     };
     let value = format!("{} at {}", show_bytes(free), directory.display());
@@ -112,7 +112,7 @@ fn cpu(root: &Root, rows: &mut Vec<DoctorCheck>) {
     let topology = topology_at(root);
     let (cpus, cores) = (topology.cpus.len(), topology.cores().len());
     let value = format!("{cpus} on {}, {}", count(cores, "core"), count(topology.packages(), "package"));
-    let meaning = "load and service run on CPUs of their own; with fewer than four, engine and kernel work share them";
+    let meaning = "load and service each have their own CPUs; with fewer than four, engine and kernel share those";
     let verdict = if cpus >= 4 {
         Good
     } else if cpus >= 2 {
@@ -126,11 +126,11 @@ fn cpu(root: &Root, rows: &mut Vec<DoctorCheck>) {
     let remedy = "echo off > /sys/devices/system/cpu/smt/control, or leave placement to Tare";
     rows.push(row("cpu", "SMT", on_off(topology.smt()), verdict, meaning, remedy));
     if topology.nodes.len() > 1 {
-        let meaning = "memory of another node is slower; keep a service within one";
+        let meaning = "memory of another node is slower; keep a service within one node";
         let value = topology.nodes.len().to_string();
         rows.push(row("cpu", "NUMA nodes", &value, Note, meaning, "give services no more CPUs than one node has"));
     }
-    let meaning = "a clock that follows the load makes forms differ by how steadily they load a CPU";
+    let meaning = "if the clock follows the load, forms differ by how steadily they load a CPU";
     match governor(root) {
         Some(governor) => {
             let verdict = if governor == "performance" { Good } else { Note };
@@ -140,18 +140,18 @@ fn cpu(root: &Root, rows: &mut Vec<DoctorCheck>) {
         None => rows.push(row("cpu", "governor", "not visible", Note, meaning, "set it on the host of this machine")),
     }
     if let Some(on) = turbo(root) {
-        let meaning = "the clock then depends on temperature and on how many CPUs are busy";
+        let meaning = "the clock depends on temperature and on how many CPUs are busy";
         let remedy = "echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo, or echo 0 > \
                       /sys/devices/system/cpu/cpufreq/boost";
         rows.push(row("cpu", "turbo", on_off(on), if on { Note } else { Good }, meaning, remedy));
     }
     if let Some(state) = mitigations(root) {
-        let meaning = "they make system calls and exits dearer; a guest's kernel may choose others";
+        let meaning = "they make system calls and VM exits more expensive; a guest's kernel may choose others";
         rows.push(row("cpu", "mitigations", &state, Good, meaning, ""));
     }
     let kind = virtualisation(root);
     let verdict = if kind == "none seen" { Good } else { Note };
-    let meaning = "on a guest others share the hardware, and its own guests are nested";
+    let meaning = "a guest shares its hardware with others, and its own guests are nested";
     rows.push(row("cpu", "virtualisation", &kind, verdict, meaning, "measure on bare metal for figures to publish"));
     steal(root, rows);
 }
@@ -169,7 +169,7 @@ fn steal(root: &Root, rows: &mut Vec<DoctorCheck>) {
         } else {
             Bad
         };
-        let meaning = "time since boot in which the hypervisor ran something else";
+        let meaning = "the share of time since boot in which the hypervisor ran something else";
         let remedy = "use a machine with dedicated CPUs";
         rows.push(row("cpu", "steal", &format!("{share:.2} %"), verdict, meaning, remedy));
     }
@@ -183,19 +183,19 @@ fn memory(root: &Root, rows: &mut Vec<DoctorCheck>) {
             _ => Good,
         };
         let value = format!("{} of {} available", show_bytes(available), show_bytes(total));
-        let meaning = "a guest's memory is taken in full, beside the page cache of bundles";
+        let meaning = "a guest takes all of its memory, in addition to the page cache of bundles";
         rows.push(row(
             "memory",
             "memory",
             &value,
             verdict,
             meaning,
-            "end other programs or add memory: 4 GiB are ample",
+            "stop other programs or add memory: 4 GiB are ample",
         ));
     }
     if let Some(mode) = chosen(root, "sys/kernel/mm/transparent_hugepage/enabled") {
         let verdict = if mode == "always" { Note } else { Good };
-        let meaning = "huge pages made behind a service's back change its latency in one form and not in another";
+        let meaning = "huge pages that a service did not ask for change its latency in some forms and not in others";
         let remedy = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled";
         rows.push(row("memory", "transparent huge pages", &mode, verdict, meaning, remedy));
     }
@@ -207,7 +207,7 @@ fn memory(root: &Root, rows: &mut Vec<DoctorCheck>) {
             "swap",
             &value,
             verdict,
-            "a service that is swapped out measures the disk",
+            "if a service is swapped out, the disk is measured",
             "swapoff -a",
         ));
     }
@@ -218,7 +218,7 @@ fn kernel(root: &Root, rows: &mut Vec<DoctorCheck>) {
         let (verdict, meaning) = match version {
             "none" => (Bad, "without control groups neither CPU nor memory can be limited"),
             "v2" => (Good, "limits, throttling and pressure of each service can be read"),
-            _ => (Note, "limits work; pressure of each service alone needs version 2"),
+            _ => (Note, "limits work; pressure by service needs version 2"),
         };
         let remedy = "boot with systemd.unified_cgroup_hierarchy=1";
         rows.push(row("kernel", "cgroups", version, verdict, meaning, remedy));
@@ -226,28 +226,27 @@ fn kernel(root: &Root, rows: &mut Vec<DoctorCheck>) {
     if let Some(clock) = root.text("sys/devices/system/clocksource/clocksource0/current_clocksource") {
         let fast = ["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"];
         let verdict = if fast.contains(&clock.as_str()) { Good } else { Bad };
-        let meaning = "every request reads the clock; one that needs a system call costs a microsecond each time";
+        let meaning = "every request reads the clock; if that takes a system call, it costs a microsecond each time";
         rows.push(row(
             "kernel",
             "clock",
             &clock,
             verdict,
             meaning,
-            "boot with tsc=reliable if the CPU's clock is sound",
+            "boot with tsc=reliable if the CPU's time-stamp counter is stable",
         ));
     }
 }
 
 fn network(root: &Root, rows: &mut Vec<DoctorCheck>) {
-    // On or off, the whole machine can stay as it is.
+    // Nothing needs to be changed, whether it is on or off.
     let (value, verdict) = match root.number("proc/sys/net/ipv4/ip_forward") {
-        Some(0) => ("off, and switched on for a run's own links while it stands", Good),
+        Some(0) => ("off; switched on for a run's own links while it runs", Good),
         Some(_) => ("on", Good),
         None => ("unknown", Note),
     };
-    let meaning = "requests from the generator's own network pass this machine on the way to guests and containers: \
-                   Tare has what comes by its own links passed on while a run stands, a container engine what goes to \
-                   published ports";
+    let meaning = "requests from the generator's own network pass through this machine to guests and containers: Tare \
+                   forwards packets of its own links during a run, a container engine those to published ports";
     rows.push(row("network", "IPv4 forwarding", value, verdict, meaning, ""));
     match (
         root.number("proc/sys/net/netfilter/nf_conntrack_max"),
@@ -261,7 +260,7 @@ fn network(root: &Root, rows: &mut Vec<DoctorCheck>) {
         }
         _ => {
             let meaning = "published ports need address translation, which tracks connections";
-            let remedy = "modprobe nf_conntrack, or start the container engine, which does";
+            let remedy = "modprobe nf_conntrack, or start the container engine, which loads it";
             rows.push(row("network", "connection tracking", "not loaded", Note, meaning, remedy));
         }
     }
@@ -278,15 +277,15 @@ fn telemetry(root: &Root, rows: &mut Vec<DoctorCheck>) {
     }
     let waits = root.text("proc/self/schedstat").or_else(|| root.text("proc/1/schedstat"));
     let (value, verdict) = if waits.is_some() { ("kept", Good) } else { ("not kept", Note) };
-    let meaning = "how long threads wait for a CPU explains latency that CPU time does not";
+    let meaning = "the time that threads wait for a CPU explains latency that CPU time does not";
     rows.push(row(TELEMETRY, "run-queue waits", value, verdict, meaning, "use a kernel with CONFIG_SCHED_INFO"));
     let pressure = root.has("proc/pressure/cpu");
     let (value, verdict) = if pressure { ("on", Good) } else { ("off", Note) };
-    let meaning = "tells for how long work stood still for want of CPU, memory or disk";
+    let meaning = "the time in which work stalled for lack of CPU, memory or disk";
     rows.push(row(TELEMETRY, "pressure (PSI)", value, verdict, meaning, "boot with psi=1"));
     if let Some(level) = root.text("proc/sys/kernel/perf_event_paranoid") {
         let open = level.parse::<i64>().is_ok_and(|level| level <= 1);
-        let meaning = "up to 1, programs without root may count cycles and cache misses";
+        let meaning = "at 1 or below, programs without root may count cycles and cache misses";
         let remedy = "sysctl -w kernel.perf_event_paranoid=1";
         rows.push(row(TELEMETRY, "perf_event_paranoid", &level, if open { Good } else { Note }, meaning, remedy));
     }
@@ -315,7 +314,7 @@ mod tests {
             (row.value, row.verdict)
         };
         assert_eq!(forwarding(), ("unknown".to_owned(), Note));
-        for (state, value) in [("0\n", "off, and switched on for a run's own links"), ("1\n", "on")] {
+        for (state, value) in [("0\n", "off; switched on for a run's own links"), ("1\n", "on")] {
             tare_testkit::files::write(&keep.path().join("proc/sys/net/ipv4/ip_forward"), state);
             let (said, verdict) = forwarding();
             assert!(said.starts_with(value) && verdict == Good, "{said}");

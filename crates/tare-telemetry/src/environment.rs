@@ -1,5 +1,5 @@
-//! What the machine is, for the header of a record. Nothing that tells whose it is: no host name, no address, no
-//! serial number, no user, no kernel command line.
+//! The description of the machine in the header of a record. It leaves out what identifies its owner: host name,
+//! addresses, serial numbers, users, the kernel's command line.
 
 use crate::SOURCES;
 use crate::accounting::accounting;
@@ -16,7 +16,7 @@ pub fn environment() -> Facts {
     environment_at(&Root::machine())
 }
 
-/// The facts that a tree tells of.
+/// The facts about the machine whose files are below `root`.
 pub fn environment_at(root: &Root) -> Facts {
     let topology = topology_at(root);
     let mut facts = Facts::new();
@@ -72,7 +72,7 @@ fn os_name(root: &Root) -> Option<String> {
     Some(name.trim_matches(['"', '\'']).to_owned())
 }
 
-/// The CPUs' name. Arm kernels give numbers only.
+/// The CPUs' model name. Arm kernels only give numbers.
 pub(crate) fn cpu_model(root: &Root) -> Option<String> {
     if let Some(model) = cpuinfo(root, "model name") {
         return Some(model);
@@ -81,20 +81,20 @@ pub(crate) fn cpu_model(root: &Root) -> Option<String> {
     Some(format!("Arm implementer {implementer} part {part}"))
 }
 
-/// A value of the first CPU in `/proc/cpuinfo`.
+/// A value from `/proc/cpuinfo`, of the first CPU.
 pub(crate) fn cpuinfo(root: &Root, key: &str) -> Option<String> {
     let text = root.text("proc/cpuinfo")?;
     let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
     pairs.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim().to_owned())
 }
 
-/// A value of `/proc/meminfo`, bytes.
+/// A value from `/proc/meminfo`, bytes.
 pub(crate) fn meminfo(root: &Root, key: &str) -> Option<u64> {
     let text = root.text("proc/meminfo")?;
     crate::scan::keyed(text.as_bytes(), key).map(|kibibytes| kibibytes * 1024)
 }
 
-/// The choice in brackets of a file such as `always [madvise] never`.
+/// The choice in brackets in a file such as `always [madvise] never`.
 pub(crate) fn chosen(root: &Root, path: impl AsRef<Path>) -> Option<String> {
     let text = root.text(path)?;
     let inner = text.split('[').nth(1)?.split(']').next()?;
@@ -117,7 +117,7 @@ pub(crate) fn turbo(root: &Root) -> Option<bool> {
     no_turbo.or_else(|| root.number("sys/devices/system/cpu/cpufreq/boost").map(|yes| yes != 0))
 }
 
-/// How the machine stands to known flaws of its CPUs, in words.
+/// The state of the mitigations of CPU vulnerabilities, in words.
 pub(crate) fn mitigations(root: &Root) -> Option<String> {
     let directory = "sys/devices/system/cpu/vulnerabilities";
     let (mut unaffected, mut mitigated, mut vulnerable) = (0, 0, Vec::new());
@@ -135,7 +135,7 @@ pub(crate) fn mitigations(root: &Root) -> Option<String> {
     Some(format!("{mitigated} mitigated, {unaffected} not affected, {open}"))
 }
 
-/// What the machine itself runs on: "none seen" is all that can be said of bare metal.
+/// The hypervisor under this machine; "none seen" is all that can be said of bare metal.
 pub(crate) fn virtualisation(root: &Root) -> String {
     let dmi = |name: &str| root.text(format!("sys/class/dmi/id/{name}")).filter(|text| !text.is_empty());
     let under = cpuinfo(root, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"));
@@ -149,7 +149,7 @@ pub(crate) fn virtualisation(root: &Root) -> String {
     }
 }
 
-/// Which versions of cgroups are mounted.
+/// The cgroup versions that are mounted.
 pub(crate) fn cgroup_version(root: &Root) -> Option<&'static str> {
     let mounts = root.text("proc/mounts").or_else(|| root.text("proc/self/mounts"))?;
     let kinds: Vec<&str> = mounts.lines().filter_map(|line| line.split(' ').nth(2)).collect();

@@ -1,7 +1,7 @@
-//! What is read while a trial is measured, and what the machine is: sources of counters, the sampler that reads them
-//! as a process of its own, the resource probe, the environment and the checks of `tare doctor`.
+//! Sources of counters, the sampler that reads them in a process of its own, the resource probe, the description of the
+//! machine and the checks of `tare doctor`.
 //!
-//! **Architecture invariant:** a source knows no deployment form and no layer; it is handed process ids and cgroup
+//! **Architecture invariant:** a source knows no deployment form and no layer; it is given process ids and cgroup
 //! directories. What cannot be read is absent, never zero.
 
 mod accounting;
@@ -47,7 +47,7 @@ pub use serve::{ProbePlan, serve};
 pub use source::{Of, Reading, SourceReader, SourceRow, SourceState};
 pub use topology::{topology, topology_at};
 
-/// The sources. Where two deliver the same metric of the same scope, the earlier one keeps it.
+/// The sources. If two provide the same metric of a scope, the earlier one is used.
 pub const SOURCES: &[SourceRow] = &[
     cgroup::ROW,
     proc::ROW,

@@ -1,4 +1,4 @@
-//! How steady this machine is: the same thing done over and over, and how much the outcomes differ.
+//! How steady this machine is: repeats the same work and compares the results.
 
 use crate::resources::costs::spin;
 use crate::root::Root;
@@ -11,13 +11,13 @@ use tare_clock::process_cpu_ns;
 /// What the noise test found. Shares are fractions of one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NoiseReport {
-    /// Arithmetic on one CPU; none when the time was too short.
+    /// Arithmetic on one CPU; none if the time was too short.
     pub spin: Option<Spread>,
-    /// A byte to and fro over the loopback; none where there is no loopback.
+    /// A byte sent back and forth over the loopback; none if there is no loopback.
     pub loopback: Option<Spread>,
-    /// The share of CPU time in which a hypervisor ran something else; none where the kernel does not tell.
+    /// The share of CPU time in which a hypervisor ran something else; none if the kernel does not say.
     pub steal: Option<f64>,
-    /// The share of CPU time that others used meanwhile; none where the kernel does not tell.
+    /// The share of CPU time that other processes used meanwhile; none if the kernel does not say.
     pub others: Option<f64>,
     /// Whether studies on this machine can be expected to resolve differences of a few per cent.
     pub quiet: bool,
@@ -28,23 +28,23 @@ pub struct NoiseReport {
 /// How much equal windows differ.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// How many windows.
+    /// The number of windows.
     pub windows: usize,
-    /// What was done in the median window, per second.
+    /// The rate in the median window, per second.
     pub median_per_s: f64,
-    /// 1.4826 times the median absolute deviation over the median: for a normal distribution the coefficient of
-    /// variation, yet deaf to single outliers.
+    /// 1.4826 times the median absolute deviation over the median: the coefficient of variation of a normal
+    /// distribution, but robust against single outliers.
     pub relative: f64,
     /// The share of windows that did less than 0.9 of the median.
     pub slow_windows: f64,
-    /// How far the medians of every other window (A) and the rest (B) lie apart: what an A/A comparison would find.
+    /// The relative difference between the medians of even and odd windows: what an A/A comparison would find.
     pub a_to_a: f64,
 }
 
 const WINDOW: Duration = Duration::from_millis(50);
 
 impl Spread {
-    /// The spread of windows; none when there are fewer than four.
+    /// The spread of windows; none if there are fewer than four.
     pub fn of(windows: &[f64]) -> Option<Spread> {
         if windows.len() < 4 {
             return None;
@@ -69,7 +69,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     if values.len().is_multiple_of(2) { (values[middle - 1] + values[middle]) / 2.0 } else { values[middle] }
 }
 
-/// Tests for about `length`, half of it on each test. Uses up to two CPUs meanwhile.
+/// Tests for about `length`, half of it for each test. Uses up to two CPUs.
 pub fn noise(length: Duration) -> NoiseReport {
     let root = Root::machine();
     let before = CpuTimes::read(&root);
@@ -114,7 +114,7 @@ fn judge(spin: Option<Spread>, loopback: Option<Spread>, steal: Option<f64>, oth
         wrong.push(format!("other processes used {:.1} % of the CPU time", others * 100.0));
     }
     if spin.is_none() {
-        return (false, "the test was too short to tell".to_owned());
+        return (false, "the test was too short".to_owned());
     }
     if wrong.is_empty() {
         return (true, "quiet: differences of a few per cent can be resolved in a few repetitions".to_owned());
@@ -123,7 +123,7 @@ fn judge(spin: Option<Spread>, loopback: Option<Spread>, steal: Option<f64>, oth
     (false, format!("noisy: {wrong}; small differences need more repetitions or a quieter machine"))
 }
 
-/// Exchanges of one byte a second, window by window; none where there is no loopback.
+/// Round trips of one byte per second, window by window; none if there is no loopback.
 fn ping_pong(length: Duration) -> Option<Vec<f64>> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).ok()?;
     let address = listener.local_addr().ok()?;
@@ -167,7 +167,7 @@ impl CpuTimes {
         let line = text.lines().next()?.strip_prefix("cpu ")?;
         let times: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
         let at = |index: usize| crate::proc::ticks(times.get(index).copied().unwrap_or(0));
-        // Columns: user nice system idle iowait irq softirq steal; a guest's time is contained in user time.
+        // Columns: user nice system idle iowait irq softirq steal; user time contains guest time.
         let busy_s = at(0) + at(1) + at(2) + at(5) + at(6);
         Some(CpuTimes { busy_s, steal_s: at(7), all_s: busy_s + at(3) + at(4) + at(7) })
     }

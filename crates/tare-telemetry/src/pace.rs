@@ -1,9 +1,9 @@
-//! How often something costly is done, by what it costs: sources whose files grow with the machine stay cheap on any.
+//! Limits how often costly work is done by what it costs, so that sources stay cheap on machines of any size.
 
 use std::time::Duration;
 use tare_clock::{monotonic_ns, thread_cpu_ns};
 
-/// Spaces out work so that it takes no more than a share of a CPU.
+/// Spaces out work so that it takes at most a share of a CPU.
 #[derive(Debug)]
 pub(crate) struct Pace {
     share: f64,
@@ -11,7 +11,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Work that may take this share of a CPU; due at once.
+    /// For work that may take this share of a CPU; due at once.
     pub(crate) fn new(share: f64) -> Pace {
         Pace { share, due_ns: 0 }
     }
@@ -21,7 +21,7 @@ impl Pace {
         self.due_ns
     }
 
-    /// Does the work if it is due, after which it is not due before `least` has passed.
+    /// Does the work if it is due. It is due again after `least` at the earliest.
     pub(crate) fn keep<T>(&mut self, least: Duration, work: impl FnOnce() -> T) -> Option<T> {
         let begun = self.begin()?;
         let done = work();
@@ -29,20 +29,20 @@ impl Pace {
         Some(done)
     }
 
-    /// When the work is due, its beginning; for work that needs what the pace is a part of.
+    /// Begins the work if it is due; for work that needs the structure that this pace is part of.
     pub(crate) fn begin(&self) -> Option<Begun> {
         let now_ns = monotonic_ns();
         (now_ns >= self.due_ns).then(|| Begun { now_ns, cpu_ns: thread_cpu_ns() })
     }
 
-    /// Ends work, after which it is not due before `least` has passed.
+    /// Ends the work. It is due again after `least` at the earliest.
     pub(crate) fn end(&mut self, begun: Begun, least: Duration) {
         let used_ns = thread_cpu_ns().saturating_sub(begun.cpu_ns);
         self.due_ns = begun.now_ns + (least.as_nanos() as u64).max((used_ns as f64 / self.share) as u64);
     }
 }
 
-/// When work began, by the clock and by the thread's own.
+/// When work began, in real time and in CPU time of the thread.
 pub(crate) struct Begun {
     now_ns: u64,
     cpu_ns: u64,

@@ -1,8 +1,8 @@
-//! Sums over things that come and go, such as interfaces: the sum must not fall when one of them goes.
+//! Sums over things that come and go, such as network interfaces: the sum must not fall when one of them goes.
 
 use std::collections::HashMap;
 
-/// Counters of named parts and their sums over all parts there ever were.
+/// Counters of named parts, and their sums over all parts that ever existed.
 #[derive(Debug)]
 pub(crate) struct Parts<const N: usize> {
     round: u64,
@@ -22,7 +22,7 @@ impl<const N: usize> Parts<N> {
         self.round += 1;
     }
 
-    /// Puts a part's counters. Counters that fell are those of a new part with an old name.
+    /// Puts a part's counters. If a counter fell, this is a new part with an old name.
     pub(crate) fn put(&mut self, name: &[u8], counters: [f64; N]) {
         let Some((round, last)) = self.parts.get_mut(name) else {
             self.parts.insert(name.into(), (self.round, counters));
@@ -34,7 +34,7 @@ impl<const N: usize> Parts<N> {
         (*round, *last) = (self.round, counters);
     }
 
-    /// The sums; parts not put since the start are gone, and leave what they had counted.
+    /// The sums. Parts that were not put since the start are gone, but their last counts remain in the sums.
     pub(crate) fn sums(&mut self) -> [f64; N] {
         let (now, carried) = (self.round, &mut self.carried);
         self.parts.retain(|_, (round, last)| {

@@ -1,5 +1,5 @@
-//! The sampler as seen by who wants samples: a process of its own, so that what it costs is its own and it stands
-//! where the kernel puts it.
+//! Starts and reads the sampler. It is a process of its own, so that its costs can be told apart and it can have its
+//! own CPUs.
 
 use crate::serve::ProbePlan;
 use serde::de::DeserializeOwned;
@@ -30,11 +30,11 @@ pub fn process_prober() -> Result<Box<dyn Prober>, Fault> {
 
 struct ProcessProber {
     running: Option<Running<TelemetryRow>>,
-    /// Says nothing when it has begun, and the profile at its end.
+    /// Sends `None` when it has begun, and the profile at its end.
     profiling: Option<Running<Option<Profile>>>,
 }
 
-/// A process of this program that says one `T` a line.
+/// A process of this program that prints one `T` per line.
 struct Running<T> {
     child: Child,
     rows: Receiver<T>,
@@ -45,12 +45,12 @@ struct Running<T> {
 impl Prober for ProcessProber {
     fn begin(&mut self, scopes: &[Scope], period: Duration) -> Result<(), Fault> {
         if self.running.is_some() {
-            return Err(Fault::new("sampling was begun twice"));
+            return Err(Fault::new("sampling was started twice"));
         }
         let period_ms = u64::try_from(period.as_millis()).unwrap_or(u64::MAX).max(1);
         let plan = ProbePlan { scopes: scopes.to_vec(), period_ms, cpus: CpuSet::default(), profile: false };
         let mut running = Running::start(&plan)?;
-        // The first rows tell that it works; a sampler that cannot is noticed here, not when the trial is over.
+        // The first rows show that it works; a broken sampler is noticed here, not at the end of the trial.
         match running.rows.recv_timeout(PATIENCE) {
             Ok(row) => running.first.push(row),
             Err(_) => return Err(running.fail("the sampler wrote nothing")),
@@ -61,28 +61,28 @@ impl Prober for ProcessProber {
 
     fn rest(&mut self, rests: &[Rest]) -> Result<(), Fault> {
         let Some(running) = &mut self.running else {
-            return Err(Fault::new("sampling was to rest but never begun"));
+            return Err(Fault::new("sampling cannot pause: it was never started"));
         };
         let text = serde_json::to_string(rests).expect("times are numbers");
         let stdin = running.child.stdin.as_mut().expect("it was kept when it was started");
         let told = stdin.write_all(text.as_bytes()).and_then(|()| stdin.flush());
-        told.map_err(|error| running.fail(&format!("the sampler did not take when to rest: {error}")))
+        told.map_err(|error| running.fail(&format!("could not tell the sampler when to rest: {error}")))
     }
 
     fn end(&mut self) -> Result<Vec<TelemetryRow>, Fault> {
         let Some(mut running) = self.running.take() else {
-            return Err(Fault::new("sampling was ended but never begun"));
+            return Err(Fault::new("sampling cannot end: it was never started"));
         };
         drop(running.child.stdin.take());
         let mut rows = std::mem::take(&mut running.first);
         let until = Instant::now() + PATIENCE;
-        // The reader drops its end when standard output ends, which is when the sampler is through.
+        // The reader drops its end when standard output ends, which is when the sampler is done.
         loop {
             match running.rows.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(row) => rows.push(row),
                 Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => break,
                 Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
-                    return Err(running.fail("the sampler did not end when it was told to"));
+                    return Err(running.fail("the sampler did not end when asked to"));
                 }
             }
         }
@@ -97,13 +97,13 @@ impl Prober for ProcessProber {
 
     fn begin_profile(&mut self, scopes: &[Scope]) -> Result<(), Fault> {
         if self.profiling.is_some() {
-            return Err(Fault::new("profiling was begun twice"));
+            return Err(Fault::new("profiling was started twice"));
         }
         let plan = ProbePlan { scopes: scopes.to_vec(), period_ms: 0, cpus: CpuSet::default(), profile: true };
         let mut profiling = Running::start(&plan)?;
         match profiling.rows.recv_timeout(PATIENCE) {
             Ok(None) => {}
-            _ => return Err(profiling.fail("the profiler did not begin")),
+            _ => return Err(profiling.fail("the profiler did not start")),
         }
         self.profiling = Some(profiling);
         Ok(())
@@ -111,14 +111,14 @@ impl Prober for ProcessProber {
 
     fn end_profile(&mut self, from_ns: u64, to_ns: u64) -> Result<Profile, Fault> {
         let Some(mut profiling) = self.profiling.take() else {
-            return Err(Fault::new("profiling was ended but never begun"));
+            return Err(Fault::new("profiling cannot end: it was never started"));
         };
         let mut stdin = profiling.child.stdin.take().expect("it was kept when it was started");
         let told = stdin.write_all(format!("[{from_ns},{to_ns}]").as_bytes());
         drop(stdin);
         match told.map(|()| profiling.rows.recv_timeout(NAMING)) {
             Ok(Ok(Some(profile))) => Ok(profile),
-            _ => Err(profiling.fail("the profiler handed over nothing")),
+            _ => Err(profiling.fail("the profiler returned no profile")),
         }
     }
 }
@@ -127,7 +127,7 @@ impl<T: DeserializeOwned + Send + 'static> Running<T> {
     fn start(plan: &ProbePlan) -> Result<Running<T>, Fault> {
         let mut child = Command::new("/proc/self/exe")
             .arg("probe")
-            // It needs nothing of whoever has started Tare.
+            // It needs nothing from the environment of whoever started Tare.
             .env_clear()
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -158,13 +158,13 @@ impl<T: DeserializeOwned + Send + 'static> Running<T> {
         }
         let text = serde_json::to_string(plan).expect("a plan holds numbers and text only");
         if let Err(error) = stdin.write_all(text.as_bytes()).and_then(|()| stdin.flush()) {
-            return Err(running.fail(&format!("the sampler did not take its plan: {error}")));
+            return Err(running.fail(&format!("could not send the sampler its plan: {error}")));
         }
         running.child.stdin = Some(stdin);
         Ok(running)
     }
 
-    /// Ends the sampler for good, and says what it said.
+    /// Kills the sampler and returns a fault with its output.
     fn fail(&mut self, message: &str) -> Fault {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -176,7 +176,7 @@ impl<T: DeserializeOwned + Send + 'static> Running<T> {
 
 impl<T> Drop for Running<T> {
     fn drop(&mut self) {
-        // A trial that failed is not ended, only dropped; its sampler must not stay.
+        // The trial failed, so it was dropped without an end; its sampler must not stay.
         if !matches!(self.child.try_wait(), Ok(Some(_))) {
             let _ = self.child.kill();
             let _ = self.child.wait();

@@ -1,4 +1,4 @@
-//! Where `/proc` and `/sys` are, and reading their files cheaply: files stay open and are read again by `pread`.
+//! Finds `/proc` and `/sys`, and reads their files cheaply: files stay open and are read again by `pread`.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -22,24 +22,24 @@ impl Root {
         Root(path.into())
     }
 
-    /// The place of a file of the machine, absolute or not, under this root.
+    /// The path of a file of the machine, absolute or not, under this root.
     pub fn path(&self, file: impl AsRef<Path>) -> PathBuf {
         let file = file.as_ref();
         self.0.join(file.strip_prefix("/").unwrap_or(file))
     }
 
-    /// A file's text without the white space around it; none when it cannot be read.
+    /// A file's text without surrounding white space; none if it cannot be read.
     pub fn text(&self, file: impl AsRef<Path>) -> Option<String> {
         let bytes = std::fs::read(self.path(file)).ok()?;
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
-    /// A file's number; none when it cannot be read or is none.
+    /// A file's number; none if it cannot be read or is not a number.
     pub fn number(&self, file: impl AsRef<Path>) -> Option<u64> {
         self.text(file)?.parse().ok()
     }
 
-    /// The names in a directory, sorted; empty when it cannot be read.
+    /// The names in a directory, sorted; empty if it cannot be read.
     pub fn names(&self, directory: impl AsRef<Path>) -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(self.path(directory)) else { return Vec::new() };
         let name = |name: &OsStr| name.to_str().map(str::to_owned);
@@ -57,7 +57,7 @@ impl Root {
 /// Files held open by all [`KeptFile`]s together.
 static HELD: AtomicU64 = AtomicU64::new(0);
 
-/// How many files may be held open: what the process is allowed, less a reserve for everything else it opens.
+/// How many files may be held open: the limit of the process, less a reserve for everything else.
 fn budget() -> u64 {
     static BUDGET: OnceLock<u64> = OnceLock::new();
     *BUDGET.get_or_init(|| {
@@ -66,7 +66,7 @@ fn budget() -> u64 {
     })
 }
 
-/// A file that is read again and again. It is held open while the limit on open files allows, else opened each time.
+/// A file that is read repeatedly. It is held open if the limit on open files allows, else opened each time.
 #[derive(Debug)]
 pub(crate) struct KeptFile {
     path: PathBuf,
@@ -81,7 +81,7 @@ impl KeptFile {
             return Some(KeptFile { path, file: None });
         }
         HELD.fetch_add(1, Ordering::Relaxed);
-        // A held file needs no path any more; a process's file even stays bound to that very process.
+        // A file that is held open needs no path any more; one of a process even stays bound to that very process.
         Some(KeptFile { path: PathBuf::new(), file: Some(file) })
     }
 
@@ -102,13 +102,13 @@ impl Drop for KeptFile {
     }
 }
 
-/// Reads a file that is read once only.
+/// Reads a file that is read only once.
 pub(crate) fn read_once<'a>(path: &Path, buffer: &'a mut Vec<u8>) -> Option<&'a [u8]> {
     read_whole(&File::open(path).ok()?, buffer)
 }
 
-/// The kernel hands out its generated files in pages that end at a record's end. No record we read is longer than
-/// half a page, so a shorter answer is the whole file and the call that would only say "end of file" is saved.
+/// The kernel returns generated files in pages that end at a record's end. No record is longer than half a page, so a
+/// shorter answer is the whole file, and the call that would only return "end of file" is saved.
 const SURELY_WHOLE: usize = 2048;
 
 fn read_whole<'a>(file: &File, buffer: &'a mut Vec<u8>) -> Option<&'a [u8]> {

@@ -1,4 +1,4 @@
-//! All sources together: one set of rows a reading.
+//! Reads all sources together: one set of rows per reading.
 
 use crate::SOURCES;
 use crate::root::Root;
@@ -7,7 +7,7 @@ use tare_clock::monotonic_ns;
 use tare_core::fault::Fault;
 use tare_core::telemetry::{Scope, TelemetryRow, Vantage, WHOLE_MACHINE};
 
-/// Reads the machine and scopes, over and over. Counters of its rows never go backwards.
+/// Reads the machine and scopes repeatedly. Counters in its rows never decrease.
 pub struct Sampler {
     scopes: Vec<Scope>,
     readers: Vec<Box<dyn SourceReader>>,
@@ -39,12 +39,12 @@ impl Sampler {
         Ok(Sampler { scopes: scopes.to_vec(), readers, reading: Reading::new(scopes.len()) })
     }
 
-    /// Has what sources do between readings rest, or go on.
+    /// Pauses or resumes what sources do between readings.
     pub fn rest(&mut self, rests: bool) {
         self.readers.iter_mut().for_each(|reader| reader.rest(rests));
     }
 
-    /// Reads everything once. The machine's row comes first; a scope of which nothing can be read has none.
+    /// Reads everything once. The machine's row comes first; a scope has no row if nothing of it can be read.
     pub fn sample(&mut self) -> Vec<TelemetryRow> {
         self.reading.start();
         for (index, reader) in self.readers.iter_mut().enumerate() {

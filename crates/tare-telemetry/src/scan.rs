@@ -21,13 +21,13 @@ pub(crate) fn number(word: &[u8]) -> Option<u64> {
     })
 }
 
-/// A word that is a whole number to the base of 16, without a mark of that.
+/// A word that is a hexadecimal number, without a prefix.
 pub(crate) fn hexadecimal(word: &[u8]) -> Option<u64> {
     let digits = word.iter().all(u8::is_ascii_hexdigit);
     std::str::from_utf8(word).ok().filter(|_| digits).and_then(|word| u64::from_str_radix(word, 16).ok())
 }
 
-/// The number at a place in a line, counted from 0.
+/// The number at an index among the words of a line, counted from 0.
 pub(crate) fn number_at(line: &[u8], index: usize) -> Option<u64> {
     number(words(line).nth(index)?)
 }
@@ -51,8 +51,8 @@ pub(crate) fn after_name(stat: &[u8]) -> Option<&[u8]> {
     Some(&stat[close + 1..])
 }
 
-/// Names and numbers of a group in a file of paired lines, the first naming what the second counts, as
-/// `/proc/net/snmp` and `/proc/net/netstat` have them. `group` ends with its colon; what is no number is left out.
+/// Names and numbers of a group in a file of paired lines, a line of names and a line of numbers, such as
+/// `/proc/net/snmp` and `/proc/net/netstat`. `group` ends with its colon; what is not a number is left out.
 pub(crate) fn pairs<'a>(text: &'a [u8], group: &str) -> impl Iterator<Item = (&'a [u8], u64)> {
     let mut of_group = lines(text).filter(|line| line.starts_with(group.as_bytes()));
     let (names, values) = (of_group.next().unwrap_or_default(), of_group.next().unwrap_or_default());

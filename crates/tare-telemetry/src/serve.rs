@@ -1,6 +1,6 @@
-//! The sampler as a process: a plan on standard input, rows on standard output until standard input ends. Behind the
-//! plan it is told when to rest. The profiler likewise; what it hands over at the end is of the span of time that
-//! stands behind the plan.
+//! The sampler as a process: reads a plan from standard input and writes rows to standard output until standard input
+//! ends. After the plan it may read when to rest. The profiler works likewise: after the plan it reads a span of time,
+//! and writes the profile of that span.
 
 use crate::away::away;
 use crate::profile::Profiler;
@@ -17,23 +17,23 @@ use tare_core::fault::{Doing, Fault};
 use tare_core::telemetry::{PROBE, RESTED, Rest, Scope};
 use tare_core::units::CpuSet;
 
-/// What the sampler shall do: one JSON document.
+/// What the sampler should do: one JSON document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProbePlan {
-    /// What to sample beside the machine.
+    /// What to sample in addition to the machine.
     pub scopes: Vec<Scope>,
     /// How often, ms.
     pub period_ms: u64,
-    /// CPUs for the sampler itself; empty keeps it away from those that services are bound to, where there are others.
+    /// CPUs for the sampler itself; if empty, it avoids the CPUs to which services are bound, if there are others.
     #[serde(default)]
     pub cpus: CpuSet,
-    /// Whether the scopes are to be profiled, instead of sampled.
+    /// Whether to profile the scopes instead of sampling them.
     #[serde(default)]
     pub profile: bool,
 }
 
-/// Serves `tare probe`: reads a [`ProbePlan`], then writes [`tare_core::telemetry::TelemetryRow`]s, one JSON document
-/// a line, at once, every period, and a last time when `stdin` ends. A failure is one line on standard error and a
+/// Runs `tare probe`: reads a [`ProbePlan`], then writes [`tare_core::telemetry::TelemetryRow`]s, one JSON document per
+/// line: at once, every period, and a last time when `stdin` ends. A failure is one line on standard error and an exit
 /// code other than 0.
 pub fn serve(stdin: impl Read + Send + 'static, stdout: impl Write) -> ExitCode {
     match run(stdin, stdout) {
@@ -58,19 +58,19 @@ fn run(stdin: impl Read + Send + 'static, stdout: impl Write) -> Result<(), Faul
     let period = Duration::from_millis(plan.period_ms.max(1));
     let (mut due, mut rests) = (Instant::now(), Rests::default());
     loop {
-        // Who reads the rows has gone: there is nothing left to sample for, and nobody to tell.
+        // The reader of the rows is gone, so there is nothing left to do.
         if write_rows(&mut sampler, &mut out, &rests).is_err() {
             return Ok(());
         }
         due += period;
-        // Ticks that were missed, as after the machine was suspended, are not made up for.
+        // Missed periods, such as after the machine was suspended, are skipped.
         while due < Instant::now() {
             due += period;
         }
         let rest = rests.before(due);
         let mut is_over = rests.wait(&told, rest.map_or(due, |(begin, _)| begin));
         if let Some((_, lasts)) = rest.filter(|_| !is_over) {
-            // What was counted up to here, and what is counted from its end on, lie around the rest.
+            // Rows right before and after the rest separate its counts from the others.
             if write_rows(&mut sampler, &mut out, &rests).is_err() {
                 return Ok(());
             }
@@ -91,14 +91,14 @@ fn run(stdin: impl Read + Send + 'static, stdout: impl Write) -> Result<(), Faul
 /// When the sampler rests.
 #[derive(Default)]
 struct Rests {
-    /// When rests begin, and how long they last.
+    /// When each rest begins, and how long it lasts.
     queue: VecDeque<(Instant, Duration)>,
-    /// How long it rested so far.
+    /// The total time of rests so far.
     rested: Duration,
 }
 
 impl Rests {
-    /// Takes out the next one, if it begins before so long.
+    /// Takes the next rest if it begins before `due`.
     fn before(&mut self, due: Instant) -> Option<(Instant, Duration)> {
         if self.queue.front()?.0 > due {
             return None;
@@ -106,11 +106,11 @@ impl Rests {
         self.queue.pop_front()
     }
 
-    /// Waits until `until`, and takes in when to rest; true when it was told to end meanwhile.
+    /// Waits until `until` and reads further rests; true if it was asked to end meanwhile.
     fn wait(&mut self, told: &Receiver<Value>, until: Instant) -> bool {
         loop {
             match told.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                // What is no list of rests is nothing that a sampler is told.
+                // Anything but a list of rests is ignored.
                 Ok(value) => {
                     let now = Instant::now();
                     let rests: Vec<Rest> = serde_json::from_value(value).unwrap_or_default();
@@ -123,20 +123,20 @@ impl Rests {
     }
 }
 
-/// The sampler itself, which is part of what the machine does.
+/// The sampler itself, so that its own costs are sampled too.
 fn own_scope() -> Scope {
     let (name, pids) = (PROBE.to_owned(), vec![std::process::id()]);
     Scope { name, serving: false, pids, cgroups: Vec::new() }
 }
 
-/// How often calls are counted. A load that stops between two counts is spread over the time between them, which takes
-/// up to a quarter of that time from the calls before its end.
+/// How often calls are counted. If the load stops between two counts, its last calls are spread over the time between
+/// them, which misplaces the calls of up to a quarter of that time.
 const COUNT_EVERY: Duration = Duration::from_millis(10);
-/// Every how many counts samples are taken out of the kernel's rings, and processes are looked for.
+/// After how many counts samples are taken out of the kernel's rings, and after how many processes are searched.
 const DRAIN_EVERY: u32 = 5;
 const LOOK_EVERY: u32 = 10;
 
-/// Says `null` when it has begun, then profiles until standard input ends, and hands over what was seen.
+/// Writes `null` when it has begun, then profiles until standard input ends, and writes the profile.
 fn profile(scopes: &[Scope], told: &Receiver<Value>, mut stdout: impl Write) -> Result<(), Fault> {
     let mut profiler = Profiler::begin(&Root::machine(), scopes);
     let mut said = |line: &str| writeln!(stdout, "{line}").and_then(|()| stdout.flush());
@@ -148,7 +148,7 @@ fn profile(scopes: &[Scope], told: &Receiver<Value>, mut stdout: impl Write) -> 
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
             Ok(span) => {
-                // Who says no span has given up, and wants nothing.
+                // Without a span the caller has given up and wants nothing.
                 let Ok((from_ns, to_ns)) = serde_json::from_value::<(u64, u64)>(span) else { break };
                 let profile = profiler.end(from_ns, to_ns);
                 let text = serde_json::to_string(&profile).doing("write the profile down")?;
@@ -177,7 +177,7 @@ fn write_rows(sampler: &mut Sampler, out: &mut impl Write, rests: &Rests) -> std
     out.flush()
 }
 
-/// Reads the plan and leaves a thread behind that hands on what stands behind it, and whose end is that of `stdin`.
+/// Reads the plan, and starts a thread that passes on what follows the plan until `stdin` ends.
 fn read_plan(stdin: impl Read + Send + 'static) -> Result<(ProbePlan, Receiver<Value>), Fault> {
     let (tell_plan, plan) = channel();
     let (tell, told) = channel();
@@ -185,7 +185,7 @@ fn read_plan(stdin: impl Read + Send + 'static) -> Result<(ProbePlan, Receiver<V
         let mut said = serde_json::Deserializer::from_reader(stdin).into_iter::<Value>();
         let first = said.next().map(|first| first.and_then(serde_json::from_value::<ProbePlan>));
         if tell_plan.send(first).is_ok() {
-            // However it ends: what cannot be read is not waited for.
+            // An error ends it like the end of the input.
             let _ = said.map_while(Result::ok).try_for_each(|more| tell.send(more));
         }
     };
@@ -213,12 +213,12 @@ fn confine(cpus: &CpuSet) -> Result<(), Fault> {
     })
 }
 
-/// Files of watched processes are held open: lifts the soft limit to the hard one.
+/// Raises the soft limit on open files to the hard one, because files of watched processes are held open.
 fn allow_many_files() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Without it, files are opened anew each time: dearer, but right.
+    // If that fails, files are opened each time, which costs more but works.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 

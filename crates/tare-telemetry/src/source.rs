@@ -1,5 +1,5 @@
-//! A telemetry source: what it delivers, whether this machine has it, and how it is read. Each source is one folder
-//! and one row of [`crate::SOURCES`].
+//! A telemetry source: its metrics, whether this machine has it, and how it is read. Each source is a folder and a row
+//! of [`crate::SOURCES`].
 
 use crate::root::Root;
 use serde::Serialize;
@@ -12,11 +12,11 @@ pub struct SourceRow {
     pub name: &'static str,
     /// What it is, in a sentence.
     pub about: &'static str,
-    /// The metrics it may deliver; all of them are in [`METRICS`].
+    /// The metrics it may provide; all of them are in [`METRICS`].
     pub metrics: &'static [&'static str],
     /// Whether this machine has it.
     pub probe: fn(&Root) -> SourceState,
-    /// Makes its reader for these scopes. Where several sources deliver a metric of a scope, the earlier row keeps it.
+    /// Makes its reader for these scopes. If several sources provide a metric of a scope, the earliest row is used.
     pub reader: fn(&Root, &[Scope]) -> Box<dyn SourceReader>,
 }
 
@@ -30,21 +30,21 @@ pub enum SourceState {
     Unavailable {
         /// Why not.
         why: String,
-        /// How a reader can see that for himself, or change it.
+        /// How to check that, or to change it.
         how_to_check: String,
     },
 }
 
-/// Reads one source, over and over.
+/// Reads one source repeatedly.
 pub trait SourceReader: Send {
     /// Reads the source and puts what could be read.
     fn read(&mut self, into: &mut Reading);
 
-    /// Has what it does between readings rest, or go on.
+    /// Pauses or resumes what it does between readings.
     fn rest(&mut self, _rests: bool) {}
 }
 
-/// What the values are of.
+/// What a value describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Of {
     /// The machine as a whole.
@@ -53,8 +53,8 @@ pub enum Of {
     Scope(usize),
 }
 
-/// Collects values, and keeps two promises: a counter never goes backwards, and a metric of a scope comes from one
-/// source throughout, so that it never jumps.
+/// Collects values and guarantees that a counter never decreases, and that a metric of a scope always comes from the
+/// same source, so that it never jumps.
 #[derive(Debug, Default)]
 pub struct Reading {
     source: usize,
@@ -75,19 +75,19 @@ struct Value {
 }
 
 impl Reading {
-    /// A reading of the machine and so many scopes.
+    /// For the machine and this many scopes.
     pub fn new(scopes: usize) -> Reading {
         Reading { source: 0, subjects: (0..=scopes).map(|_| Subject::default()).collect() }
     }
 
-    /// Starts another reading: what is not put again and is no counter, becomes absent.
+    /// Starts another reading: a value that is not put again becomes absent, unless it is a counter.
     pub fn start(&mut self) {
         for value in self.subjects.iter_mut().flat_map(|subject| subject.values.values_mut()) {
             value.fresh = false;
         }
     }
 
-    /// Says which source puts from now on.
+    /// Sets the source of the values that follow.
     pub fn from_source(&mut self, source: usize) {
         self.source = source;
     }
@@ -108,12 +108,12 @@ impl Reading {
         }
         let name = metric.split_once('@').map_or(metric, |(name, _)| name);
         let row = METRICS.iter().find(|row| row.name == name);
-        let counter = row.unwrap_or_else(|| panic!("source puts '{metric}', which is no metric")).counter;
+        let counter = row.unwrap_or_else(|| panic!("source puts '{metric}', which is not a metric")).counter;
         values.insert(metric.to_owned(), Value { source: self.source, counter, fresh: true, value });
     }
 
-    /// What stands now. A counter that could not be read again keeps its last value, unless it is a single CPU's:
-    /// that one went offline.
+    /// The current values. A counter that could not be read again keeps its last value, unless it is a single CPU's,
+    /// which has gone offline.
     pub fn values(&self, of: Of) -> BTreeMap<String, f64> {
         let index = match of {
             Of::Machine => 0,

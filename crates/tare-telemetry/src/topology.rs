@@ -1,11 +1,11 @@
-//! Reads which CPUs there are and what they share, from `/sys/devices/system`.
+//! Reads the CPUs and what they share from `/sys/devices/system`.
 
 use crate::root::Root;
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::topology::{Cache, Cpu, Device, DeviceKind, Topology};
 use tare_core::units::{CpuSet, parse_bytes};
 
-/// The topology of this machine; empty where neither `/sys` nor `/proc` can be read.
+/// The topology of this machine; empty if neither `/sys` nor `/proc` can be read.
 pub fn topology() -> Topology {
     topology_at(&Root::machine())
 }
@@ -15,7 +15,7 @@ const NODES: &str = "sys/devices/system/node";
 const NETWORK: &str = "sys/class/net";
 const DISKS: &str = "sys/block";
 
-/// The topology that a tree tells of.
+/// The topology of the machine whose files are below `root`.
 pub fn topology_at(root: &Root) -> Topology {
     let numbered = |directory: &str, prefix: &str| -> Vec<u32> {
         let names = root.names(directory);
@@ -46,7 +46,7 @@ pub fn topology_at(root: &Root) -> Topology {
     Topology { cpus, offline: CpuSet::new(offline), nodes, caches: caches.into_iter().collect(), devices }
 }
 
-/// What hangs on a bus: links, bridges and loop devices have no device below them.
+/// Devices on a bus: virtual links, bridges and loop devices have no device below them.
 fn read_devices(root: &Root) -> Vec<Device> {
     let of = |kind, directory: &'static str| {
         let names =

@@ -4,7 +4,7 @@
 
 /// A part of a reason, and why `./test` cannot help it: on any machine.
 const PERMITTED: &[(&str, &str)] = &[
-    ("the processor's counters cannot be had", "virtual machines often have none"),
+    ("the processor's counters cannot be opened", "virtual machines often have none"),
     ("perf_event_open", "virtual machines often have none, and some kernels keep them from all"),
     ("wakes sleepers too late", "who shares the machine"),
     ("one CPU", "the machine's"),
@@ -68,7 +68,7 @@ mod tests {
         for why in [
             "crun starts no container on a machine with control groups of both versions: a names controllers",
             "there is one CPU",
-            "the processor's counters cannot be had: No such file or directory (os error 2)",
+            "the processor's counters cannot be opened: No such file or directory (os error 2)",
         ] {
             assert!(HERE.permits(why), "{why}");
         }

@@ -1,5 +1,4 @@
-//! Cgroups, version 1 and 2. Which one a directory belongs to is told by the files in it, so that a machine with
-//! both needs no case of its own.
+//! Cgroups, version 1 and 2. The files in a directory tell its version, so a machine with both needs no special case.
 
 use crate::proc::ticks;
 use crate::root::{KeptFile, Root};
@@ -41,7 +40,7 @@ fn probe(root: &Root) -> SourceState {
         return SourceState::Ready;
     }
     SourceState::Unavailable {
-        why: "no control groups are mounted, so throttling and a container's own account cannot be read".to_owned(),
+        why: "no control groups are mounted, so throttling and the counters of containers cannot be read".to_owned(),
         how_to_check: "grep cgroup /proc/mounts".to_owned(),
     }
 }
@@ -55,7 +54,7 @@ enum At {
     Word(usize),
     /// It stands after a key.
     Key(&'static str),
-    /// It is the sum of those after these keys that are there.
+    /// It is the sum of the numbers after those of these keys that exist.
     Keys(&'static [&'static str]),
     /// It is the total of the `some` line of a pressure file.
     Some,
@@ -65,10 +64,10 @@ enum At {
     Lines(&'static str),
 }
 
-/// One file, one number of it, its metric and its unit. The first that is there delivers the metric.
+/// A file, a number in it, its metric and its unit. The first that exists provides the metric.
 type Known = (&'static str, At, &'static str, fn(u64) -> f64);
 
-/// CPU figures of version 1 stand first: where both versions are mounted, version 2 also has a `cpu.stat`.
+/// CPU figures of version 1 come first: if both versions are mounted, version 2 also has a `cpu.stat`.
 const KNOWN: &[Known] = &[
     ("cpuacct.usage", At::Whole, "cpu_total_s", |ns| ns as f64 * 1e-9),
     ("cpuacct.usage_user", At::Whole, "cpu_user_s", |ns| ns as f64 * 1e-9),
@@ -81,7 +80,7 @@ const KNOWN: &[Known] = &[
     ("cpu.stat", At::Key("throttled_time"), "throttled_s", |ns| ns as f64 * 1e-9),
     ("cpu.stat", At::Key("throttled_usec"), "throttled_s", |us| us as f64 * 1e-6),
     ("cpu.stat", At::Key("nr_throttled"), "throttled_periods", |count| count as f64),
-    // Without a quota -1 or `max` stands there, which is no number.
+    // Without a quota it is -1 or `max`, which is not read as a number.
     ("cpu.cfs_quota_us", At::Whole, "cpu_quota_s", |us| us as f64 / 1e6),
     ("cpu.cfs_period_us", At::Whole, "cpu_period_s", |us| us as f64 / 1e6),
     ("cpu.max", At::Word(0), "cpu_quota_s", |us| us as f64 / 1e6),
@@ -91,12 +90,12 @@ const KNOWN: &[Known] = &[
     ("io.pressure", At::Some, "psi_io_some_s", |us| us as f64 * 1e-6),
     ("memory.events", At::Keys(&["max", "high"]), "memory_limit_hits", |count| count as f64),
     ("memory.events", At::Key("oom_kill"), "oom_kills", |count| count as f64),
-    // With memory and swap together limited to the same, as here, newer kernels count in neither of version 1's files.
+    // If memory and swap together have the same limit, as here, newer kernels count in neither of version 1's files.
     ("memory.failcnt", At::Whole, "memory_limit_hits", |count| count as f64),
     ("memory.oom_control", At::Key("oom_kill"), "oom_kills", |count| count as f64),
     ("memory.stat", At::Key("pgsteal"), "reclaimed_pages", |count| count as f64),
     ("memory.stat", At::Keys(&["pgsteal_kswapd", "pgsteal_direct"]), "reclaimed_pages", |count| count as f64),
-    // Version 1 tells of the group alone first, and of all below it, as version 2 does, with `total_`.
+    // In version 1 plain names count the group alone; those with `total_` include all groups below, as in version 2.
     ("memory.stat", At::Keys(TOTAL_REFAULTS), "refaults", |count| count as f64),
     ("memory.stat", At::Keys(REFAULTS), "refaults", |count| count as f64),
 ];
@@ -106,8 +105,8 @@ const REFAULTS: &[&str] = &["workingset_refault_file", "workingset_refault_anon"
 const TOTAL_REFAULTS: &[&str] =
     &["total_workingset_refault_file", "total_workingset_refault_anon", "total_workingset_refault"];
 
-/// What is read only of a scope without processes: for processes, resident memory and their own account of bytes
-/// read and written mean the same in every form, while a cgroup's use holds the page cache too.
+/// Read only for a scope without processes: the resident memory and I/O counters of processes mean the same in every
+/// form, while a cgroup's memory includes the page cache.
 const WITHOUT_PROCESSES: &[Known] = &[
     ("memory.usage_in_bytes", At::Whole, "memory_bytes", |bytes| bytes as f64),
     ("memory.current", At::Whole, "memory_bytes", |bytes| bytes as f64),
@@ -141,7 +140,7 @@ impl At {
     }
 }
 
-/// Where a number stands, its metric and its unit.
+/// The place of a number, its metric and its unit.
 type Number = (At, &'static str, fn(u64) -> f64);
 
 /// A file of a scope and the numbers taken from it.

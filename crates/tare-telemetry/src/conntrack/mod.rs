@@ -1,4 +1,4 @@
-//! The table of tracked connections, by which addresses are translated on the way to a published port.
+//! The connection tracking table, by which addresses are translated on the way to a published port.
 
 use crate::root::{KeptFile, Root};
 use crate::scan::{hexadecimal, lines, number, words};
@@ -7,7 +7,7 @@ use crate::source::{Of, Reading, SourceReader, SourceRow, SourceState};
 /// The row of [`crate::SOURCES`].
 pub const ROW: SourceRow = SourceRow {
     name: "conntrack",
-    about: "tracked connections: how many there are, and what the table did not take",
+    about: "tracked connections: how many there are, and what the table refused",
     metrics: &["conntrack_entries", "conntrack_found", INSERTED, "conntrack_drops"],
     probe,
     reader: |root, _| Box::new(ConntrackReader::new(root)),
@@ -56,7 +56,7 @@ impl SourceReader for ConntrackReader {
         }
         let Some(text) = self.counters.as_ref().and_then(|file| file.read(&mut self.buffer)) else { return };
         for (metric, names) in COLUMNS {
-            // Newer kernels have left the column `insert` at 0: they do not count it, and that is not none.
+            // Newer kernels leave the column `insert` at 0: not counted is not the same as none.
             let uncounted = |count: &u64| *metric == INSERTED && *count == 0;
             if let Some(count) = counted(text, names).filter(|count| !uncounted(count)) {
                 into.put(Of::Machine, metric, count as f64);

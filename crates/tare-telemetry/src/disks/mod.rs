@@ -1,4 +1,4 @@
-//! Disks of the machine: what was asked of them, and for how long requests stood there.
+//! Disks of the machine: requests, bytes and waiting times.
 
 use crate::parts::Parts;
 use crate::root::{KeptFile, Root};
@@ -15,7 +15,7 @@ pub const ROW: SourceRow = SourceRow {
     reader: |root, _| Box::new(DisksReader::new(root)),
 };
 
-/// Its metrics, in the order of [`Disk::counters`]; flushes last, which not every kernel tells.
+/// Its metrics, in the order of [`Disk::counters`]; flushes last, because not every kernel counts them.
 const NAMES: [&str; 7] =
     ["disk_read_bytes", "disk_write_bytes", "disk_reads", "disk_writes", "disk_busy_s", "disk_wait_s", "disk_flushes"];
 
@@ -24,7 +24,7 @@ fn probe(root: &Root) -> SourceState {
         return SourceState::Ready;
     }
     SourceState::Unavailable {
-        why: "/proc/diskstats cannot be read, so what disks were asked for is unknown".to_owned(),
+        why: "/proc/diskstats cannot be read, so requests to disks are unknown".to_owned(),
         how_to_check: "cat /proc/diskstats".to_owned(),
     }
 }
@@ -56,7 +56,7 @@ impl SourceReader for DisksReader {
     fn read(&mut self, into: &mut Reading) {
         let Some(text) = self.file.as_ref().and_then(|file| file.read(&mut self.buffer)) else { return };
         self.parts.start();
-        // What only some disks tell would be a sum over those only: then it is not told.
+        // A sum over only some of the disks would mislead, so a counter that one of them lacks is left out.
         let mut told = usize::MAX;
         let mut any = false;
         for line in lines(text) {

@@ -1,4 +1,4 @@
-//! Guests leaving to the hypervisor, as KVM counts it in debugfs: what a guest's work costs beyond its own.
+//! VM exits, as KVM counts them in debugfs: what a guest costs on top of its own work.
 
 use crate::parts::Parts;
 use crate::proc::named;
@@ -11,7 +11,7 @@ use tare_core::telemetry::Scope;
 /// The row of [`crate::SOURCES`].
 pub const ROW: SourceRow = SourceRow {
     name: "kvm",
-    about: "guests leaving to the hypervisor, by reason, from KVM's own counters",
+    about: "VM exits by reason, from KVM's own counters",
     metrics: &NAMES,
     probe,
     reader: |root, scopes| Box::new(KvmReader::new(root, scopes)),
@@ -20,7 +20,7 @@ pub const ROW: SourceRow = SourceRow {
 const REASONS: usize = 4;
 const NAMES: [&str; REASONS] = ["kvm_exits", "kvm_halt_exits", "kvm_io_exits", "kvm_mmio_exits"];
 
-/// The files of each reason, on x86 and then on Arm; of a reason, all that are there add up.
+/// The files of each reason, on x86 and then on Arm; those of a reason that exist are added up.
 const FILES: [&[&str]; REASONS] = [
     &["exits"],
     &["halt_exits", "wfi_exit_stat", "wfe_exit_stat"],
@@ -34,14 +34,14 @@ fn probe(root: &Root) -> SourceState {
     let (why, how_to_check) = if root.number(format!("{DIRECTORY}/exits")).is_some() {
         return SourceState::Ready;
     } else if root.has(format!("{DIRECTORY}/exits")) {
-        // Locked down, a kernel keeps debugfs from root too.
+        // A kernel that is locked down denies debugfs even to root.
         (
-            "the kernel refuses to tell KVM's counters",
+            "the kernel refuses to show KVM's counters",
             "as root: cat /sys/kernel/debug/kvm/exits /sys/kernel/security/lockdown",
         )
     } else if root.has("sys/module/kvm") || root.has("dev/kvm") {
         let mount = "as root: mount -t debugfs none /sys/kernel/debug; cat /sys/kernel/debug/kvm/exits";
-        ("KVM's counters cannot be seen: debugfs is not mounted, not built in or not open to this user", mount)
+        ("KVM's counters cannot be read: debugfs is not mounted, not built in or not open to this user", mount)
     } else {
         ("KVM is not loaded, so no guest runs under it", "ls /dev/kvm; modprobe kvm_intel or kvm_amd")
     };
@@ -58,7 +58,7 @@ struct KvmReader {
     root: Root,
     owners: HashMap<u32, usize>,
     guests: HashMap<String, Guest>,
-    /// Of the machine, then of each scope.
+    /// First for the machine, then for each scope.
     parts: Vec<Parts<REASONS>>,
     told: Vec<[bool; REASONS]>,
     buffer: Vec<u8>,

@@ -79,7 +79,7 @@ impl MachineReader {
             stat: open("proc/stat"),
             meminfo: open("proc/meminfo"),
             vmstat: open("proc/vmstat"),
-            // `/proc/net` is a link to the reading thread's own; named so, it is the same in every thread.
+            // `/proc/net` depends on the thread that reads it; this path is the same for every thread.
             net: open("proc/self/net/dev").or_else(|| open("proc/net/dev")),
             snmp: open("proc/self/net/snmp").or_else(|| open("proc/net/snmp")),
             netstat: open("proc/self/net/netstat").or_else(|| open("proc/net/netstat")),
@@ -105,7 +105,7 @@ impl MachineReader {
         for (key, metric) in [
             ("ctxt", "context_switches"),
             ("intr", "interrupts"),
-            // The kernel calls threads processes too.
+            // This counts threads too.
             ("processes", "tasks_started"),
             ("procs_running", "load_running"),
         ] {
@@ -172,7 +172,7 @@ impl SourceReader for MachineReader {
     }
 }
 
-/// Puts one CPU's line of `/proc/stat`, without its `cpu`; the line without a number is the sum.
+/// Puts the values of a CPU's line of `/proc/stat` without its `cpu`; the line without a number is the sum.
 fn put_cpu(line: &[u8], name: &mut String, into: &mut Reading) {
     let single = !line.first().is_none_or(u8::is_ascii_whitespace);
     let mut columns = words(line);
@@ -186,7 +186,7 @@ fn put_cpu(line: &[u8], name: &mut String, into: &mut Reading) {
     }
     let [user, nice, system, idle, waiting, irq, softirq, steal, guest, guest_nice] = times;
     for (metric, value) in [
-        // A guest's time is contained in user time; here each second stands in one place.
+        // The kernel's user time contains guest time; here each second is counted once.
         ("cpu_user_s", (user + nice).saturating_sub(guest + guest_nice)),
         ("cpu_system_s", system),
         ("cpu_irq_s", irq),

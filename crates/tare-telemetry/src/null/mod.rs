@@ -1,4 +1,4 @@
-//! Delivers nothing: what sampling itself costs, and a stand-in where there is nothing to read.
+//! Provides nothing: to see what sampling itself costs, and as a stand-in when there is nothing to read.
 
 use crate::root::Root;
 use crate::source::{Reading, SourceReader, SourceRow, SourceState};
@@ -7,7 +7,7 @@ use tare_core::telemetry::Scope;
 /// The row of [`crate::SOURCES`].
 pub const ROW: SourceRow = SourceRow {
     name: "null",
-    about: "delivers nothing, to see what sampling itself costs",
+    about: "provides nothing, to see what sampling itself costs",
     metrics: &[],
     probe: |_: &Root| SourceState::Ready,
     reader: |_: &Root, _: &[Scope]| Box::new(NullReader),

@@ -1,4 +1,4 @@
-//! How memory is laid out: in huge pages or small ones, on the node of the CPU that asked for it or on another.
+//! How memory is laid out: in huge or small pages, on the node of the CPU that asked for it or on another.
 
 use crate::pace::Pace;
 use crate::proc::Members;
@@ -12,7 +12,7 @@ use tare_core::telemetry::Scope;
 /// The row of [`crate::SOURCES`].
 pub const ROW: SourceRow = SourceRow {
     name: "pages",
-    about: "memory of services in huge pages, and pages handed out by their own node or another",
+    about: "memory of services in huge pages, and pages allocated on their own node or another",
     metrics: &["huge_bytes", "numa_local_pages", "numa_remote_pages"],
     probe,
     reader: |root, scopes| Box::new(PagesReader::new(root, scopes)),
@@ -25,17 +25,17 @@ fn probe(root: &Root) -> SourceState {
         return SourceState::Ready;
     }
     SourceState::Unavailable {
-        why: "the kernel (before 4.14, or without NUMA) tells neither huge pages nor nodes of memory".to_owned(),
+        why: "the kernel (before 4.14, or without NUMA) reports neither huge pages nor memory by node".to_owned(),
         how_to_check: format!("cat /proc/self/smaps_rollup /{NODES}/node0/numastat"),
     }
 }
 
-/// The kernel walks all of a process's pages for its `smaps_rollup`, and holds a lock of it meanwhile: it is asked
-/// every so many samples, and less often still where that takes more than this share of a CPU.
+/// For a `smaps_rollup` the kernel walks all pages of a process while holding its lock. So it is read only every few
+/// samples, and less often if that takes more than this share of a CPU.
 const EVERY: u32 = 5;
 const SHARE: f64 = 0.0005;
 
-/// What counts as huge, kB each. Memory of hugetlbfs is no part of the resident set.
+/// What counts as huge, in kB. Memory of hugetlbfs is not part of the resident set.
 const HUGE: [&str; 5] = ["AnonHugePages", "ShmemPmdMapped", "FilePmdMapped", "Private_Hugetlb", "Shared_Hugetlb"];
 
 struct PagesReader {
@@ -116,8 +116,8 @@ impl SourceReader for PagesReader {
     }
 }
 
-/// Bytes in huge pages by a `smaps_rollup`. Kernels before 5.4 do not tell of huge pages of files; a process that is
-/// gone or has no memory of its own tells nothing.
+/// Bytes in huge pages according to a `smaps_rollup`. Kernels before 5.4 do not count huge pages of files; the text is
+/// empty for a process that is gone or has no memory of its own.
 fn huge_bytes(text: &[u8]) -> Option<f64> {
     let known = |line: &[u8]| {
         let key = words(line).next()?.strip_suffix(b":")?;

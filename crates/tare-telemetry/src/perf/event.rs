@@ -1,4 +1,4 @@
-//! One event of the processor, counted by the kernel.
+//! An event of the processor, counted by the kernel.
 
 use crate::perf_event::{self, Attributes, Whose};
 use std::fs::File;
@@ -18,10 +18,10 @@ pub(super) const INSTRUCTIONS: Kind = Kind { kind: HARDWARE, config: 1 };
 pub(super) const CYCLES: Kind = Kind { kind: HARDWARE, config: 0 };
 pub(super) const CACHE_MISSES: Kind = Kind { kind: HARDWARE, config: 3 };
 pub(super) const BRANCH_MISSES: Kind = Kind { kind: HARDWARE, config: 5 };
-/// The cache of translations of data (3), reads (0), misses (1).
+/// The data TLB (3), reads (0), misses (1).
 pub(super) const DTLB_MISSES: Kind = Kind { kind: HARDWARE_CACHE, config: 3 | (1 << 16) };
 
-/// Has a count come with the times for which it was wanted and had a counter.
+/// Reads a count together with its time enabled and its time running.
 const WITH_TIMES: u64 = 1 | 2;
 
 /// An event that is being counted until it is dropped.
@@ -35,7 +35,7 @@ impl Event {
         perf_event::open(attributes, whose).map(Event)
     }
 
-    /// What was counted so far; none while it has never had a counter, or when its CPU is gone.
+    /// The count so far; none if it has never had a counter, or if its CPU is gone.
     pub(super) fn count(&self) -> Option<f64> {
         let mut bytes = [0; 24];
         (&self.0).read_exact(&mut bytes).ok()?;
@@ -43,8 +43,8 @@ impl Event {
     }
 }
 
-/// What a reading says: a count, and the times for which it was wanted and had a counter, ns. Where more is counted
-/// than the processor has counters they take turns, and the count stands for the whole time.
+/// Scales a reading: a count, its time enabled and its time running, ns. If there are more events than the processor
+/// has counters, they take turns, and the count is extrapolated to the whole time.
 fn counted(bytes: &[u8; 24]) -> Option<f64> {
     let number = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| bytes[at * 8 + byte]));
     let (count, wanted_ns, had_ns) = (number(0), number(1), number(2));

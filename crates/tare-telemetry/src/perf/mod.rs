@@ -1,8 +1,8 @@
-//! Events of the processor: instructions, cycles, and what it had to wait for.
+//! Events of the processor: instructions, cycles and misses.
 //!
-//! They are counted by CPU and not by process. A counter that follows a process is taken out and put back whenever
-//! the process stops and goes on, a microsecond each time, and in a guest an exit each: it would slow down what is
-//! measured, and most where switches are most. Who was on which CPU, placement says.
+//! They are counted by CPU and not by process. A counter that follows a process is saved and restored at each of its
+//! context switches, which takes a microsecond, and in a guest a VM exit: it would slow down what is measured, most of
+//! all where switches are frequent. Placement tells which service ran on which CPU.
 
 mod event;
 
@@ -24,7 +24,7 @@ pub const ROW: SourceRow = SourceRow {
     reader: |root, _| Box::new(PerfReader::new(root)),
 };
 
-/// What is counted, and whether it is told of each CPU too.
+/// What is counted, and whether it is also reported by CPU.
 const KINDS: [(&str, Kind, bool); 5] = [
     ("instructions", INSTRUCTIONS, true),
     ("cycles", CYCLES, true),
@@ -43,10 +43,10 @@ fn probe(root: &Root) -> SourceState {
         };
     };
     let opened = Event::open(INSTRUCTIONS, Whose::OwnThread).and_then(|event| {
-        // Some hypervisors hand out a counter that stands still.
+        // Some hypervisors offer a counter that never advances.
         std::hint::black_box((0..10_000_u64).fold(1, |a: u64, b| a.wrapping_mul(31).wrapping_add(b)));
         let counts = event.count().is_some_and(|count| count >= 10_000.0);
-        // One's own thread may be counted where a whole CPU may not.
+        // Counting its own thread may be allowed where counting a whole CPU is not.
         Event::open(INSTRUCTIONS, Whose::Cpu(first_cpu(root))).map(|_| counts)
     });
     said(opened, &paranoid)
@@ -57,12 +57,12 @@ fn said(opened: Result<bool, Error>, paranoid: &str) -> SourceState {
         "perf stat -e instructions true; run on bare metal, or give this guest a virtual PMU (QEMU: -cpu host,pmu=on)";
     let (why, how_to_check) = match opened {
         Ok(true) => return SourceState::Ready,
-        Ok(false) => ("the processor's counters can be had, but stand still".to_owned(), bare.to_owned()),
+        Ok(false) => ("the processor's counters exist, but do not advance".to_owned(), bare.to_owned()),
         Err(error) if matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => (
-            format!("the processor's counters are refused: kernel.perf_event_paranoid is {paranoid}"),
+            format!("the kernel refuses the processor's counters: kernel.perf_event_paranoid is {paranoid}"),
             "run as root, or sysctl -w kernel.perf_event_paranoid=0".to_owned(),
         ),
-        Err(error) => (format!("the processor's counters cannot be had: {error}"), bare.to_owned()),
+        Err(error) => (format!("the processor's counters cannot be opened: {error}"), bare.to_owned()),
     };
     SourceState::Unavailable { why, how_to_check }
 }
@@ -76,7 +76,7 @@ fn first_cpu(root: &Root) -> u32 {
     online(root).first().copied().unwrap_or(0)
 }
 
-/// To read a counter of another CPU the kernel interrupts that one; this is the share of a CPU that it may take us.
+/// To read a counter of another CPU the kernel interrupts that CPU; this is the share of a CPU that reading may take.
 const SHARE: f64 = 0.001;
 
 struct PerfReader {
@@ -90,7 +90,7 @@ struct Counted {
     kind: usize,
     event: Event,
     count: Option<f64>,
-    /// The metric of this CPU alone, where that is told.
+    /// The metric of this CPU alone, if it is reported.
     of_cpu: Option<String>,
 }
 
@@ -151,7 +151,7 @@ mod tests {
         };
         let errno = |number| Err(Error::from_raw_os_error(number));
         assert_eq!(answer(Ok(true)), "ready");
-        assert!(answer(Ok(false)).contains("stand still") && answer(Ok(false)).contains("PMU"));
+        assert!(answer(Ok(false)).contains("do not advance") && answer(Ok(false)).contains("PMU"));
         assert!(answer(errno(libc::EACCES)).contains("perf_event_paranoid is 4"));
         assert!(answer(errno(libc::ENOENT)).contains("bare metal"));
         let keep = tempfile::tempdir().unwrap();

@@ -52,7 +52,7 @@ impl Counts {
         self.present |= 1 << counter;
     }
 
-    /// Raises a counter to a value; it never falls.
+    /// Raises a counter to a value; a lower value has no effect.
     pub(super) fn raise(&mut self, counter: usize, value: f64) {
         let value = self.get(counter).map_or(value, |old| old.max(value));
         self.set(counter, value);

@@ -1,4 +1,4 @@
-//! Which process belongs to which scope.
+//! Assigns processes to scopes.
 
 use super::process::Stat;
 use crate::root::{KeptFile, Root, read_once};
@@ -13,20 +13,19 @@ pub(crate) fn named(scopes: &[Scope]) -> HashMap<u32, usize> {
     scopes.iter().enumerate().flat_map(of_scope).collect()
 }
 
-/// The scope of every process that belongs to one: the scope that names it, else its parent's scope at the time it is
-/// first seen.
+/// The scope of every process that has one: the scope that names it, else its parent's scope when it is first seen.
 pub(crate) struct Members {
     owners: HashMap<u32, usize>,
     census: Census,
 }
 
 impl Members {
-    /// Of these scopes, of which so far only the named processes are known.
+    /// For these scopes. At first only the named processes are known.
     pub(crate) fn new(root: &Root, scopes: &[Scope]) -> Members {
         Members { owners: named(scopes), census: Census::new(root) }
     }
 
-    /// Has processes of a scope's cgroups belong to it too, unless another scope has them. Such a process is settled
+    /// Assigns the processes of a scope's cgroups to it too, unless they have another scope. Such a process is settled
     /// when it is next listed.
     pub(crate) fn join_cgroups(&mut self, root: &Root, scopes: &[Scope], buffer: &mut Vec<u8>) {
         for (index, scope) in scopes.iter().enumerate() {
@@ -42,12 +41,12 @@ impl Members {
         }
     }
 
-    /// Processes, with their parents, that were not listed before; none when no process or thread was started since.
+    /// Processes that were not listed before, with their parents; none if no process or thread was started since.
     pub(crate) fn listed(&mut self, root: &Root, buffer: &mut Vec<u8>) -> Option<Vec<(u32, u32)>> {
         self.census.arrived(root, buffer)
     }
 
-    /// Of listed processes those that belong to a scope, with that scope. A child may be listed before its parent.
+    /// The listed processes that belong to a scope, with that scope. A child may be listed before its parent.
     pub(crate) fn settle(&mut self, mut listed: Vec<(u32, u32)>) -> Vec<(u32, usize)> {
         let mut settled = Vec::new();
         loop {
@@ -66,7 +65,7 @@ impl Members {
         }
     }
 
-    /// Forgets all that were gone when processes were last listed, for who keeps nothing of them.
+    /// Forgets all processes that were gone at the last listing, for callers that keep nothing of them.
     pub(crate) fn forget_gone(&mut self) {
         self.owners.retain(|pid, _| self.census.known.contains(pid));
     }
@@ -76,14 +75,14 @@ impl Members {
         self.owners.get(&pid).copied()
     }
 
-    /// Forgets a process that is gone, whose number another may get.
+    /// Forgets a process that is gone, because its number may be reused.
     pub(crate) fn forget(&mut self, pid: u32) -> Option<usize> {
         self.owners.remove(&pid)
     }
 }
 
-/// Knows which processes there are, and so which are new. Only the new ones are looked at: a process cannot come to
-/// belong to a scope later, except by a reused number, for which everything is looked at now and then.
+/// Knows which processes exist, and so which are new. Only the new ones are examined: a process cannot join a scope
+/// later. Because numbers are reused, everything is examined again now and then.
 struct Census {
     load: Option<KeptFile>,
     newest: Vec<u8>,
@@ -91,7 +90,7 @@ struct Census {
     rounds: u32,
 }
 
-/// Every so many listings all processes are looked at again.
+/// After this many listings all processes are examined again.
 const FULL_EVERY: u32 = 30;
 
 impl Census {
@@ -100,14 +99,14 @@ impl Census {
         Census { load, newest: Vec::new(), known: HashSet::new(), rounds: 0 }
     }
 
-    /// Has a process be listed again.
+    /// Makes a process be listed again.
     fn forget(&mut self, pid: u32) {
         self.known.remove(&pid);
         self.newest.clear();
     }
 
-    /// Processes (and their parents) not seen before; none when no process or thread was started since the last call,
-    /// as the number of the newest one tells.
+    /// Processes (and their parents) not seen before; none if no process or thread was started since the last call,
+    /// according to the number of the newest one.
     fn arrived(&mut self, root: &Root, buffer: &mut Vec<u8>) -> Option<Vec<(u32, u32)>> {
         if let Some(text) = self.load.as_ref().and_then(|file| file.read(buffer)) {
             let newest = words(text).nth(4).unwrap_or_default();

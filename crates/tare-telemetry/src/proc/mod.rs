@@ -1,7 +1,7 @@
 //! Processes and all their descendants, from `/proc/<pid>`.
 //!
-//! A process belongs to the scope that names it, else to its parent's scope at the time it is first seen; it stays
-//! there until it is gone, also when it is adopted. So a scope that names a process within another's tree takes that
+//! A process belongs to the scope that names it, else to its parent's scope when it is first seen. It stays there until
+//! it is gone, even if another process adopts it. So a scope that names a process in another scope's tree takes that
 //! branch away from it, and no CPU second is counted twice.
 
 mod counts;
@@ -54,7 +54,7 @@ fn probe(root: &Root) -> SourceState {
     }
 }
 
-/// Why every watched process has a scope.
+/// The invariant that every watched process has a scope.
 const OWNED: &str = "only members of a scope are watched, and forgotten when they are gone";
 
 struct ProcReader {
@@ -62,9 +62,9 @@ struct ProcReader {
     scopes: usize,
     members: Members,
     processes: BTreeMap<u32, Process>,
-    /// By scope: what processes had used that are gone and whose parent is not watched.
+    /// By scope: usage of processes that are gone and whose parent is not watched.
     carried: Vec<Counts>,
-    /// By scope and CPU: what threads of processes that are gone had used there.
+    /// By scope and CPU: usage of threads whose processes are gone.
     left_on: Vec<BTreeMap<u32, f64>>,
     buffer: Vec<u8>,
 }
@@ -82,7 +82,7 @@ impl ProcReader {
         }
     }
 
-    /// Starts watching processes that came since the last reading.
+    /// Starts watching processes that appeared since the last reading.
     fn admit(&mut self, listed: Vec<(u32, u32)>) {
         for (pid, _) in self.members.settle(listed) {
             if !self.processes.contains_key(&pid)
@@ -93,7 +93,7 @@ impl ProcReader {
         }
     }
 
-    /// Hands what gone processes had used to their nearest watched ancestor, else to the scope.
+    /// Credits the usage of processes that are gone to their nearest watched ancestor, else to the scope.
     fn bury(&mut self, gone: &BTreeMap<u32, (u32, Counts)>) {
         let mut by_heir: HashMap<u32, Counts> = HashMap::new();
         for (pid, (parent, used)) in gone {

@@ -1,4 +1,4 @@
-//! One process: its files, its threads and what it has used so far.
+//! One process: its files, its threads and its usage so far.
 
 use super::counts::*;
 use crate::root::{KeptFile, Root};
@@ -6,14 +6,14 @@ use crate::scan::{after_name, keyed, lines, number, number_at, words};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-/// What a line of `/proc/<pid>/stat` says.
+/// The content of a line of `/proc/<pid>/stat`.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Stat {
     pub(super) parent: u32,
     pub(super) started: u64,
     pub(super) threads: u64,
     resident_pages: u64,
-    /// Used by the process itself, all its threads, also those that ended.
+    /// Used by the process itself with all its threads, including those that ended.
     own: Counts,
     /// Used by children that ended and were waited for, and by theirs.
     reaped: Counts,
@@ -34,7 +34,7 @@ impl Stat {
         }
         let counts = |user: u64, system: u64, guest: u64, minor: u64, major: u64| {
             let mut counts = Counts::default();
-            // The kernel counts a guest's time as user time too; here each second stands in one place.
+            // The kernel's user time contains guest time; here each second is counted once.
             counts.set(USER, ticks(user.saturating_sub(guest)));
             counts.set(SYSTEM, ticks(system));
             counts.set(TOTAL, ticks(user.saturating_add(system)));
@@ -62,19 +62,19 @@ pub(super) struct Process {
     io_file: Option<KeptFile>,
     stat: Stat,
     threads: Vec<Thread>,
-    /// What ended threads had used when last seen.
+    /// Usage of ended threads, as last seen.
     ended: Counts,
     own: Counts,
-    /// What ended children had used.
+    /// Usage of ended children.
     carried: Counts,
-    /// CPU time of its threads by the CPU that they were seen on, s, since they are watched.
+    /// CPU time of its threads by the CPU on which they were seen, s, since watching began.
     on: BTreeMap<u32, f64>,
     own_io_before: [f64; 2],
     reaped_before: Counts,
 }
 
 impl Process {
-    /// Starts watching a process; none when there is none.
+    /// Starts watching a process; none if it does not exist.
     pub(super) fn open(root: &Root, pid: u32, buffer: &mut Vec<u8>) -> Option<Process> {
         let stat_file = KeptFile::open(root.path(format!("proc/{pid}/stat")))?;
         let stat = Stat::parse(stat_file.read(buffer)?)?;
@@ -108,19 +108,19 @@ impl Process {
         self.stat.threads as f64
     }
 
-    /// Everything it and its ended children have used.
+    /// The usage of the process and its ended children.
     pub(super) fn used(&self) -> Counts {
         let mut used = self.own;
         used.add(&self.carried);
         used
     }
 
-    /// CPU time of its threads by the CPU that each was seen on when it had last run, s, since they are watched.
+    /// CPU time of its threads by the CPU on which each was last seen, s, since watching began.
     pub(super) fn on(&self) -> &BTreeMap<u32, f64> {
         &self.on
     }
 
-    /// Reads it again; false when it is gone. `started` says whether any thread may have started since.
+    /// Reads it again; false if it is gone. `started` says whether any thread may have started since.
     pub(super) fn read(&mut self, root: &Root, started: bool, buffer: &mut Vec<u8>) -> bool {
         let Some(stat) = self.stat_file.read(buffer).and_then(Stat::parse) else { return false };
         if stat.started != self.stat.started {
@@ -180,14 +180,14 @@ impl Process {
                 self.own.raise(counter, value);
             }
         }
-        // The threads' clocks are exact but forget what a thread used after it was last seen; the process's ticks are
-        // coarse but remember. Neither is ever more than the truth, so the greater one is nearer to it.
+        // The threads' clocks are exact but miss what a thread used after it was last seen; the process's ticks are
+        // coarse but complete. Neither exceeds the true value, so the greater one is closer to it.
         self.own.raise(TOTAL, sum.or_zero(TOTAL).max(self.stat.own.or_zero(TOTAL)));
     }
 
-    /// Takes over what children that are gone had used when last seen. What was waited for, the kernel has counted to
-    /// the end; what was not (it was adopted, or SIGCHLD is ignored) is known from its last reading only. Call once
-    /// after every reading.
+    /// Adds the usage of children that are gone, as last seen. The kernel keeps the full usage of children that were
+    /// waited for; of others (adopted, or SIGCHLD is ignored) only the last reading is known. Call once after every
+    /// reading.
     pub(super) fn bury(&mut self, gone: &Counts) {
         for counter in 0..COUNTERS {
             let last_seen = gone.or_zero(counter);
@@ -195,7 +195,7 @@ impl Process {
                 USER | SYSTEM | TOTAL | GUEST | MINOR | MAJOR => {
                     last_seen.max(self.stat.reaped.or_zero(counter) - self.reaped_before.or_zero(counter))
                 }
-                // The kernel counts these of a child that was waited for as the parent's own.
+                // Of a child that was waited for, the kernel adds these to the parent's own.
                 READ | WRITE => {
                     let grown = self.own.or_zero(counter) - self.own_io_before[counter - READ];
                     (last_seen - grown).max(0.0)
@@ -219,11 +219,11 @@ struct Thread {
     place: Option<KeptFile>,
     runs: Option<u64>,
     used: Counts,
-    /// Where it had last run, and for how long since the reading before, s; taken by who reads it.
+    /// Where it last ran, and for how long since the previous reading, s; taken by the caller.
     ran: Option<(u32, f64)>,
 }
 
-/// Where a thread's context switches stand.
+/// The file with a thread's context switches.
 #[derive(Debug)]
 enum Switches {
     /// `/proc/<tid>/sched`, which has migrations too.
@@ -241,13 +241,13 @@ impl Thread {
         Some(Thread { id, schedstat, switches, place, runs: None, used: Counts::default(), ran: None })
     }
 
-    /// Reads it; false when it is gone.
+    /// Reads it; false if it is gone.
     fn read(&mut self, buffer: &mut Vec<u8>) -> bool {
         let Some(text) = self.schedstat.read(buffer) else { return false };
         let line = lines(text).next().unwrap_or_default();
         let before = self.used.get(TOTAL);
-        // Three numbers: ns on a CPU, ns waiting for one, times put on one. A kernel that does not keep them says 0 0
-        // 0; then the line, or the `stat` opened in its place, tells nothing but that the thread is there.
+        // Three numbers: ns on a CPU, ns waiting for one, times put on one. A kernel that does not keep them writes 0 0
+        // 0; then the line, or the `stat` opened instead, only tells that the thread exists.
         let runs = match (number_at(line, 0), number_at(line, 1), number_at(line, 2), number_at(line, 3)) {
             (Some(on), Some(waiting), Some(runs), None) if runs > 0 => {
                 self.used.raise(TOTAL, on as f64 * 1e-9);
@@ -256,8 +256,8 @@ impl Thread {
             }
             _ => None,
         };
-        // Who was not put on a CPU since, has not switched or moved either: most threads sleep, and these files are
-        // the costly ones.
+        // A thread that has not run since has not switched or migrated either. Most threads sleep, and these files are
+        // the expensive ones.
         if runs.is_none() || runs != self.runs {
             self.read_switches(buffer);
             self.ran = self.ran_since(before, buffer);
@@ -266,8 +266,8 @@ impl Thread {
         true
     }
 
-    /// Where it ran since the reading before, as far as one look can tell. None at the first reading: what it used
-    /// until then it may have used anywhere.
+    /// Where it ran since the previous reading, as far as one sample can tell. None at the first reading: it may have
+    /// run anywhere before.
     fn ran_since(&self, before: Option<f64>, buffer: &mut Vec<u8>) -> Option<(u32, f64)> {
         let seconds = self.used.get(TOTAL)? - before?;
         let text = self.place.as_ref().filter(|_| seconds > 0.0)?.read(buffer)?;

@@ -1,19 +1,19 @@
-//! System calls, counted one by one by a program of a few instructions that the kernel runs at each of them.
+//! System calls, each counted by a small BPF program that the kernel runs for it.
 //!
-//! The program adds one to the count of the calling process and of the call, wherever it runs; who belongs to which
-//! scope is looked up here. Nothing is written out per call, so nothing can be lost.
+//! The program increments a counter by process and call; processes are assigned to scopes here. Nothing is written out
+//! per call, so nothing can be lost.
 
 use std::io::Error;
 use tare_bpf::Register::{self, R0, R1, R2, R3, R4, R6, R10};
 use tare_bpf::{Attached, Function, Instruction, Kind, Map, Program};
 use tare_core::fault::Fault;
 
-/// As many pairs of a process and a call have room.
+/// How many pairs of a process and a call fit into the map.
 const ROOM: u32 = 65_536;
 
 /// How often each process made each call so far.
 pub(super) struct Calls {
-    /// By the process in the upper half and the call in the lower.
+    /// The key has the process in its upper half and the call in its lower half.
     counts: Map<u64, u64>,
     /// Dropped, it ends the counting.
     _attached: Attached,
@@ -23,7 +23,7 @@ impl Calls {
     /// Counts from now on.
     ///
     /// # Errors
-    /// Why this machine does not let it, and what would.
+    /// Why this machine does not allow it, and what would.
     pub(super) fn begin() -> Result<Calls, Fault> {
         let refused = |error: Error| {
             let fault = Fault::from_error("have the kernel count system calls (bpf)", &error);
@@ -33,10 +33,10 @@ impl Calls {
             })
         };
         let calls = Calls::attach().map_err(refused)?;
-        // Where processes have other numbers here than they have to the kernel, no count could be told whose it is.
+        // If processes have other numbers in this PID namespace, counts cannot be assigned to them.
         let own = calls.read().into_iter().any(|count| count.pid == std::process::id());
         let strange =
-            || Fault::new("processes have other numbers here than they have to the kernel's counter of calls");
+            || Fault::new("this PID namespace numbers processes differently from the kernel's counter of calls");
         own.then_some(calls).ok_or_else(|| strange().remedy("run Tare on the machine itself, not in a container"))
     }
 
@@ -48,7 +48,7 @@ impl Calls {
         Ok(Calls { counts, _attached: attached })
     }
 
-    /// What was counted so far. Of more pairs than have room, those that came last are not among them.
+    /// The counts so far. Once the map is full, new pairs are missing.
     pub(super) fn read(&self) -> Vec<Count> {
         let count = |(key, count)| Count { pid: (key >> 32) as u32, number: key as u32, count };
         self.counts.entries().into_iter().map(count).collect()

@@ -1,13 +1,13 @@
-//! Names of functions as they stand in source: compilers of Rust and C++ write path, types and a hash into one word.
+//! Names of functions as in their source: compilers of Rust and C++ encode path, types and a hash in one word.
 
 use cpp_demangle::{DemangleOptions, Symbol};
 use std::fmt::{self, Write};
 
-/// What a name may grow to, bytes. A short word may stand for a type of gigabytes; such a name stays as it is.
+/// The longest readable name, bytes. A short symbol may expand to gigabytes; such a symbol stays as it is.
 const LENGTH_MAX: usize = 2000;
 
-/// A symbol's name as a person writes it, without hash, and without parameters but those of what it stands in; what is
-/// no mangled name stays as it is.
+/// A symbol's name as in the source, without hash, and without parameters except those of enclosing functions. A name
+/// that is not mangled stays as it is.
 pub(super) fn readable(name: &str) -> String {
     rust(name).or_else(|| cpp(name)).unwrap_or_else(|| name.to_owned())
 }
@@ -19,7 +19,7 @@ fn rust(name: &str) -> Option<String> {
 }
 
 fn cpp(name: &str) -> Option<String> {
-    // The library takes the name of a single type, too, and many a function of C has such a name: `f`, `i`.
+    // The library also accepts the encoding of a single type, which many names of C functions look like: `f`, `i`.
     let symbol = name.starts_with("_Z").then(|| Symbol::new(name).ok()).flatten()?;
     let options = DemangleOptions::new().no_params().no_return_type();
     written(|text| symbol.structured_demangle(text, &options))

@@ -1,5 +1,5 @@
-//! Names of functions in a program or library: those of its symbol table, or where that was taken out, those that it
-//! shows to others.
+//! Names of functions in a program or library: from its symbol table or, if that was stripped, from its exported
+//! symbols.
 
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{Endianness, Object, ObjectSymbol, SymbolKind, elf};
@@ -21,7 +21,7 @@ struct Function {
 }
 
 impl Symbols {
-    /// Of an ELF file of 64 bits; of anything else there are none.
+    /// Of a 64-bit ELF file; empty for anything else.
     pub(super) fn of(file: &[u8]) -> Symbols {
         let Ok(file) = ElfFile64::<Endianness>::parse(file) else { return Symbols::default() };
         let (order, headers) = (file.endian(), file.elf_header().program_headers(file.endian(), file.data()));
@@ -38,7 +38,7 @@ impl Symbols {
             (is_function && !function.name.is_empty()).then_some(function)
         };
         let mut functions: Vec<Function> = file.symbols().chain(file.dynamic_symbols()).filter_map(function).collect();
-        // Of several names for one place the first, which is that of the fuller table.
+        // Of several names for one address take the first, which is from the fuller table.
         functions.sort_by_key(|function| function.at);
         functions.dedup_by_key(|function| function.at);
         Symbols { functions, parts: loaded.map(part).collect() }

@@ -1,4 +1,4 @@
-//! From samples to stacks with names: equal ones are put together when they come, and named at the end.
+//! From samples to stacks with names: equal ones are counted together as they come, and named at the end.
 
 use super::ring::Sample;
 use super::symbols::{Files, Kernel, Mapped};
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use tare_core::profile::Stack;
 
-/// Addresses at and above this are marks: those behind it lie in the kernel, in the process, or in a guest.
+/// Addresses at and above this are markers: the addresses after them are in the kernel, in the process or in a guest.
 const MARKS: u64 = -4095_i64 as u64;
 const KERNEL: u64 = -128_i64 as u64;
 const USER: u64 = -512_i64 as u64;
@@ -32,7 +32,7 @@ struct Raw {
 }
 
 impl Folding {
-    /// Takes a sample of a process of this scope. What only a living process tells is asked at its first one.
+    /// Takes a sample of a process of this scope. What only a living process shows is read at its first sample.
     pub(super) fn add(&mut self, root: &Root, scope: usize, sample: &Sample) {
         let comm = || root.text(format!("proc/{}/task/{}/comm", sample.pid, sample.thread)).unwrap_or_default();
         let thread = self.threads.entry(sample.thread).or_insert_with(|| unnumbered(&comm())).clone();
@@ -50,7 +50,7 @@ impl Folding {
             samples[*stack] += 1;
         }
         for (pid, mapped) in &mut self.mapped {
-            // A library may have been loaded since; of what has ended, what was known stays.
+            // A library may have been loaded since; of a process that has ended, the last mappings stay.
             let now = Mapped::read(root, *pid);
             if !now.is_empty() {
                 *mapped = now;
@@ -67,13 +67,13 @@ impl Folding {
     }
 }
 
-/// A thread's name without numbers, of which a pool has one for each: `io_thd_3` as `io_thd_`.
+/// A thread's name without digits, because the threads of a pool are numbered: `io_thd_3` as `io_thd_`.
 fn unnumbered(name: &str) -> String {
     name.replace(|c: char| c.is_ascii_digit(), "").trim_end_matches([':', '/', '-']).to_owned()
 }
 
-/// The functions of a chain, from the outermost on. A chain is followed by frame pointers, which not every program
-/// keeps: what then turns up lies nowhere in its code, and is left out.
+/// The functions of a chain, from the outermost on. The kernel follows frame pointers, which not every program keeps:
+/// addresses outside of its code are left out.
 fn named(chain: &[u64], kernel: &Kernel, mapped: &Mapped, files: &mut Files) -> Vec<String> {
     let (mut frames, mut place, mut innermost) = (Vec::new(), USER, true);
     for address in chain {
@@ -81,7 +81,7 @@ fn named(chain: &[u64], kernel: &Kernel, mapped: &Mapped, files: &mut Files) -> 
             (place, innermost) = (*address, true);
             continue;
         }
-        // Where a call returns to may be the next function's first byte; the call itself lies before it.
+        // A return address may be the first byte of the next function; the call itself is before it.
         let at = if innermost { *address } else { address.saturating_sub(1) };
         innermost = false;
         match place {

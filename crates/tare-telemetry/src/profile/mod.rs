@@ -1,7 +1,7 @@
-//! Watching processes that serve closely: what they run, by samples of their call stacks, and what they ask the kernel
-//! for, by counting every system call. It costs them time, so it is done in trials that never count.
+//! Profiles serving processes: samples their call stacks and counts their system calls. That costs them time, so it is
+//! done in trials that never count.
 //!
-//! No program of others is needed and no counter of the processor, only a kernel that lets root use `perf_event_open`
+//! It needs neither other programs nor counters of the processor, only a kernel that lets root use `perf_event_open`
 //! and `bpf`.
 
 mod call_names;
@@ -28,15 +28,15 @@ use tare_core::profile::{CALL_STACKS, Profile, STACKS_PER_S, SYSTEM_CALLS};
 use tare_core::telemetry::Scope;
 use tare_core::units::CpuSet;
 
-/// By scope and number of the call, how often it was made so far.
+/// By scope and number of the call: how often it was made so far.
 type Totals = BTreeMap<(usize, u32), u64>;
 
-/// Watches until it is dropped.
+/// Profiles until it is dropped.
 pub(crate) struct Profiler {
     root: Root,
     scopes: Vec<Scope>,
     members: Members,
-    /// By process that serves: its scope. What has ended stays, for its calls and samples do.
+    /// The scope of each serving process. Ended processes stay, because their calls and samples do.
     owners: HashMap<u32, usize>,
     rings: Vec<Ring>,
     calls: Option<Calls>,
@@ -47,7 +47,7 @@ pub(crate) struct Profiler {
 }
 
 impl Profiler {
-    /// Watches the serving ones of these scopes from now on, as far as this machine lets it.
+    /// Profiles the serving ones of these scopes from now on, as far as this machine allows.
     pub(crate) fn begin(root: &Root, scopes: &[Scope]) -> Profiler {
         let mut missing = BTreeMap::new();
         let rings = rings(root).unwrap_or_else(|fault| {
@@ -73,12 +73,12 @@ impl Profiler {
         profiler
     }
 
-    /// What of it this machine does not let be seen, and why.
+    /// What this machine does not allow, and why.
     pub(crate) fn missing(root: &Root) -> BTreeMap<String, Fault> {
         Profiler::begin(root, &[]).missing
     }
 
-    /// Takes what the kernel has gathered. Often enough that its rings have room, which is for seconds.
+    /// Takes the samples out of the kernel's rings. Call it often: the rings have room for seconds.
     pub(crate) fn drain(&mut self) {
         let Profiler { root, owners, rings, folding, .. } = self;
         for ring in rings {
@@ -112,7 +112,7 @@ impl Profiler {
         thin(&mut self.totals);
     }
 
-    /// What was seen between two moments, ns.
+    /// The profile between two moments, ns.
     pub(crate) fn end(mut self, from_ns: u64, to_ns: u64) -> Profile {
         self.look();
         self.count();
@@ -122,7 +122,7 @@ impl Profiler {
         let numbers: Vec<(usize, u32)> = numbers;
         for key in numbers {
             let made = total_at(&self.totals, key, to_ns) - total_at(&self.totals, key, from_ns);
-            // Half a call is what is left of one that was made just outside.
+            // Interpolation leaves half a call of one that was made just outside.
             if made >= 0.5 {
                 calls.entry(self.scopes[key.0].name.clone()).or_default().insert(name(key.1), made);
             }
@@ -149,8 +149,8 @@ fn rings(root: &Root) -> Result<Vec<Ring>, Fault> {
     })
 }
 
-/// What `read` gives, and when. Who is kept from running meanwhile would put what was read earlier at a later time, so
-/// it is read again, a few times, when it took long.
+/// The result of `read`, and its time. A thread that is interrupted while it reads would date the result too late, so a
+/// slow reading is repeated a few times.
 fn promptly<T>(mut read: impl FnMut() -> T) -> (u64, T) {
     const PROMPT_NS: u64 = 2_000_000;
     let mut timed = || {
@@ -165,7 +165,7 @@ fn promptly<T>(mut read: impl FnMut() -> T) -> (u64, T) {
             break;
         }
         let again = timed();
-        // The later one is as good where it took no longer.
+        // A later reading that took no longer is as good.
         if again.0 <= best.0 {
             best = again;
         }
@@ -173,8 +173,8 @@ fn promptly<T>(mut read: impl FnMut() -> T) -> (u64, T) {
     (best.1, best.2)
 }
 
-/// Takes out every second of the older counts when they are many. While the load goes on, those that are left say as
-/// much; where it stopped is among the newer ones.
+/// Removes every second of the older counts when there are many. Under steady load the remaining ones say as much, and
+/// the end of the load is among the newer ones.
 fn thin(totals: &mut Vec<(u64, Totals)>) {
     const MANY: usize = 4096;
     if totals.len() > MANY {
@@ -186,7 +186,7 @@ fn thin(totals: &mut Vec<(u64, Totals)>) {
     }
 }
 
-/// How often a call was made until a moment: on the line between the two looks around it.
+/// How often a call was made until a moment, interpolated between the two counts around it.
 fn total_at(totals: &[(u64, Totals)], key: (usize, u32), at_ns: u64) -> f64 {
     let count = |at: usize| totals[at].1.get(&key).copied().unwrap_or(0) as f64;
     let after = totals.partition_point(|(look_ns, _)| *look_ns < at_ns);

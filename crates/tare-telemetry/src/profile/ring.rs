@@ -1,7 +1,7 @@
-//! Samples of call stacks, as the kernel takes them: one ring of memory for each CPU.
+//! Samples of call stacks, taken by the kernel: a ring buffer for each CPU.
 //!
-//! A CPU's own clock is what calls for a sample, so no counters of the processor are needed, and whole CPUs are watched
-//! instead of processes: what follows a process is taken out and put back at each of its switches.
+//! A timer of each CPU triggers the samples, so no counters of the processor are needed. Whole CPUs are sampled instead
+//! of processes, because an event that follows a process costs time at each of its context switches.
 
 use crate::perf_event::{self, Attributes, Whose};
 use std::fs::File;
@@ -17,7 +17,7 @@ const SOFTWARE: u32 = 1;
 const CPU_CLOCK: u64 = 0;
 /// With instruction, process and thread, time, and stack.
 const SAMPLE: u64 = 1 | 2 | 4 | 32;
-/// Nothing while the CPU is idle; times by a clock that can be chosen.
+/// Not while the CPU is idle; with times by a clock that can be chosen.
 const FLAGS: u64 = 1 << 6 | 1 << 25;
 
 /// A sample of a CPU.
@@ -27,13 +27,13 @@ pub(super) struct Sample<'a> {
     pub(super) at_ns: u64,
     pub(super) pid: u32,
     pub(super) thread: u32,
-    /// Addresses from the innermost on, with marks of where they lie between them.
+    /// Addresses from the innermost on; markers among them say whether the next ones are in the kernel or the process.
     pub(super) chain: &'a [u64],
 }
 
-/// What one CPU was seen doing.
+/// The samples of one CPU.
 pub(super) struct Ring {
-    /// Closed, it ends the sampling.
+    /// Closing it ends the sampling.
     _event: File,
     memory: NonNull<u8>,
     length: usize,
@@ -43,7 +43,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Samples `cpu` so often a second from now on.
+    /// Samples `cpu` at this rate from now on.
     pub(super) fn open(cpu: u32, per_s: u32) -> Result<Ring, Error> {
         let attributes = Attributes {
             kind: SOFTWARE,
@@ -58,7 +58,7 @@ impl Ring {
         let page = rustix::param::page_size();
         let length = page * (PAGES + 1);
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping of the event, of the size that the kernel wants: a page about it, and the ring.
+        // SAFETY: a new mapping of the event, of the size that the kernel expects: a page about it, and the ring.
         let memory =
             unsafe { libc::mmap(std::ptr::null_mut(), length, access, libc::MAP_SHARED, event.as_raw_fd(), 0) };
         match NonNull::new(memory.cast::<u8>()).filter(|_| memory != libc::MAP_FAILED) {
@@ -67,9 +67,9 @@ impl Ring {
         }
     }
 
-    /// Hands over what came since the last call.
+    /// Hands over the samples since the last call.
     pub(super) fn drain(&mut self, each: &mut dyn FnMut(Sample)) {
-        // Where the kernel writes next, and where we read next, lie at these bytes of the first page.
+        // The first page has, at these offsets, where the kernel writes next and where we read next.
         let (head, tail) = (self.word(1024), self.word(1032));
         // SAFETY: both lie in the mapping, aligned; the kernel writes the one and reads the other.
         let (head, tail) = unsafe { (&*head.cast::<AtomicU64>(), &*tail.cast::<AtomicU64>()) };
@@ -93,18 +93,18 @@ impl Ring {
         tail.store(until, Ordering::Release);
     }
 
-    /// Samples that found no room.
+    /// Samples lost because the ring was full.
     pub(super) fn lost(&self) -> u64 {
         self.lost
     }
 
     fn word(&self, byte: usize) -> *const u64 {
         assert!(byte + 8 <= self.length, "a word lies within the mapping");
-        // SAFETY: it was just seen to.
+        // SAFETY: it was just checked.
         unsafe { self.memory.as_ptr().add(byte).cast::<u64>().cast_const() }
     }
 
-    /// Copies so many words of the ring, which may begin again in the midst of them.
+    /// Copies this many words of the ring, which may wrap around in between.
     fn read(&mut self, at: u64, words: usize) -> &[u64] {
         let ring = (self.length - self.page) as u64;
         self.record.clear();

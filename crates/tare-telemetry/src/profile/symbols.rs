@@ -1,4 +1,4 @@
-//! From addresses to names: of the kernel by what it tells, of processes by the files that they have mapped.
+//! From addresses to names: the kernel's from its symbol table, those of processes from the files that they map.
 
 use super::demangle::readable;
 use super::elf::Symbols;
@@ -13,7 +13,7 @@ use tare_core::profile::IN_KERNEL;
 pub(super) struct Kernel(Vec<(u64, String)>);
 
 impl Kernel {
-    /// Where the kernel does not tell, none.
+    /// Empty if the kernel does not show them.
     pub(super) fn read(root: &Root) -> Kernel {
         let text = std::fs::read(root.path("proc/kallsyms")).unwrap_or_default();
         let function = |line: &[u8]| {
@@ -35,24 +35,24 @@ impl Kernel {
     }
 }
 
-/// What of files is mapped where it can be run, in one process.
+/// The executable mappings of a process.
 pub(super) struct Mapped(Vec<Part>);
 
 struct Part {
     from: u64,
     to: u64,
-    /// Where in the file it begins.
+    /// Its offset in the file.
     offset: u64,
-    /// What the file is: its device and number.
+    /// The file: device and inode number.
     file: (u64, u64),
-    /// Its name without folders; of memory without a file, what the kernel calls it.
+    /// The file's name without folders; for memory without a file, the kernel's name for it.
     module: String,
-    /// Opened while the process was alive, and whatever root it sees.
+    /// Opened while the process was alive, whatever root it sees.
     open: Option<File>,
 }
 
 impl Mapped {
-    /// Of a process that runs; empty of one that is gone.
+    /// Of a running process; empty if it is gone.
     pub(super) fn read(root: &Root, pid: u32) -> Mapped {
         let text = std::fs::read(root.path(format!("proc/{pid}/maps"))).unwrap_or_default();
         let part = |line: &[u8]| {
@@ -67,7 +67,7 @@ impl Mapped {
             let path = words.next().map(|path| String::from_utf8_lossy(path).into_owned());
             let module = path.as_deref().map_or("anonymous", |path| path.rsplit('/').next().unwrap_or(path));
             let module = module.trim_matches(['[', ']']).to_owned();
-            // By this name the file itself is had, however its path reads to the process.
+            // This link leads to the file itself, whatever its path means to the process.
             let link = root.path(format!("proc/{pid}/map_files/{from:x}-{to:x}"));
             let open = (may_run && number > 0).then(|| File::open(link).ok()).flatten();
             may_run.then_some(Part { from, to, offset, file: (device, number), module, open })
@@ -85,11 +85,11 @@ impl Mapped {
     }
 }
 
-/// The longest program or library whose symbols are read, bytes: all of it is in memory then. Of a longer one only the
-/// name is told.
+/// The largest program or library whose symbols are read, bytes: all of it is read into memory. Of a larger one only
+/// the name is shown.
 const FILE_MAX: u64 = 1 << 30;
 
-/// What is in a regular file of at most so many bytes; nothing of others.
+/// The content of a regular file of at most `bytes_max` bytes; none of other files.
 fn within(file: &File, bytes_max: u64) -> Option<Vec<u8>> {
     let facts = file.metadata().ok().filter(|facts| facts.is_file() && facts.len() <= bytes_max)?;
     let mut bytes = Vec::new();
@@ -102,12 +102,12 @@ fn within(file: &File, bytes_max: u64) -> Option<Vec<u8>> {
 #[derive(Default)]
 pub(super) struct Files {
     symbols: HashMap<(u64, u64), Symbols>,
-    /// By symbol: its name as in source.
+    /// By symbol: its name as in the source.
     readable: HashMap<String, String>,
 }
 
 impl Files {
-    /// The function at an address of a process, else `[module]`; none where nothing is mapped that can be run.
+    /// The function at an address of a process, else `[module]`; none if the address is not in executable memory.
     pub(super) fn name(&mut self, mapped: &Mapped, at: u64) -> Option<String> {
         let part = mapped.part(at)?;
         let symbols = self.symbols.entry(part.file).or_insert_with(|| {

@@ -1,4 +1,4 @@
-//! What things cost here: a fixed piece of arithmetic, a system call, a write that must last.
+//! What basic operations cost here: fixed arithmetic, a system call, an fsync.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Runs a chain of multiplications, each waiting for the one before, for about `length`; steps per second.
+/// Runs a chain of dependent multiplications for about `length`. Returns steps per second.
 pub(crate) fn spin(length: Duration) -> f64 {
     let start = Instant::now();
     let mut steps = 0_u64;
@@ -24,12 +24,12 @@ pub(crate) fn spin(length: Duration) -> f64 {
     }
 }
 
-/// The fastest of three spins of 50 ms: what the CPU can do when nothing gets in between.
+/// The fastest of three spins of 50 ms: the CPU's speed when nothing interrupts it.
 pub(super) fn best_spin() -> f64 {
     (0..3).map(|_| spin(Duration::from_millis(50))).fold(0.0, f64::max)
 }
 
-/// The least that the shortest system call was seen to take, ns.
+/// The least time of a trivial system call, ns.
 pub(super) fn system_call_ns() -> f64 {
     let batch = || {
         let start = Instant::now();
@@ -41,12 +41,11 @@ pub(super) fn system_call_ns() -> f64 {
     (0..10).map(|_| batch()).fold(f64::INFINITY, f64::min)
 }
 
-/// Of a directory: the median time that an fsync of 4 KiB takes, us; none when nothing
-/// can be written there.
+/// The median time of an fsync of 4 KiB in a directory, us; none if nothing can be written there.
 pub(super) fn fsync_us(directory: &Path) -> Option<f64> {
     let path = directory.join(format!(".tare-fsync-{}", std::process::id()));
     let mut file = File::options().write(true).create_new(true).open(&path).ok()?;
-    // Nameless from here on: nothing is left behind, whatever happens.
+    // Without a name from here on, so nothing is left behind, whatever happens.
     std::fs::remove_file(&path).ok()?;
     let until = Instant::now() + Duration::from_millis(150);
     let mut times = Vec::new();
@@ -60,7 +59,7 @@ pub(super) fn fsync_us(directory: &Path) -> Option<f64> {
     Some(times[times.len() / 2])
 }
 
-/// Those of the directories that exist, one of each file system, in their order.
+/// The directories that exist, one for each file system, in their order.
 pub(super) fn one_of_each(directories: &[PathBuf]) -> Vec<&PathBuf> {
     let mut seen = Vec::new();
     let mut kept = Vec::new();

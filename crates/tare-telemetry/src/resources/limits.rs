@@ -1,4 +1,4 @@
-//! The limits that this process's own cgroups set, as far as they can be seen from where it stands.
+//! The limits of this process's own cgroups, as far as they are visible from inside.
 
 use crate::root::Root;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ pub(super) enum Limit {
     At(f64),
 }
 
-/// Where this process stands in the tree of a controller, as `/proc/self/cgroup` tells, and which version it is.
+/// The path of this process in the tree of a controller, from `/proc/self/cgroup`, and whether that is version 2.
 fn own_path(root: &Root, controller: &str) -> Option<(bool, String)> {
     let text = root.text("proc/self/cgroup")?;
     let mut unified = None;
@@ -31,8 +31,8 @@ fn own_path(root: &Root, controller: &str) -> Option<(bool, String)> {
     unified
 }
 
-/// The directories whose limits bind this process: its own and those above, as far as they are visible. A container
-/// without a cgroup namespace is told its path on the host, yet sees its own directory as the top.
+/// The directories whose limits apply to this process: its own and those above, as far as they are visible. A container
+/// without a cgroup namespace reads its path on the host, but sees its own directory as the top.
 fn binding(root: &Root, controller: &str, unified: bool, path: &str) -> Vec<PathBuf> {
     let top = match unified {
         true if root.has("sys/fs/cgroup/unified/cgroup.controllers") => PathBuf::from("sys/fs/cgroup/unified"),
@@ -46,8 +46,8 @@ fn binding(root: &Root, controller: &str, unified: bool, path: &str) -> Vec<Path
     own.ancestors().take_while(|directory| directory.starts_with(&top)).map(Path::to_path_buf).collect()
 }
 
-/// Whether a visible group of version 2 has nothing of a controller, and so no limit of its own either: groups above
-/// have handed down others only.
+/// Whether a visible group of version 2 lacks a controller, and so has no limit of its own: the groups above have not
+/// delegated it.
 fn is_switched_off(root: &Root, directory: &Path, controller: &str) -> bool {
     let handed_down = root.text(directory.join("cgroup.controllers"));
     handed_down.is_some_and(|names| names.split(' ').all(|name| name != controller))
@@ -60,7 +60,7 @@ fn smallest(root: &Root, controller: &str, read: impl Fn(&Path, bool) -> Option<
     let limit = seen.iter().flatten().copied().reduce(f64::min);
     match limit {
         Some(limit) => Limit::At(limit),
-        // The top of the tree has no limit, and in version 2 no file that could say so.
+        // The top of the tree has no limit, and in version 2 no file for one.
         None if !seen.is_empty() || path == "/" => Limit::None,
         None if unified && is_switched_off(root, &directories[0], controller) => Limit::None,
         None => Limit::Hidden,

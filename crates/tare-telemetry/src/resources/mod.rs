@@ -1,5 +1,5 @@
-//! The resource probe: what this very process gets. It is started in each form just as the service is; what it
-//! finds is compared between forms before anything is measured.
+//! The resource probe: reports the resources of its own process. It is started in each form as the service is, and its
+//! reports are compared between forms before anything is measured.
 
 pub(crate) mod costs;
 mod limits;
@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use tare_core::host::{Property, ResourceReport};
 use tare_core::units::{CpuSet, show_bytes};
 
-/// What this process gets. It needs no rights, no `/proc` and no `/sys`: what cannot be read is absent. Takes less
-/// than a second on real hardware.
+/// The resources of this process. Needs no privileges, no `/proc` and no `/sys`: what cannot be read is absent. Takes
+/// less than a second on real hardware.
 pub fn resource_report() -> ResourceReport {
     let current = std::env::current_dir().ok();
     let mut directories: Vec<PathBuf> = current.into_iter().collect();
@@ -22,7 +22,8 @@ pub fn resource_report() -> ResourceReport {
     resource_report_at(&Root::machine(), &directories)
 }
 
-/// What this process gets, as a tree tells, with the cost of an fsync in those of the directories that are writable.
+/// The resources of this process, read from the files below `root`, with the cost of an fsync in the directories that
+/// are writable.
 pub fn resource_report_at(root: &Root, directories: &[PathBuf]) -> ResourceReport {
     let mut report = Properties::default();
     cpus(root, &mut report);
@@ -39,7 +40,7 @@ pub fn resource_report_at(root: &Root, directories: &[PathBuf]) -> ResourceRepor
     ResourceReport { properties: report.0 }
 }
 
-/// Instructions that a library may choose its code by: a form that hides one runs other code.
+/// CPU features by which libraries choose their code: a form that hides one runs other code.
 const NOTABLE_FLAGS: &[&str] = &[
     "sse4_2", "avx", "avx2", "avx512f", "aes", "sha_ni", "bmi2", "erms", "fsrm", "rdrand", "invpcid", "pcid", "asimd",
     "atomics", "sve", "sha2", "crc32",
@@ -57,7 +58,7 @@ impl Properties {
     }
 
     fn number(&mut self, name: &str, value: String, number: f64, tolerance: f64, matters: bool) {
-        // A limit that is infinite has no number; its text is compared.
+        // An infinite limit has no number; its text is compared.
         let number = number.is_finite().then_some(number);
         self.0.insert(name.to_owned(), Property { value, number, tolerance, matters });
     }
@@ -71,7 +72,7 @@ impl Properties {
 
 fn cpus(root: &Root, report: &mut Properties) {
     let allowed = affinity(None).map(CpuSet::new);
-    // More CPUs than the call above can tell of.
+    // For machines with more CPUs than the call above can report.
     let allowed = allowed.or_else(|| CpuSet::parse(&status(root, "Cpus_allowed_list")?).ok());
     if let Some(allowed) = &allowed {
         report.exact("cpus", Some(allowed.len() as u64), true);
@@ -105,7 +106,8 @@ fn memory(root: &Root, report: &mut Properties) {
         Limit::Hidden => None,
     };
     if let Some(bytes) = limit {
-        // A guest's memory also holds its kernel, and perhaps a container engine: given on top, and not exactly.
+        // A guest's memory also holds its kernel, and perhaps a container engine; what is added for them is an
+        // estimate.
         report.number("memory_limit_bytes", show_bytes(bytes), bytes as f64, 0.6, true);
     }
     if let Some(bytes) = total {

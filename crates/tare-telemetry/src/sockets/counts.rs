@@ -1,4 +1,4 @@
-//! What a network namespace counts of its sockets, from its `netstat` and `snmp`.
+//! The socket counters of a network namespace, from its `netstat` and `snmp`.
 
 use crate::scan::pairs;
 
@@ -17,7 +17,7 @@ pub(crate) const NAMES: [&str; COUNTERS] = [
     "connections_accepted",
 ];
 
-/// Which names of which group add up to which counter. Kernels before 4.20 do not have all of them.
+/// The names that add up to each counter. Kernels before 4.20 do not have all of them.
 const OF_NETSTAT: &[(&str, usize)] = &[
     ("ListenDrops", 1),
     ("ListenOverflows", 2),
@@ -33,7 +33,7 @@ const OF_NETSTAT: &[(&str, usize)] = &[
 const OF_SNMP: &[(&str, &str, usize)] =
     &[("Tcp:", "RetransSegs", 0), ("Udp:", "RcvbufErrors", 4), ("Tcp:", "PassiveOpens", 7)];
 
-/// The counters; absent are those of which neither file has any part.
+/// The counters. A counter is absent if neither file has any part of it.
 pub(crate) type Counts = [Option<f64>; COUNTERS];
 
 /// Reads both files; an empty text stands for one that cannot be read.

@@ -1,7 +1,7 @@
-//! Sockets of scopes that have a network namespace of their own, such as containers on a bridge: what was sent again,
-//! and what was dropped at a full queue. What is in the machine's own namespace stands in the machine's row.
+//! Sockets of scopes with a network namespace of their own, such as containers on a bridge: retransmits, and drops at
+//! full queues. The machine's own namespace is counted in the machine's row.
 //!
-//! Each namespace counts once for a scope, however many processes are in it, and from when it is first seen.
+//! Each namespace counts once for a scope, however many of its processes are in it, starting when it is first seen.
 
 mod counts;
 
@@ -19,7 +19,7 @@ use tare_core::telemetry::Scope;
 /// The row of [`crate::SOURCES`].
 pub const ROW: SourceRow = SourceRow {
     name: "sockets",
-    about: "dropped and repeated segments of services in network namespaces of their own",
+    about: "drops and retransmits of services in network namespaces of their own",
     metrics: &NAMES,
     probe,
     reader: |root, scopes| Box::new(SocketsReader::new(root, scopes)),
@@ -27,9 +27,9 @@ pub const ROW: SourceRow = SourceRow {
 
 fn probe(root: &Root) -> SourceState {
     let why = if own_namespace(root).is_none() {
-        "the kernel does not tell which network namespace a process is in"
+        "the kernel does not show which network namespace a process is in"
     } else if !root.has("proc/self/net/netstat") {
-        "the kernel does not count what happens to sockets"
+        "the kernel has no counters of sockets"
     } else {
         return SourceState::Ready;
     };
@@ -41,7 +41,7 @@ fn own_namespace(root: &Root) -> Option<PathBuf> {
     std::fs::read_link(root.path("proc/self/ns/net")).ok()
 }
 
-/// How often processes are looked for, and the share of a CPU that this may take.
+/// How often processes are searched, and the share of a CPU that this may take.
 const FINDING: (Duration, f64) = (Duration::from_secs(5), 0.0005);
 
 struct SocketsReader {
@@ -58,9 +58,9 @@ struct SocketsReader {
 /// A network namespace of a scope.
 struct Namespace {
     scope: usize,
-    /// What links to it, as `net:[4026532281]`.
+    /// Its name, such as `net:[4026532281]`.
     link: PathBuf,
-    /// Processes that were seen in it.
+    /// Processes seen in it.
     pids: Vec<u32>,
     first: Counts,
     last: Counts,
@@ -101,8 +101,8 @@ impl SocketsReader {
 }
 
 impl Namespace {
-    /// Reads it by way of a process that is still in it. Its files are not held open: that would keep a namespace from
-    /// ending.
+    /// Reads it through a process that is still in it. Its files are not held open, because that would keep the
+    /// namespace alive.
     fn read(&mut self, root: &Root, netstat: &mut Vec<u8>, snmp: &mut Vec<u8>) {
         let link = &self.link;
         let inside =
@@ -125,7 +125,7 @@ impl Namespace {
         }
     }
 
-    /// What it has counted since it is known.
+    /// What it has counted since it was first seen.
     fn counted(&self, index: usize) -> Option<f64> {
         Some(self.last[index]? - self.first[index]?)
     }
@@ -143,7 +143,7 @@ impl SourceReader for SocketsReader {
         for scope in 0..self.scopes.len() {
             let own = || self.spaces.iter().filter(move |space| space.scope == scope);
             for (index, name) in NAMES.iter().enumerate().take(COUNTERS) {
-                // Namespaces that are gone keep what they had counted, so that the sum never falls.
+                // The last counts of namespaces that are gone stay in the sum, so that it never falls.
                 if own().any(|space| space.counted(index).is_some()) {
                     into.put(Of::Scope(scope), name, own().filter_map(|space| space.counted(index)).sum());
                 }

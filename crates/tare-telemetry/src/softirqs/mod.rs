@@ -1,4 +1,4 @@
-//! Interrupts and what they leave to do: where the kernel works for the network and for timers, and on which CPU.
+//! Interrupts and software interrupts: the kernel's work for the network, timers and devices, and on which CPU.
 
 use crate::pace::Pace;
 use crate::root::{KeptFile, Root};
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The row of [`crate::SOURCES`].
 pub const ROW: SourceRow = SourceRow {
     name: "softirqs",
-    about: "interrupts by CPU, software interrupts by kind, and packets that found no room or no time",
+    about: "interrupts by CPU, software interrupts by kind, and packets dropped or delayed for lack of room or time",
     metrics: &[
         "softirqs_net_rx",
         "softirqs_net_tx",
@@ -29,14 +29,14 @@ fn probe(root: &Root) -> SourceState {
         return SourceState::Ready;
     }
     SourceState::Unavailable {
-        why: "/proc/softirqs and /proc/interrupts cannot be read, so where the kernel works for devices is unknown"
+        why: "/proc/softirqs and /proc/interrupts cannot be read, so the kernel's work for devices is unknown"
             .to_owned(),
         how_to_check: "head -2 /proc/softirqs /proc/interrupts".to_owned(),
     }
 }
 
-/// Both files have a column for each CPU, and one has a row for each queue of each device: on a large machine they
-/// take milliseconds. This is the share of a CPU that reading them may take.
+/// Both files have a column for each CPU, and one has a row for each queue of each device, so on a large machine
+/// reading them takes milliseconds. This is the share of a CPU that it may take.
 const SHARE: f64 = 0.0005;
 
 struct SoftirqsReader {
@@ -44,7 +44,8 @@ struct SoftirqsReader {
     interrupts: Option<KeptFile>,
     softnet: Option<KeptFile>,
     pace: Pace,
-    /// Metrics of single CPUs and their last values: where they are not put again they would be taken for offline.
+    /// Metrics of single CPUs and their last values. They are put at every reading; otherwise the CPUs would seem
+    /// offline.
     by_cpu: Vec<(String, f64)>,
     buffer: Vec<u8>,
 }
@@ -100,14 +101,14 @@ fn put_kinds(text: &[u8], into: &mut Reading) {
     }
 }
 
-/// CPUs and the interrupts that each has served, from `/proc/interrupts`. Its first line names those that are online.
+/// The number of interrupts served by each CPU, from `/proc/interrupts`. Its first line names the CPUs that are online.
 fn of_cpus(text: &[u8]) -> Vec<(u64, u64)> {
     let mut rows = lines(text);
     let cpus = words(rows.next().unwrap_or_default()).filter_map(|name| number(name.strip_prefix(b"CPU")?));
     let mut sums: Vec<(u64, u64)> = cpus.map(|cpu| (cpu, 0)).collect();
     for row in rows {
         let mut columns = words(row);
-        // These are the whole machine's, in the first CPU's column.
+        // These count for the whole machine, in the first CPU's column.
         if matches!(columns.next(), Some(b"ERR:" | b"Err:" | b"MIS:")) {
             continue;
         }
@@ -118,8 +119,8 @@ fn of_cpus(text: &[u8]) -> Vec<(u64, u64)> {
     sums
 }
 
-/// Packets dropped at a full backlog, and times that there was no time for all of them, from `softnet_stat`: a row for
-/// each CPU, in hexadecimal.
+/// Packets dropped at a full backlog, and how often the time for processing packets ran out, from `softnet_stat`: a row
+/// for each CPU, in hexadecimal.
 fn of_softnet(text: &[u8]) -> Option<[u64; 2]> {
     lines(text)
         .filter_map(|line| {

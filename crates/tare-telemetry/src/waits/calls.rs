@@ -1,8 +1,8 @@
-//! What a thread does, by what the kernel says it is in.
+//! What a thread is doing, from the system call or kernel function that it is in.
 
 use crate::scan::after_name;
 
-/// What a thread is found doing.
+/// What a thread is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Doing {
     Running,
@@ -11,7 +11,7 @@ pub(super) enum Doing {
     Disk,
     Lock,
     Net,
-    /// By a signal (SIGSTOP), a tracer or a freezer.
+    /// Stopped by a signal (SIGSTOP), a tracer or a freezer.
     Stopped,
     Other,
 }
@@ -31,22 +31,22 @@ pub(super) const NAMES: [&str; DOINGS] = [
     "wait_other_s",
 ];
 
-/// What a system call that does not return says of its thread.
+/// What a pending system call says about its thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Call {
-    /// It does this.
+    /// It is doing this.
     Is(Doing),
-    /// It waits for a disk if it cannot be interrupted, and does this if it can.
+    /// It waits for a disk if it cannot be interrupted, else it is doing this.
     Unless(Doing),
-    /// It writes to the file of this number: if it cannot be interrupted it waits for a disk, or for what it wrote to
-    /// be safe there where the file was opened so; else for whoever reads.
+    /// It writes to the file with this descriptor. If it cannot be interrupted, it waits for a disk, or for its data to
+    /// be safe there if the file was opened for that; else it waits for a reader.
     Writes(u32),
-    /// What it did before goes on, after a signal or a freeze.
+    /// It continues what it did before a signal or a freeze.
     Resumed,
 }
 
-/// The meaning of a line of `/proc/<pid>/task/<tid>/syscall`; none for nonsense. Waiting outside of a call is for a
-/// page.
+/// The meaning of a line of `/proc/<pid>/task/<tid>/syscall`; none for nonsense. A thread that waits outside of a call
+/// waits for a page.
 pub(super) fn call(text: &[u8]) -> Option<Call> {
     let mut words = text.split(u8::is_ascii_whitespace);
     let first = words.next()?;
@@ -64,15 +64,15 @@ pub(super) fn call(text: &[u8]) -> Option<Call> {
     }
 }
 
-/// Whether each write to a file waits until its data are safe on disk: it was opened with O_DSYNC, of which O_SYNC is
-/// more. By the text of `/proc/<pid>/fdinfo/<number>`, which tells the flags in octal.
+/// Whether each write to a file waits until its data are safe on disk: it was opened with O_DSYNC, which O_SYNC
+/// includes. `facts` is the text of `/proc/<pid>/fdinfo/<number>`, which has the flags in octal.
 pub(super) fn writes_through(facts: &str) -> bool {
     let flags = facts.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| i64::from_str_radix(flags.trim(), 8).ok());
     flags.is_some_and(|flags| flags & i64::from(libc::O_DSYNC) != 0)
 }
 
-/// What a call is by its number alone; of one that writes, without the file.
+/// The meaning of a call by its number alone; a call that writes gets no file.
 fn by_number(number: libc::c_long) -> Call {
     #[cfg(target_arch = "x86_64")]
     if let libc::SYS_poll | libc::SYS_select | libc::SYS_epoll_wait = number {
@@ -82,7 +82,7 @@ fn by_number(number: libc::c_long) -> Call {
         libc::SYS_nanosleep | libc::SYS_clock_nanosleep => Call::Is(Doing::Sleep),
         libc::SYS_fsync | libc::SYS_fdatasync | libc::SYS_sync_file_range => Call::Is(Doing::Sync),
         libc::SYS_msync | libc::SYS_sync | libc::SYS_syncfs => Call::Is(Doing::Sync),
-        // Semaphores of System V are what older databases lock with.
+        // Older databases use System V semaphores as locks.
         libc::SYS_futex | libc::SYS_futex_waitv | libc::SYS_semop | libc::SYS_semtimedop => Call::Is(Doing::Lock),
         libc::SYS_flock => Call::Is(Doing::Lock),
         libc::SYS_ppoll | libc::SYS_pselect6 => Call::Is(Doing::Net),
@@ -90,7 +90,7 @@ fn by_number(number: libc::c_long) -> Call {
         libc::SYS_recvfrom | libc::SYS_recvmsg | libc::SYS_recvmmsg => Call::Is(Doing::Net),
         libc::SYS_sendto | libc::SYS_sendmsg | libc::SYS_sendmmsg => Call::Is(Doing::Net),
         libc::SYS_accept | libc::SYS_accept4 | libc::SYS_connect => Call::Is(Doing::Net),
-        // A file cannot be waited for interruptibly, a socket or pipe is never waited for otherwise.
+        // A wait for a file cannot be interrupted; a wait for a socket or pipe always can.
         libc::SYS_read | libc::SYS_readv | libc::SYS_pread64 | libc::SYS_preadv | libc::SYS_preadv2 => {
             Call::Unless(Doing::Net)
         }
@@ -108,8 +108,8 @@ pub(super) fn state(stat: &[u8]) -> Option<u8> {
     after_name(stat)?.get(1).copied()
 }
 
-/// What a thread does by its state and the kernel's function it waits in, where system calls are not told. None when
-/// that function is not told either.
+/// What a thread is doing, by its state and the kernel function in which it waits, if system calls are not visible.
+/// None if that function is not visible either.
 pub(super) fn by_channel(state: u8, channel: &[u8]) -> Option<Doing> {
     match state {
         b'R' => return Some(Doing::Running),
@@ -119,7 +119,7 @@ pub(super) fn by_channel(state: u8, channel: &[u8]) -> Option<Doing> {
     }
     let channel = std::str::from_utf8(channel).ok()?.trim();
     let has = |parts: &[&str]| parts.iter().any(|part| channel.contains(part));
-    // The order counts: names of waiting for a file to be safe also hold words of waiting for a disk.
+    // The order matters: names of functions that wait for a sync also contain words for waiting for a disk.
     if has(&["fsync", "log_wait_commit", "sync_file", "writeback", "wait_commit"]) {
         return Some(Doing::Sync);
     }
@@ -152,7 +152,7 @@ pub(super) fn by_channel(state: u8, channel: &[u8]) -> Option<Doing> {
     })
 }
 
-/// Whether a thread that cannot be interrupted is in a wait that always can be: then a freezer holds it there.
+/// Whether a thread that cannot be interrupted is in a wait that normally can be: then a freezer holds it.
 pub(super) fn is_frozen(channel: &str) -> bool {
     ["refrigerator", "nanosleep", "futex", "ep_poll", "epoll_wait", "poll_schedule", "do_select"]
         .iter()

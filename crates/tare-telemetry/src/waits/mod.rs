@@ -1,11 +1,10 @@
 //! What threads of services wait for: time off the CPU, by the system call that a thread is in.
 //!
-//! The kernel keeps no account of this, so a thread of our own looks, some fifty times a second, at what each thread is
-//! in; a look stands for the time until the same thread's next. All figures are thread-seconds: a helper thread that
-//! is never asked for anything stands in `wait_lock_s` with a second a second, and the thread of an idle server in
-//! `wait_net_s`. What runs inside of a guest is not visible from outside; a CPU of a guest that is halted waits in
-//! `wait_other_s`. A tool that runs in a service's cgroup is counted with it. Threads that live shorter than a second
-//! may go unseen.
+//! The kernel does not count this, so a thread of ours samples each thread about fifty times a second; a sample stands
+//! for the time until the next sample of the same thread. All figures are thread-seconds: a helper thread that is never
+//! used adds a second per second to `wait_lock_s`, and the thread of an idle server to `wait_net_s`. Threads inside a
+//! guest are not visible from outside; a halted CPU of a guest waits in `wait_other_s`. A tool that runs in a service's
+//! cgroup is counted with the service. Threads that live less than a second may be missed.
 
 mod calls;
 mod watch;
@@ -26,7 +25,7 @@ use watch::{Totals, Watch};
 /// The row of [`crate::SOURCES`].
 pub const ROW: SourceRow = SourceRow {
     name: "waits",
-    about: "what threads of services wait for, looked at up to fifty times a second",
+    about: "what threads of services wait for, sampled up to fifty times a second",
     metrics: &NAMES,
     probe,
     reader: |root, scopes| Box::new(WaitsReader::new(root, scopes)),
@@ -38,24 +37,24 @@ fn probe(root: &Root) -> SourceState {
         return SourceState::Ready;
     }
     SourceState::Unavailable {
-        why: "the kernel tells neither the system call nor the function that a thread waits in".to_owned(),
+        why: "the kernel shows neither the system call nor the function in which a thread waits".to_owned(),
         how_to_check: "as root: cat /proc/self/syscall /proc/self/wchan".to_owned(),
     }
 }
 
-/// Shortest and longest pause between looks, ms. One fixed pause would beat with servers that wake at a fixed rate.
+/// Shortest and longest pause between samples, ms. A fixed pause would beat with servers that wake at a fixed rate.
 const PAUSES_MS: (u64, u64) = (15, 25);
 
-/// So many times as long are the pauses where the services' CPUs are the only ones: each look takes one away from them.
+/// By this factor pauses are longer if there are no other CPUs than the services': each sample takes a CPU from them.
 const SELDOMER: u64 = 5;
 
-/// The shares of a CPU that looking, and looking for new threads, may take.
+/// The shares of a CPU that sampling, and searching for new threads, may take.
 const LOOKING: f64 = 0.002;
 const FINDING: f64 = 0.0005;
 
 struct WaitsReader {
     totals: Arc<Mutex<Vec<Totals>>>,
-    /// Told true, the thread rests until it is told false; dropped, it ends it.
+    /// Sending true pauses the thread until false is sent; dropping the sender ends it.
     running: Option<(Sender<bool>, JoinHandle<()>)>,
 }
 
@@ -70,7 +69,7 @@ impl WaitsReader {
         let told = Arc::clone(&totals);
         let times = if is_among(root, scopes) { SELDOMER } else { 1 };
         let looks = move || keep_looking(watch, &told, &told_to, times);
-        // Without the thread there are no such metrics, as on a machine that does not tell.
+        // Without the thread these metrics are absent, as on a machine that does not provide them.
         match std::thread::Builder::new().name("waits".to_owned()).spawn(looks) {
             Ok(thread) => WaitsReader { totals, running: Some((tell, thread)) },
             Err(_) => WaitsReader { totals: Arc::default(), running: None },
@@ -82,7 +81,7 @@ fn keep_looking(mut watch: Watch, told: &Mutex<Vec<Totals>>, told_to: &Receiver<
     let (mut looking, mut finding) = (Pace::new(LOOKING), Pace::new(FINDING));
     let mut seed = monotonic_ns() | 1;
     loop {
-        // Xorshift: good enough to keep in step with nobody.
+        // Xorshift is random enough to avoid falling into step with a service.
         seed ^= seed << 13;
         seed ^= seed >> 7;
         seed ^= seed << 17;
@@ -95,7 +94,7 @@ fn keep_looking(mut watch: Watch, told: &Mutex<Vec<Totals>>, told_to: &Receiver<
         let wait = Duration::from_nanos(looking.due_ns().saturating_sub(monotonic_ns()).max(1_000_000));
         match told_to.recv_timeout(wait) {
             Ok(false) | Err(RecvTimeoutError::Timeout) => {}
-            // What was seen last stands for the rest, too.
+            // The last samples stand for the rest as well.
             Ok(true) => {
                 if told_to.iter().all(|rests| rests) {
                     return;
@@ -117,7 +116,7 @@ impl SourceReader for WaitsReader {
 
     fn rest(&mut self, rests: bool) {
         if let Some((told_to, _)) = &self.running {
-            // A thread that is gone looks at nothing.
+            // It fails if the thread is gone, which then samples nothing anyway.
             let _ = told_to.send(rests);
         }
     }

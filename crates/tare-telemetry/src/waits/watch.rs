@@ -1,4 +1,4 @@
-//! Looks at threads, some at a time, and adds up what the looks stand for.
+//! Samples threads, some at a time, and adds up the times that the samples stand for.
 
 use super::calls::{Call, DOINGS, Doing, by_channel, call, is_frozen, state, writes_through};
 use crate::proc::Members;
@@ -6,10 +6,10 @@ use crate::root::{KeptFile, Root};
 use std::collections::{BTreeMap, HashSet};
 use tare_core::telemetry::Scope;
 
-/// How many threads are looked at in one tick. With more, each has its turn less often and a look stands for longer.
+/// How many threads are sampled at once. If there are more, each is sampled less often, and a sample stands for longer.
 const MOST_LOOKS: usize = 64;
 
-/// Thread-seconds by what threads did, of one scope; none while none of its threads could be looked at.
+/// Thread-seconds of a scope by what its threads did; none while none of its threads could be sampled.
 pub(super) type Totals = Option<[f64; DOINGS]>;
 
 /// The threads of scopes that serve.
@@ -22,7 +22,7 @@ pub(super) struct Watch {
     threads: Vec<Thread>,
     /// Whose turn is next.
     next: usize,
-    /// By scope, how many threads were doing what when they were last looked at.
+    /// By scope: how many threads were doing what when last sampled.
     seen: Vec<[u32; DOINGS]>,
     totals: Vec<Totals>,
     /// Until when the totals are added up.
@@ -83,7 +83,7 @@ impl Watch {
         });
     }
 
-    /// Looks at the threads whose turn it is.
+    /// Samples the threads whose turn it is.
     pub(super) fn look(&mut self, now_ns: u64) {
         self.add_up(now_ns);
         for _ in 0..MOST_LOOKS.min(self.threads.len()) {
@@ -103,8 +103,8 @@ impl Watch {
         }
     }
 
-    /// Adds the time until now. Each look stands for the time until the same thread's next one, so that all of a
-    /// thread's time is told, however many threads there are.
+    /// Adds the time until now. Each sample stands for the time until the same thread's next one, so that all of a
+    /// thread's time is covered, however many threads there are.
     fn add_up(&mut self, now_ns: u64) {
         let passed_s = now_ns.saturating_sub(self.until_ns) as f64 * 1e-9;
         self.until_ns = self.until_ns.max(now_ns);
@@ -127,20 +127,20 @@ struct Thread {
     last: Doing,
 }
 
-/// What tells what a thread is in.
+/// The file that shows what a thread is in.
 enum Asked {
     /// `/proc/<pid>/task/<tid>/syscall`
     Call(KeptFile),
-    /// `/proc/<pid>/task/<tid>/wchan`, where the other is refused or not built in.
+    /// `/proc/<pid>/task/<tid>/wchan`, if the other is refused or not built in.
     Channel(KeptFile),
 }
 
 impl Thread {
-    /// None when it is gone, or when what it does is told by neither file.
+    /// None if it is gone, or if neither file shows what it is doing.
     fn open(root: &Root, tasks: &str, id: u32, scope: usize, buffer: &mut Vec<u8>) -> Option<Thread> {
         let folder = format!("{tasks}/{id}");
         let open = |name: &str| KeptFile::open(root.path(format!("{folder}/{name}")));
-        // The file can always be opened: only reading it tells whether one may.
+        // The file can always be opened; only reading it shows whether that is allowed.
         let asked = open("syscall").filter(|file| file.read(buffer).and_then(call).is_some()).map(Asked::Call);
         let asked = asked.or_else(|| open("wchan").map(Asked::Channel))?;
         let stat = open("stat")?;
@@ -152,7 +152,7 @@ impl Thread {
         self.last = match &self.asked {
             Asked::Call(file) => match call(file.read(buffer)?)? {
                 Call::Is(Doing::Running) => Doing::Running,
-                // Who is stopped still has the call that it was stopped in.
+                // A stopped thread still shows the call in which it was stopped.
                 call => match (state(self.stat.read(buffer)?)?, call) {
                     (b'T' | b't', _) => Doing::Stopped,
                     (b'D', _) if self.is_frozen(root) => Doing::Stopped,
@@ -164,7 +164,7 @@ impl Thread {
                     }
                     (_, Call::Unless(doing)) => doing,
                     (_, Call::Writes(_)) => Doing::Net,
-                    // It is stopped no more.
+                    // It is no longer stopped.
                     (_, Call::Resumed) if self.last == Doing::Stopped => Doing::Net,
                     (_, Call::Resumed) => self.last,
                 },
@@ -177,7 +177,7 @@ impl Thread {
         Some(self.last)
     }
 
-    /// Whether a thread that cannot be interrupted is held by a freezer, which is no wait for a disk.
+    /// Whether a thread that cannot be interrupted is held by a freezer and does not wait for a disk.
     fn is_frozen(&self, root: &Root) -> bool {
         root.text(format!("{}/wchan", self.folder)).is_some_and(|channel| is_frozen(&channel))
     }
