@@ -25,8 +25,8 @@ pub(crate) struct BlockInputs<'a, 'b> {
     pub(crate) seed: u64,
 }
 
-/// What the block has to do with.
-pub(crate) struct Around<'a> {
+/// What the block works with.
+pub(crate) struct BlockContext<'a> {
     pub(crate) apparatus: &'a mut dyn Apparatus,
     pub(crate) clock: &'a dyn Clock,
     pub(crate) stop: &'a Stop,
@@ -34,7 +34,7 @@ pub(crate) struct Around<'a> {
 }
 
 /// A deployment of the block.
-pub(crate) struct Standing<'a, 'b> {
+pub(crate) struct Deployment<'a, 'b> {
     inputs: &'a TrialInputs<'b>,
     pub(crate) data: TrialData,
     pub(crate) host: Option<Box<dyn Host>>,
@@ -47,70 +47,70 @@ pub(crate) struct Standing<'a, 'b> {
 }
 
 /// Runs the trials of a block side by side. `None` when it was stopped: it then leaves no row.
-pub(crate) fn run_alternate(inputs: &BlockInputs, around: &mut Around) -> Option<Vec<TrialData>> {
-    let mut standing = stand_up(inputs.trials, true, around);
+pub(crate) fn run_alternate(inputs: &BlockInputs, context: &mut BlockContext) -> Option<Vec<TrialData>> {
+    let mut standing = stand_up(inputs.trials, true, context);
     let block = inputs.trials.first().map_or(0, |inputs| inputs.planned.block);
     let measure = inputs.trials.first().map_or(Duration::ZERO, |inputs| inputs.study.measure);
     let rounds = inputs.slices.rounds(measure);
     let order = slice_order(standing.len(), rounds, block, inputs.seed);
     for (place, arm) in order.into_iter().enumerate() {
-        if !around.stop.raised() {
-            standing[arm].slice(place, inputs.trials.len(), inputs.slices, around);
+        if !context.stop.raised() {
+            standing[arm].slice(place, inputs.trials.len(), inputs.slices, context);
         }
     }
-    finish(standing, around)
+    finish(standing, context)
 }
 
 /// Deploys all trials of a block, one after the other.
 pub(crate) fn stand_up<'a, 'b>(
     inputs: &'a [TrialInputs<'b>],
     freeze: bool,
-    around: &mut Around,
-) -> Vec<Standing<'a, 'b>> {
-    let mut standing: Vec<Standing> =
-        inputs.iter().map(|inputs| Standing::new(inputs, around.clock.timestamp())).collect();
+    context: &mut BlockContext,
+) -> Vec<Deployment<'a, 'b>> {
+    let mut standing: Vec<Deployment> =
+        inputs.iter().map(|inputs| Deployment::new(inputs, context.clock.timestamp())).collect();
     for (at, deployment) in standing.iter_mut().enumerate() {
-        if !around.stop.raised() {
-            deployment.stand_up(at as u8 + 1, freeze, around);
+        if !context.stop.raised() {
+            deployment.stand_up(at as u8 + 1, freeze, context);
         }
     }
     standing
 }
 
 /// Verifies and takes down all of them. `None` when the run was stopped: the block then leaves no row.
-pub(crate) fn finish(mut standing: Vec<Standing>, around: &mut Around) -> Option<Vec<TrialData>> {
-    let stopped = around.stop.raised();
-    finish_all(&mut standing, stopped, around);
+pub(crate) fn finish(mut standing: Vec<Deployment>, context: &mut BlockContext) -> Option<Vec<TrialData>> {
+    let stopped = context.stop.raised();
+    finish_all(&mut standing, stopped, context);
     (!stopped).then(|| standing.into_iter().map(|deployment| deployment.data).collect())
 }
 
 /// Verifies the deployments of a block and takes them down. Those that failed are kept standing before, where that is
 /// wanted and nobody has `stopped` the block.
-fn finish_all(block: &mut [Standing], stopped: bool, around: &mut Around) {
-    if around.apparatus.keeps_failed() && !stopped {
+fn finish_all(block: &mut [Deployment], stopped: bool, context: &mut BlockContext) {
+    if context.apparatus.keeps_failed() && !stopped {
         // All of them first: a stop while one is kept standing would look like a failure of those still to be verified.
         for deployment in block.iter_mut() {
-            deployment.conclude(stopped, around);
+            deployment.conclude(stopped, context);
         }
-        hold_failed(block, around);
+        hold_failed(block, context);
     }
     for deployment in block {
-        deployment.finish(stopped, around);
+        deployment.finish(stopped, context);
     }
 }
 
-fn hold_failed(block: &mut [Standing], around: &mut Around) {
-    let failed: Vec<_> = block.iter_mut().filter_map(Standing::if_failed).collect();
-    if !failed.is_empty() && !around.stop.raised() {
-        hold(failed, around.apparatus, around.clock, around.stop, around.tell);
+fn hold_failed(block: &mut [Deployment], context: &mut BlockContext) {
+    let failed: Vec<_> = block.iter_mut().filter_map(Deployment::if_failed).collect();
+    if !failed.is_empty() && !context.stop.raised() {
+        hold(failed, context.apparatus, context.clock, context.stop, context.tell);
     }
 }
 
-impl<'a, 'b> Standing<'a, 'b> {
+impl<'a, 'b> Deployment<'a, 'b> {
     fn new(inputs: &'a TrialInputs<'b>, timestamp: String) -> Self {
         let data = inputs.begin(timestamp);
         let (host, started, entry, parts) = (None, Vec::new(), None, Vec::new());
-        Standing { inputs, data, host, started, entry, parts, concluded: false }
+        Deployment { inputs, data, host, started, entry, parts, concluded: false }
     }
 
     /// The trial, as it goes on in `stage`.
@@ -118,10 +118,10 @@ impl<'a, 'b> Standing<'a, 'b> {
         inputs: &'t TrialInputs<'b>,
         data: &'t mut TrialData,
         stage: Stage,
-        around: &'t mut Around,
+        context: &'t mut BlockContext,
     ) -> Trial<'t, 'b> {
-        (around.tell)(Event::StageStarted { stage });
-        Self::trial_in(inputs, data, stage, around)
+        (context.tell)(Event::StageStarted { stage });
+        Self::trial_in(inputs, data, stage, context)
     }
 
     /// The same, without an event.
@@ -129,16 +129,16 @@ impl<'a, 'b> Standing<'a, 'b> {
         inputs: &'t TrialInputs<'b>,
         data: &'t mut TrialData,
         stage: Stage,
-        around: &'t mut Around,
+        context: &'t mut BlockContext,
     ) -> Trial<'t, 'b> {
-        let stage_began = around.clock.now();
-        let Around { apparatus, clock, stop, tell } = around;
+        let stage_began = context.clock.now();
+        let BlockContext { apparatus, clock, stop, tell } = context;
         Trial { inputs, apparatus: &mut **apparatus, clock: *clock, stop, tell: &mut **tell, data, stage, stage_began }
     }
 
     /// Deploys it, and freezes it until its turn has come where that is wanted.
-    fn stand_up(&mut self, number: u8, freeze: bool, around: &mut Around) {
-        let mut trial = Self::trial(self.inputs, &mut self.data, Stage::Provision, around);
+    fn stand_up(&mut self, number: u8, freeze: bool, context: &mut BlockContext) {
+        let mut trial = Self::trial(self.inputs, &mut self.data, Stage::Provision, context);
         let starts = starts(trial.inputs);
         let label = format!("t{}", self.inputs.planned.index);
         let place = Place { number, own_ports: self.inputs.own_ports };
@@ -160,10 +160,10 @@ impl<'a, 'b> Standing<'a, 'b> {
     }
 
     /// Thaws it, loads it for one slice, freezes it again.
-    fn slice(&mut self, place: usize, arms: usize, slices: Slices, around: &mut Around) {
+    fn slice(&mut self, place: usize, arms: usize, slices: Slices, context: &mut BlockContext) {
         let (Some(entry), Some(host)) = (&self.entry, &mut self.host) else { return };
-        (around.tell)(Event::SliceStarted { trial: self.inputs.planned.clone() });
-        let mut trial = Self::trial(self.inputs, &mut self.data, Stage::Settle, around);
+        (context.tell)(Event::SliceStarted { trial: self.inputs.planned.clone() });
+        let mut trial = Self::trial(self.inputs, &mut self.data, Stage::Settle, context);
         let round = place / arms;
         let plan = trial.load_plan(entry, LoadTask::Run);
         // The first slice of a deployment is also its warm-up.
@@ -185,7 +185,7 @@ impl<'a, 'b> Standing<'a, 'b> {
             }
             Err(fault) => {
                 trial.leave();
-                self.fail(fault, around);
+                self.fail(fault, context);
             }
         }
     }
@@ -197,9 +197,9 @@ impl<'a, 'b> Standing<'a, 'b> {
     }
 
     /// Ends it under load: what broke off, or what that came from.
-    pub(crate) fn fail(&mut self, fault: Fault, around: &mut Around) {
+    pub(crate) fn fail(&mut self, fault: Fault, context: &mut BlockContext) {
         let Some(host) = &mut self.host else { return };
-        let mut trial = Self::trial(self.inputs, &mut self.data, Stage::Measure, around);
+        let mut trial = Self::trial(self.inputs, &mut self.data, Stage::Measure, context);
         let fault = trial.blame(host.as_mut(), &self.started, fault);
         trial.keep_logs(host.as_mut(), &self.started);
         trial.end(Early::Failed(fault));
@@ -215,19 +215,19 @@ impl<'a, 'b> Standing<'a, 'b> {
     }
 
     /// Verifies it, unless that was done, and takes it down.
-    fn finish(&mut self, stopped: bool, around: &mut Around) {
-        self.conclude(stopped, around);
+    fn finish(&mut self, stopped: bool, context: &mut BlockContext) {
+        self.conclude(stopped, context);
         let Some(host) = self.host.take() else { return };
-        Self::trial_in(self.inputs, &mut self.data, Stage::Verify, around).take_down(host, &self.started);
+        Self::trial_in(self.inputs, &mut self.data, Stage::Verify, context).take_down(host, &self.started);
     }
 
     /// Verifies what it was measured at, and leaves it running. Does nothing a second time.
-    fn conclude(&mut self, stopped: bool, around: &mut Around) {
+    fn conclude(&mut self, stopped: bool, context: &mut BlockContext) {
         if std::mem::replace(&mut self.concluded, true) {
             return;
         }
         let Some(host) = &mut self.host else { return };
-        let mut trial = Self::trial(self.inputs, &mut self.data, Stage::Verify, around);
+        let mut trial = Self::trial(self.inputs, &mut self.data, Stage::Verify, context);
         if let Err(fault) = host.thaw() {
             trial.data.record.warnings.push(format!("teardown: {fault}"));
         }

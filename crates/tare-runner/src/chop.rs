@@ -3,7 +3,7 @@
 //! study says so: else what it does by itself falls into the others' slices.
 
 use crate::Event;
-use crate::alternate::{Around, Standing, finish, stand_up};
+use crate::alternate::{BlockContext, Deployment, finish, stand_up};
 use crate::probe_rests::rests_by_turns;
 use crate::trial::{DRIVE_SLACK, PROBE_PERIOD, TrialInputs, drive_limit};
 use std::collections::BTreeMap;
@@ -64,50 +64,50 @@ pub(crate) fn run_chopped(
     slice: Slice,
     pieces: Option<u32>,
     alone: bool,
-    around: &mut Around,
+    context: &mut BlockContext,
 ) -> Option<Vec<TrialData>> {
-    let mut standing = stand_up(inputs, false, around);
+    let mut standing = stand_up(inputs, false, context);
     let mut turns = match slice {
         Slice::Asked(slice) => Turns { slice: Some(slice), ..Turns::default() },
         Slice::AtLeast(at_least) => Turns { at_least: Some(at_least), ..Turns::default() },
         Slice::Unknown => Turns::default(),
     };
     // What is measured in pieces is there to see what varies, and is over soon.
-    if slice == Slice::Unknown && pieces.is_none() && !around.stop.raised() {
-        turns.at_least = compare_lengths(&mut standing, inputs, around);
+    if slice == Slice::Unknown && pieces.is_none() && !context.stop.raised() {
+        turns.at_least = compare_lengths(&mut standing, inputs, context);
     }
     for number in 0..pieces.unwrap_or(1) {
-        if !around.stop.raised() {
-            let took = load(&mut standing, inputs, turns.clone(), Piece { number, of: pieces }, around);
+        if !context.stop.raised() {
+            let took = load(&mut standing, inputs, turns.clone(), Piece { number, of: pieces }, context);
             // Later ones take turns that are as long as those that the first one found.
             turns.slice = took.or(turns.slice);
         }
     }
     let mut resting = vec![Vec::new(); standing.len()];
     for at in (0..standing.len()).filter(|_| alone) {
-        if !around.stop.raised() {
-            load_alone(&mut standing, at, &inputs[at], &mut resting, around);
+        if !context.stop.raised() {
+            load_alone(&mut standing, at, &inputs[at], &mut resting, context);
         }
     }
     for (deployment, shares) in standing.iter_mut().zip(resting) {
         let count = shares.len() as f64;
         deployment.data.record.resting_cpu = shares.into_iter().reduce(f64::add).map(|sum| sum / count);
     }
-    finish(standing, around)
+    finish(standing, context)
 }
 
 /// What each of them runs in, where those that wait are frozen, for the load process, which does that. Each load is
 /// told anew: what it leaves frozen when it dies, the hosts only let run on if they know of it.
-fn hold(standing: &mut [Standing], inputs: &[TrialInputs], around: &mut Around) -> Vec<Vec<Held>> {
+fn hold(standing: &mut [Deployment], inputs: &[TrialInputs], context: &mut BlockContext) -> Vec<Vec<Held>> {
     if !inputs.first().is_some_and(|inputs| inputs.study.design.freezes()) {
         return Vec::new();
     }
-    let hold = |deployment: &mut Standing| {
+    let hold = |deployment: &mut Deployment| {
         let held = deployment.host.as_mut().filter(|_| deployment.entry.is_some()).map(|host| host.held());
         match held {
             Some(Ok(held)) => held,
             Some(Err(fault)) => {
-                deployment.fail(fault, around);
+                deployment.fail(fault, context);
                 Vec::new()
             }
             None => Vec::new(),
@@ -122,7 +122,7 @@ fn of(held: &[Vec<Held>], loaded: &[(usize, LoadPlan)]) -> Vec<Vec<Held>> {
 }
 
 /// Whatever became of the load process, nothing stays frozen.
-fn run_on(standing: &mut [Standing], held: &[Vec<Held>]) {
+fn run_on(standing: &mut [Deployment], held: &[Vec<Held>]) {
     // Those that have failed stay as they are.
     for deployment in standing.iter_mut().take(held.len()).filter(|deployment| deployment.entry.is_some()) {
         // What cannot run on is found where its end is looked for, and said when it is taken down.
@@ -132,20 +132,24 @@ fn run_on(standing: &mut [Standing], held: &[Vec<Held>]) {
 
 /// Loads all that stand in turns of several lengths, and finds how long slices are at least, so that no form is cold in
 /// them. None where that cannot be told.
-fn compare_lengths(standing: &mut [Standing], inputs: &[TrialInputs], around: &mut Around) -> Option<Duration> {
+fn compare_lengths(
+    standing: &mut [Deployment],
+    inputs: &[TrialInputs],
+    context: &mut BlockContext,
+) -> Option<Duration> {
     let mut found: Option<Warmth> = None;
     for (compared_to, measure) in COMPARED {
         let measure = inputs.first()?.study.measure.min(measure);
-        let held = hold(standing, inputs, around);
-        let loaded = plans(standing, inputs, around);
+        let held = hold(standing, inputs, context);
+        let loaded = plans(standing, inputs, context);
         let plans = loaded.iter().map(|(_, plan)| LoadPlan { measure, ..plan.clone() }).collect();
         // Those that are known to be too short are left out.
         let at_least = found.as_ref().map(|found| found.losses.last().map_or(Duration::ZERO, Loss::slice));
         let turns = Turns { at_least, compared_to: Some(compared_to), held: of(&held, &loaded), ..Turns::default() };
-        let began = around.clock.now();
-        let driven = by_turns(plans, turns, around);
+        let began = context.clock.now();
+        let driven = by_turns(plans, turns, context);
         run_on(standing, &held);
-        let share = around.clock.now().saturating_sub(began) / loaded.len().max(1) as u32;
+        let share = context.clock.now().saturating_sub(began) / loaded.len().max(1) as u32;
         // A load that failed will fail again, where it counts.
         let there = loaded.iter().zip(driven).filter_map(|((at, _), load)| Some((*at, load.ok()?.lengths)));
         let there: Vec<(usize, Vec<TurnLength>)> = there.collect();
@@ -164,10 +168,10 @@ fn compare_lengths(standing: &mut [Standing], inputs: &[TrialInputs], around: &m
 }
 
 /// What the loads of all that stand are to do.
-fn plans(standing: &mut [Standing], inputs: &[TrialInputs], around: &mut Around) -> Vec<(usize, LoadPlan)> {
-    let plan = |(at, deployment): (usize, &mut Standing)| {
+fn plans(standing: &mut [Deployment], inputs: &[TrialInputs], context: &mut BlockContext) -> Vec<(usize, LoadPlan)> {
+    let plan = |(at, deployment): (usize, &mut Deployment)| {
         let entry = deployment.entry.as_ref().filter(|_| deployment.host.is_some())?;
-        let trial = Standing::trial(&inputs[at], &mut deployment.data, Stage::Settle, around);
+        let trial = Deployment::trial(&inputs[at], &mut deployment.data, Stage::Settle, context);
         // Every form of a block is asked the same things.
         Some((at, LoadPlan { seed: inputs[0].seed, ..trial.load_plan(entry, LoadTask::Run) }))
     };
@@ -199,30 +203,30 @@ impl Piece {
 
 /// Loads all that stand, by turns, and gives each what it came to. Tells how long turns were.
 fn load(
-    standing: &mut [Standing],
+    standing: &mut [Deployment],
     inputs: &[TrialInputs],
     turns: Turns,
     piece: Piece,
-    around: &mut Around,
+    context: &mut BlockContext,
 ) -> Option<Duration> {
     for deployment in standing.iter_mut().filter(|deployment| deployment.entry.is_some()) {
         let Some(Err(fault)) = deployment.host.as_mut().map(|host| host.begin_probe(&[], piece.probe_period())) else {
             continue;
         };
-        deployment.fail(fault, around);
+        deployment.fail(fault, context);
     }
     if piece.of.is_none() {
-        rest_probes(standing, inputs, around);
+        rest_probes(standing, inputs, context);
     }
-    let held = hold(standing, inputs, around);
-    let loaded = plans(standing, inputs, around);
+    let held = hold(standing, inputs, context);
+    let loaded = plans(standing, inputs, context);
     let serving = loaded.iter().map(|(at, _)| serving(&mut standing[*at])).collect();
     let arms: Vec<String> = loaded.iter().map(|(at, _)| inputs[*at].planned.arm()).collect();
     let plans: Vec<LoadPlan> = loaded.iter().map(|(_, plan)| piece.plan(plan.clone())).collect();
-    let began = around.clock.now();
-    let mut driven = by_turns(plans, Turns { held: of(&held, &loaded), serving, ..turns }, around);
+    let began = context.clock.now();
+    let mut driven = by_turns(plans, Turns { held: of(&held, &loaded), serving, ..turns }, context);
     run_on(standing, &held);
-    let share = around.clock.now().saturating_sub(began) / loaded.len().max(1) as u32;
+    let share = context.clock.now().saturating_sub(began) / loaded.len().max(1) as u32;
     same_for_all(&mut driven);
     let turns = driven.iter().flatten().filter_map(|load| load.turns);
     let slice = turns.map(|turns| Duration::from_nanos(turns.slice_ns)).max();
@@ -248,27 +252,27 @@ fn load(
                 }
                 deployment.parts.push((load, telemetry));
             }
-            Err(fault) => deployment.fail(fault, around),
+            Err(fault) => deployment.fail(fault, context),
         }
     }
     slice
 }
 
 /// Has all samplers rest at the same moments now and then, so that the report can say what they cost.
-fn rest_probes(standing: &mut [Standing], inputs: &[TrialInputs], around: &mut Around) {
+fn rest_probes(standing: &mut [Deployment], inputs: &[TrialInputs], context: &mut BlockContext) {
     let Some(first) = inputs.first() else { return };
     let loads = standing.iter().filter(|deployment| deployment.entry.is_some()).count() as u32;
     let rests = rests_by_turns(first.study.settle, first.study.measure, loads, first.seed);
     for deployment in standing.iter_mut().filter(|deployment| !rests.is_empty() && deployment.entry.is_some()) {
         if let Some(Err(fault)) = deployment.host.as_mut().map(|host| host.rest_probe(&rests)) {
-            deployment.fail(fault, around);
+            deployment.fail(fault, context);
         }
     }
 }
 
 /// What serves a load, so that what it uses in others' turns can be counted; nothing where that cannot be told, which
 /// is no fault of any form.
-fn serving(deployment: &mut Standing) -> Vec<Scope> {
+fn serving(deployment: &mut Deployment) -> Vec<Scope> {
     deployment.host.as_mut().and_then(|host| host.serving().ok()).unwrap_or_default()
 }
 
@@ -281,11 +285,11 @@ fn part_of(load: &LoadSummary, round: u32, place: u32) -> Part {
 /// Loads the form `at` this place while all others rest, for what the whole machine counts meanwhile; tells what each
 /// of the others uses then.
 fn load_alone(
-    standing: &mut [Standing],
+    standing: &mut [Deployment],
     at: usize,
     inputs: &TrialInputs,
     resting: &mut [Vec<f64>],
-    around: &mut Around,
+    context: &mut BlockContext,
 ) {
     if standing[at].parts.is_empty() || standing[at].entry.is_none() {
         return;
@@ -293,7 +297,7 @@ fn load_alone(
     // What cannot be sampled beside is not known, which is no fault of any form.
     let sampled: Vec<bool> =
         (standing.iter_mut().enumerate()).map(|(other, deployment)| other != at && deployment.begin_rest()).collect();
-    let load = load_one(&mut standing[at], inputs, around);
+    let load = load_one(&mut standing[at], inputs, context);
     for (other, deployment) in standing.iter_mut().enumerate().filter(|(other, _)| sampled[*other]) {
         let rows = deployment.host.as_mut().and_then(|host| host.end_probe().ok());
         resting[other].extend(load.as_ref().zip(rows).and_then(|(load, rows)| resting_share(load, &rows)));
@@ -301,18 +305,18 @@ fn load_alone(
 }
 
 /// Loads one form, and keeps what it came to.
-fn load_one(deployment: &mut Standing, inputs: &TrialInputs, around: &mut Around) -> Option<LoadSummary> {
+fn load_one(deployment: &mut Deployment, inputs: &TrialInputs, context: &mut BlockContext) -> Option<LoadSummary> {
     let (Some(entry), Some(host)) = (&deployment.entry, &mut deployment.host) else { return None };
-    let trial = Standing::trial(inputs, &mut deployment.data, Stage::Measure, around);
+    let trial = Deployment::trial(inputs, &mut deployment.data, Stage::Measure, context);
     let (settle, measure) = alone_for(inputs.study);
     let plan = LoadPlan { settle, measure, ..trial.load_plan(entry, LoadTask::Run) };
-    let began = around.clock.now();
+    let began = context.clock.now();
     let alone = host.begin_probe(&[], PROBE_PERIOD).and_then(|()| {
         let driven =
-            around.apparatus.drive(&plan, drive_limit(&plan), around.stop, &mut |_| Err(no_tool()), &mut |_| {});
+            context.apparatus.drive(&plan, drive_limit(&plan), context.stop, &mut |_| Err(no_tool()), &mut |_| {});
         keep(driven, host.end_probe())
     });
-    let took = around.clock.now().saturating_sub(began);
+    let took = context.clock.now().saturating_sub(began);
     *deployment.data.record.stages.entry(Stage::Measure).or_default() += took.as_secs_f64();
     match (alone, deployment.parts.first_mut()) {
         (Ok((load, telemetry)), Some((_, rows))) => {
@@ -350,7 +354,7 @@ fn same_for_all(driven: &mut [Result<LoadSummary, Fault>]) {
 }
 
 /// What each of these loads came to that one process carries out by turns.
-fn by_turns(mut plans: Vec<LoadPlan>, turns: Turns, around: &mut Around) -> Vec<Result<LoadSummary, Fault>> {
+fn by_turns(mut plans: Vec<LoadPlan>, turns: Turns, context: &mut BlockContext) -> Vec<Result<LoadSummary, Fault>> {
     let count = plans.len();
     if plans.is_empty() {
         return Vec::new();
@@ -363,8 +367,8 @@ fn by_turns(mut plans: Vec<LoadPlan>, turns: Turns, around: &mut Around) -> Vec<
     first.turns = Some(Box::new(Turns { beside: plans, ..turns }));
     let limit = first.settle + (2 * first.measure + patience + timeout) * count as u32 + DRIVE_SLACK;
     let mut measuring = false;
-    let tell = &mut *around.tell;
-    let driven = around.apparatus.drive(&first, limit, around.stop, &mut |_| Err(no_tool()), &mut |row| {
+    let tell = &mut *context.tell;
+    let driven = context.apparatus.drive(&first, limit, context.stop, &mut |_| Err(no_tool()), &mut |row| {
         if row.measured && !measuring {
             measuring = true;
             tell(Event::StageStarted { stage: Stage::Measure });

@@ -1,6 +1,6 @@
 //! Two forms loaded at the same moment, on disjoint CPUs.
 
-use crate::alternate::{Around, Standing, finish, stand_up};
+use crate::alternate::{BlockContext, Deployment, finish, stand_up};
 use crate::inside::inside;
 use crate::trial::{Early, PROBE_PERIOD, TrialInputs, drive_limit};
 use crate::{Event, RunInside};
@@ -22,31 +22,31 @@ pub(crate) fn halves(cpus: &CpuSet) -> [CpuSet; 2] {
 }
 
 /// Runs the two trials of a pair. `None` when it was stopped: it then leaves no row.
-pub(crate) fn run_duet(inputs: &[TrialInputs], around: &mut Around) -> Option<Vec<TrialData>> {
-    let mut pair = stand_up(inputs, true, around);
-    let stands = |deployment: &Standing| deployment.entry.is_some();
-    if !around.stop.raised() {
+pub(crate) fn run_duet(inputs: &[TrialInputs], context: &mut BlockContext) -> Option<Vec<TrialData>> {
+    let mut pair = stand_up(inputs, true, context);
+    let stands = |deployment: &Deployment| deployment.entry.is_some();
+    if !context.stop.raised() {
         match pair.as_mut_slice() {
-            [one, other] if stands(one) && stands(other) => together([one, other], inputs, around),
+            [one, other] if stands(one) && stands(other) => together([one, other], inputs, context),
             _ => pair
                 .iter_mut()
                 .filter(|deployment| stands(deployment))
-                .for_each(|alone| leave_out(alone, inputs, around)),
+                .for_each(|alone| leave_out(alone, inputs, context)),
         }
     }
-    finish(pair, around)
+    finish(pair, context)
 }
 
 /// One alone is no duet: its figures could be compared with nothing.
-fn leave_out(alone: &mut Standing, inputs: &[TrialInputs], around: &mut Around) {
+fn leave_out(alone: &mut Deployment, inputs: &[TrialInputs], context: &mut BlockContext) {
     let own = inputs.iter().find(|inputs| *inputs.planned == alone.data.record.trial);
     let own = own.expect("every deployment has its inputs");
     let why = Fault::new("the form that it was to be measured beside did not come up, or broke off");
-    Standing::trial(own, &mut alone.data, Stage::Settle, around).end(Early::Unavailable(why));
+    Deployment::trial(own, &mut alone.data, Stage::Settle, context).end(Early::Unavailable(why));
     alone.entry = None;
 }
 
-fn together(mut pair: [&mut Standing; 2], inputs: &[TrialInputs], around: &mut Around) {
+fn together(mut pair: [&mut Deployment; 2], inputs: &[TrialInputs], context: &mut BlockContext) {
     let (mut plans, mut loaded) = (Vec::new(), Vec::new());
     for at in 0..2 {
         let deployment = &mut pair[at];
@@ -54,14 +54,14 @@ fn together(mut pair: [&mut Standing; 2], inputs: &[TrialInputs], around: &mut A
         let begun = host.thaw().and_then(|()| host.begin_probe(&[], PROBE_PERIOD));
         if let Err(fault) = begun {
             let faults = if at == 0 { [Some(fault), None] } else { [None, Some(fault)] };
-            return end_both(pair, faults, inputs, around);
+            return end_both(pair, faults, inputs, context);
         }
-        let trial = Standing::trial(&inputs[at], &mut deployment.data, Stage::Settle, around);
+        let trial = Deployment::trial(&inputs[at], &mut deployment.data, Stage::Settle, context);
         plans.push(trial.load_plan(entry, LoadTask::Run));
         loaded.push(entry.instance.clone());
     }
     let limit = drive_limit(&plans[0]);
-    let tell = &mut *around.tell;
+    let tell = &mut *context.tell;
     let rows: &mut [Vec<SecondRow>; 2] = &mut Default::default();
     let mut each_second = |at: usize, row: &SecondRow| {
         rows[at].push(row.clone());
@@ -72,10 +72,10 @@ fn together(mut pair: [&mut Standing; 2], inputs: &[TrialInputs], around: &mut A
     let driven = {
         let [one, other] = &mut pair;
         let (Some(one), Some(other)) = (&mut one.host, &mut other.host) else { return };
-        let mut one = inside(one.as_mut(), &loaded[0], around.stop);
-        let mut other = inside(other.as_mut(), &loaded[1], around.stop);
+        let mut one = inside(one.as_mut(), &loaded[0], context.stop);
+        let mut other = inside(other.as_mut(), &loaded[1], context.stop);
         let insides: Vec<&mut RunInside> = vec![&mut one, &mut other];
-        around.apparatus.drive_all(&plans, limit, around.stop, insides, &mut each_second)
+        context.apparatus.drive_all(&plans, limit, context.stop, insides, &mut each_second)
     };
     let mut faults = [None, None];
     for (at, (deployment, driven)) in pair.iter_mut().zip(driven).enumerate() {
@@ -88,16 +88,21 @@ fn together(mut pair: [&mut Standing; 2], inputs: &[TrialInputs], around: &mut A
         }
     }
     if faults.iter().any(Option::is_some) {
-        end_both(pair, faults, inputs, around);
+        end_both(pair, faults, inputs, context);
     }
 }
 
 /// When one breaks off, the other was not loaded beside a loaded one.
-fn end_both(pair: [&mut Standing; 2], faults: [Option<Fault>; 2], inputs: &[TrialInputs], around: &mut Around) {
+fn end_both(
+    pair: [&mut Deployment; 2],
+    faults: [Option<Fault>; 2],
+    inputs: &[TrialInputs],
+    context: &mut BlockContext,
+) {
     for (deployment, fault) in pair.into_iter().zip(faults) {
         match fault {
-            Some(fault) => deployment.fail(fault, around),
-            None => leave_out(deployment, inputs, around),
+            Some(fault) => deployment.fail(fault, context),
+            None => leave_out(deployment, inputs, context),
         }
     }
 }

@@ -16,7 +16,7 @@ const WINDOWS_WITH_HINT: f64 = 0.75;
 const PATIENCE: (u32, Duration) = (4, Duration::from_secs(300));
 
 /// A search and the load that it guides.
-pub(crate) struct Guiding {
+pub(crate) struct GuidedSearch {
     search: Box<dyn PeakSearch>,
     asked: Asked,
     hold: Hold,
@@ -27,9 +27,9 @@ pub(crate) struct Guiding {
     outcome: Option<PeakOutcome>,
 }
 
-impl Guiding {
+impl GuidedSearch {
     /// Begins a search. `known` is what the same arm's last search found.
-    pub(crate) fn begin(plan: &PeakPlan, qos: &Qos, known: Option<f64>) -> Guiding {
+    pub(crate) fn begin(plan: &PeakPlan, qos: &Qos, known: Option<f64>) -> GuidedSearch {
         let asked = Asked::of(qos, &plan.operations);
         let mut plan = plan.clone();
         // The published search starts afresh every time; a hint would make its repeats depend on each other.
@@ -40,7 +40,7 @@ impl Guiding {
         }
         let search = peak_search(&plan, asked.criteria(), known);
         let hold = Hold { number: 0, level: 0.0, settle_s: 0.0, window_s: 0.0 };
-        Guiding { search, asked, hold, counted: false, limited: 0, doubtful: 0, last: None, outcome: None }
+        GuidedSearch { search, asked, hold, counted: false, limited: 0, doubtful: 0, last: None, outcome: None }
     }
 
     /// How long the load process is waited for.

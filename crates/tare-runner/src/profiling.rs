@@ -2,7 +2,7 @@
 //! runs slower, so nothing of these goes into outcomes, expectations or the choice of blocks.
 
 use crate::progress::Progress;
-use crate::run::{Doing, Run};
+use crate::run::{Run, RunContext};
 use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::plan::{PlannedTrial, plan_profiles};
@@ -30,17 +30,17 @@ impl Run<'_> {
     ///
     /// # Errors
     /// When the record cannot be written.
-    pub(crate) fn profile(&mut self, state: &Progress, doing: &mut Doing) -> Result<bool, Fault> {
+    pub(crate) fn profile(&mut self, state: &Progress, context: &mut RunContext) -> Result<bool, Fault> {
         let open = self.profiles_left();
         for (at, trial) in open.iter().enumerate() {
-            if doing.stop.raised() {
+            if context.stop.raised() {
                 return Ok(true);
             }
             let left = open[at..].iter().map(|trial| self.expected(state, trial)).sum::<Duration>();
-            self.announce(trial, left, doing)?;
-            let Some(data) = self.one(trial, state, doing) else { return Ok(true) };
+            self.announce(trial, left, context)?;
+            let Some(data) = self.one(trial, state, context) else { return Ok(true) };
             self.record.write_profile(&data)?;
-            self.tell_end(&data, doing)?;
+            self.tell_end(&data, context)?;
         }
         Ok(false)
     }

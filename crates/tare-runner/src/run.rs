@@ -1,6 +1,6 @@
 //! A run: the plan carried out, block by block.
 
-use crate::alternate::{Around, BlockInputs, run_alternate};
+use crate::alternate::{BlockContext, BlockInputs, run_alternate};
 use crate::chop::{BLOCKS_ALONE, Slice, run_chopped};
 use crate::duet::{halves, run_duet};
 use crate::keeping::Holding;
@@ -72,7 +72,7 @@ pub struct Run<'a> {
 }
 
 /// State of a running study.
-pub(crate) struct Doing<'a> {
+pub(crate) struct RunContext<'a> {
     apparatus: &'a mut dyn Apparatus,
     clock: &'a dyn Clock,
     pub(crate) stop: &'a Stop,
@@ -86,7 +86,7 @@ pub(crate) struct Doing<'a> {
     held: Holding,
 }
 
-impl Doing<'_> {
+impl RunContext<'_> {
     /// How long this and earlier processes have been at this run.
     fn spent(&self) -> Duration {
         self.before + self.clock.now().saturating_sub(self.began)
@@ -113,38 +113,38 @@ impl Run<'_> {
         self.tell(clock, subscriber, &Event::RunStarted { trials, done })?;
         let blocks = blocks(&self.header.plan);
         let (began, held) = (clock.now(), Holding::default());
-        let mut doing = Doing { apparatus, clock, stop, subscriber, began, before, blocks, held };
-        let planned = self.planned_blocks(&mut state, &mut doing)?.unwrap_or(Ending::Complete);
+        let mut context = RunContext { apparatus, clock, stop, subscriber, began, before, blocks, held };
+        let planned = self.planned_blocks(&mut state, &mut context)?.unwrap_or(Ending::Complete);
         let mut ending = planned;
         if !matches!(planned, Ending::Interrupted | Ending::BudgetSpent) {
-            let again = self.blocks_again(&mut state, &mut doing)?;
+            let again = self.blocks_again(&mut state, &mut context)?;
             // What is run again only mends: that there is no time for it takes nothing from what is there.
             ending = again.filter(|again| *again != Ending::BudgetSpent).unwrap_or(planned);
         }
-        if ending != Ending::Interrupted && self.profile(&state, &mut doing)? {
+        if ending != Ending::Interrupted && self.profile(&state, &mut context)? {
             ending = Ending::Interrupted;
         }
         // Nor does an interruption then make the intervals wider; a record that said so would be measured on.
         let by_itself = matches!(planned, Ending::Fitted | Ending::PreciseEnough | Ending::Decided);
         let how = if by_itself { planned } else { ending }.word().to_owned();
         self.record.write_end(&End { ended: clock.timestamp(), how: how.clone() })?;
-        self.tell(clock, doing.subscriber, &Event::RunEnded { how })?;
+        self.tell(clock, context.subscriber, &Event::RunEnded { how })?;
         Ok(ending)
     }
 
     /// The blocks of the plan, in their order. Why the run must not go on, if it must not.
-    fn planned_blocks(&mut self, state: &mut Progress, doing: &mut Doing) -> Result<Option<Ending>, Fault> {
+    fn planned_blocks(&mut self, state: &mut Progress, context: &mut RunContext) -> Result<Option<Ending>, Fault> {
         let plan = self.header.plan.clone();
         for block in 0..blocks(&plan) {
             let trials: Vec<PlannedTrial> = plan.iter().filter(|trial| trial.block == block).cloned().collect();
             if trials.iter().any(|trial| !self.record.has_trial(trial.index)) {
-                let fitted = self.fit(block, state, doing)?;
+                let fitted = self.fit(block, state, context)?;
                 if fitted.is_some() {
                     return Ok(fitted);
                 }
-                let later = plan.iter().filter(|trial| trial.block > block && trial.block < doing.blocks);
+                let later = plan.iter().filter(|trial| trial.block > block && trial.block < context.blocks);
                 let later: Duration = later.map(|trial| self.expected(state, trial)).sum();
-                let ending = self.block(&trials, later, state, doing)?;
+                let ending = self.block(&trials, later, state, context)?;
                 if ending.is_some() {
                     return Ok(ending);
                 }
@@ -163,7 +163,7 @@ impl Run<'_> {
     /// Plans anew, before `block`, how many blocks the time given allows: by how long trials took, never by what
     /// they measured. Why the run must not go on, if it must not. A round that was begun is carried out, and so is the
     /// first.
-    fn fit(&mut self, block: u32, state: &Progress, doing: &mut Doing) -> Result<Option<Ending>, Fault> {
+    fn fit(&mut self, block: u32, state: &Progress, context: &mut RunContext) -> Result<Option<Ending>, Fault> {
         let Header { study, plan, .. } = self.header;
         let Some(most) = study.at_most else { return Ok(None) };
         if study.design.ends_by_itself() {
@@ -172,7 +172,7 @@ impl Run<'_> {
             let whole = block.checked_sub(1).is_some_and(|before| rounds_after(plan, study, before) > 0);
             let for_width = study.design.half_width.is_some() && study.design.best_in.is_none();
             let ending = if whole && for_width { Ending::Fitted } else { Ending::BudgetSpent };
-            return Ok(self.over(open, state, doing).then_some(ending));
+            return Ok(self.over(open, state, context).then_some(ending));
         }
         let round = block..end_of_round(study, plan, block);
         let of_round = plan.iter().filter(|trial| round.contains(&trial.block));
@@ -180,22 +180,22 @@ impl Run<'_> {
         if !begins || of_round.clone().any(|trial| self.record.has_trial(trial.index)) {
             return Ok(None);
         }
-        let left = most.saturating_sub(doing.spent());
+        let left = most.saturating_sub(context.spent());
         let fit = fitting(study, plan, block, left, &mut |trial| self.expected(state, trial));
-        if fit != doing.blocks {
-            doing.blocks = fit;
+        if fit != context.blocks {
+            context.blocks = fit;
             let trials = plan.iter().filter(|trial| trial.block < fit).count() as u32 + self.profiles().0;
             let round = of_round.map(|trial| self.expected(state, trial)).sum();
             let event = Event::Fitted { most, blocks: fit, of: blocks(plan), trials, round };
-            self.tell(doing.clock, doing.subscriber, &event)?;
+            self.tell(context.clock, context.subscriber, &event)?;
         }
         Ok((fit == block).then_some(Ending::Fitted))
     }
 
     /// Whether these trials, begun now, would end beyond the time given. Until a trial was timed nobody knows.
-    fn over<'a>(&self, trials: impl Iterator<Item = &'a PlannedTrial>, state: &Progress, doing: &Doing) -> bool {
+    fn over<'a>(&self, trials: impl Iterator<Item = &'a PlannedTrial>, state: &Progress, context: &RunContext) -> bool {
         let needed: Duration = trials.map(|trial| self.expected(state, trial)).sum();
-        let over = self.header.study.at_most.is_some_and(|most| doing.spent() + needed > most);
+        let over = self.header.study.at_most.is_some_and(|most| context.spent() + needed > most);
         over && !state.timed.is_empty()
     }
 
@@ -220,7 +220,7 @@ impl Run<'_> {
     }
 
     /// Runs blocks with void or failed trials again, as far as that is allowed.
-    fn blocks_again(&mut self, state: &mut Progress, doing: &mut Doing) -> Result<Option<Ending>, Fault> {
+    fn blocks_again(&mut self, state: &mut Progress, context: &mut RunContext) -> Result<Option<Ending>, Fault> {
         let plan = &self.header.plan;
         let (mut block, mut index) = (blocks(plan), plan.len() as u32);
         loop {
@@ -230,10 +230,10 @@ impl Run<'_> {
             let trials = plan_again(&self.header.plan, of, block, index, self.header.seed);
             let open = || trials.iter().filter(|trial| !self.record.has_trial(trial.index));
             if open().next().is_some() {
-                if self.over(open(), state, doing) {
+                if self.over(open(), state, context) {
                     return Ok(Some(Ending::BudgetSpent));
                 }
-                let ending = self.block(&trials, Duration::ZERO, state, doing)?;
+                let ending = self.block(&trials, Duration::ZERO, state, context)?;
                 if ending.is_some() {
                     return Ok(ending);
                 }
@@ -248,24 +248,24 @@ impl Run<'_> {
         trials: &[PlannedTrial],
         later: Duration,
         state: &mut Progress,
-        doing: &mut Doing,
+        context: &mut RunContext,
     ) -> Result<Option<Ending>, Fault> {
         let open: Vec<&PlannedTrial> = trials.iter().filter(|trial| !self.record.has_trial(trial.index)).collect();
         let later = later + self.of_profiles(state);
         if self.header.study.design.arrangement != Arrangement::Blocks {
             let needed: Duration = open.iter().map(|trial| self.expected(state, trial)).sum();
-            return self.side_by_side(&open, needed + later, state, doing);
+            return self.side_by_side(&open, needed + later, state, context);
         }
         for (at, planned) in open.iter().enumerate() {
-            if doing.stop.raised() {
+            if context.stop.raised() {
                 return Ok(Some(Ending::Interrupted));
             }
             let left = later + open[at..].iter().map(|trial| self.expected(state, trial)).sum::<Duration>();
-            self.announce(planned, left, doing)?;
-            let trial_began = doing.clock.now();
-            let Some(data) = self.one(planned, state, doing) else { return Ok(Some(Ending::Interrupted)) };
-            let took = doing.clock.now().saturating_sub(trial_began + doing.held.time());
-            self.keep(&data, took, state, doing)?;
+            self.announce(planned, left, context)?;
+            let trial_began = context.clock.now();
+            let Some(data) = self.one(planned, state, context) else { return Ok(Some(Ending::Interrupted)) };
+            let took = context.clock.now().saturating_sub(trial_began + context.held.time());
+            self.keep(&data, took, state, context)?;
         }
         Ok(None)
     }
@@ -277,10 +277,10 @@ impl Run<'_> {
         open: &[&PlannedTrial],
         left: Duration,
         state: &mut Progress,
-        doing: &mut Doing,
+        context: &mut RunContext,
     ) -> Result<Option<Ending>, Fault> {
         let Some(first) = open.first() else { return Ok(None) };
-        if doing.stop.raised() {
+        if context.stop.raised() {
             return Ok(Some(Ending::Interrupted));
         }
         let (block, again) = (first.block, first.again);
@@ -288,33 +288,38 @@ impl Run<'_> {
         if open.len() < whole {
             let why = Fault::new("the run was killed while the trials of this block were written down");
             for planned in open {
-                self.keep(&skipped(planned, &why, doing.clock), Duration::ZERO, state, doing)?;
+                self.keep(&skipped(planned, &why, context.clock), Duration::ZERO, state, context)?;
             }
             return Ok(None);
         }
-        self.announce(first, left, doing)?;
-        let began = doing.clock.now();
+        self.announce(first, left, context)?;
+        let began = context.clock.now();
         let there = |planned: &&&PlannedTrial| self.header.forms[&planned.form].unavailable.is_none();
-        let ran = self.stand_together(&open.iter().filter(there).copied().collect::<Vec<_>>(), state, doing);
+        let ran = self.stand_together(&open.iter().filter(there).copied().collect::<Vec<_>>(), state, context);
         // What the stop cut short while a form was verified would be mistaken for a failure of that form.
         let cut_short = |data: &TrialData| matches!(data.record.outcome, Outcome::Failed { stage: Stage::Verify, .. });
-        let stopped = doing.stop.raised() && !doing.held.any();
+        let stopped = context.stop.raised() && !context.held.any();
         let whole = |trials: &Vec<TrialData>| !(stopped && trials.iter().any(cut_short));
         let Some(trials) = ran.filter(whole) else { return Ok(Some(Ending::Interrupted)) };
-        let took = doing.clock.now().saturating_sub(began + doing.held.time()) / trials.len().max(1) as u32;
+        let took = context.clock.now().saturating_sub(began + context.held.time()) / trials.len().max(1) as u32;
         for mut data in trials {
             take_out(&mut data.record, &self.header.workload.services);
-            self.keep(&data, took, state, doing)?;
+            self.keep(&data, took, state, context)?;
         }
         for planned in open.iter().filter(|planned| !there(planned)) {
             let why = self.header.forms[&planned.form].unavailable.clone();
             let why = why.expect("it was just found not to be there");
-            self.keep(&skipped(planned, &why, doing.clock), Duration::ZERO, state, doing)?;
+            self.keep(&skipped(planned, &why, context.clock), Duration::ZERO, state, context)?;
         }
         Ok(None)
     }
 
-    fn stand_together(&self, open: &[&PlannedTrial], state: &Progress, doing: &mut Doing) -> Option<Vec<TrialData>> {
+    fn stand_together(
+        &self,
+        open: &[&PlannedTrial],
+        state: &Progress,
+        context: &mut RunContext,
+    ) -> Option<Vec<TrialData>> {
         let mut inputs: Vec<TrialInputs> = open.iter().map(|planned| self.inputs(planned, state)).collect();
         let Header { study, workload, .. } = self.header;
         if has_movable_ports(workload) {
@@ -324,25 +329,26 @@ impl Run<'_> {
                 trial.own_ports = true;
             });
         }
-        let (subscriber, held) = (&mut *doing.subscriber, &mut doing.held);
+        let (subscriber, held) = (&mut *context.subscriber, &mut context.held);
         *held = Holding::default();
         let mut tell = |event: Event| {
             held.note(&event);
             subscriber(&event);
         };
-        let mut around = Around { apparatus: doing.apparatus, clock: doing.clock, stop: doing.stop, tell: &mut tell };
+        let mut block =
+            BlockContext { apparatus: context.apparatus, clock: context.clock, stop: context.stop, tell: &mut tell };
         if let Arrangement::Alternate(slices) = self.header.study.design.arrangement {
-            return run_alternate(&BlockInputs { trials: &inputs, slices, seed: self.header.seed }, &mut around);
+            return run_alternate(&BlockInputs { trials: &inputs, slices, seed: self.header.seed }, &mut block);
         }
         if let Arrangement::Chop(chop) = &self.header.study.design.arrangement {
             if let [alone] = open {
                 let why = Fault::new("the form that it was to be measured beside is not there");
-                return Some(vec![skipped(alone, &why, around.clock)]);
+                return Some(vec![skipped(alone, &why, block.clock)]);
             }
             let slice = chop.slice.map_or_else(|| state.slice_of(open, &study.baseline), Slice::Asked);
             // What is measured in pieces is there to see what varies, and explains nothing.
             let alone = chop.pieces.is_none() && self.looks_alone(open);
-            return run_chopped(&inputs, slice, chop.pieces, alone, &mut around);
+            return run_chopped(&inputs, slice, chop.pieces, alone, &mut block);
         }
         let why = match (open.len(), self.service_cpus.len()) {
             (2, 2..) => None,
@@ -353,13 +359,13 @@ impl Run<'_> {
         };
         if let Some(why) = why {
             let why = why.remedy("use `design: blocks` or `design: alternate`");
-            return Some(open.iter().map(|planned| skipped(planned, &why, around.clock)).collect());
+            return Some(open.iter().map(|planned| skipped(planned, &why, block.clock)).collect());
         }
         let (services, generators) = (halves(&self.service_cpus), halves(&self.generator_cpus));
         for ((inputs, service), generator) in inputs.iter_mut().zip(&services).zip(&generators) {
             (inputs.service_cpus, inputs.generator_cpus) = (service, generator);
         }
-        run_duet(&inputs, &mut around)
+        run_duet(&inputs, &mut block)
     }
 
     /// Whether the deployments of a block are loaded alone as well, so that what the whole machine counts can be told
@@ -374,24 +380,35 @@ impl Run<'_> {
         others.map(|planned| earlier(planned)).min().unwrap_or(usize::MAX) < BLOCKS_ALONE as usize
     }
 
-    pub(crate) fn announce(&mut self, planned: &PlannedTrial, left: Duration, doing: &mut Doing) -> Result<(), Fault> {
-        let blocks = doing.blocks.max(planned.block + 1);
+    pub(crate) fn announce(
+        &mut self,
+        planned: &PlannedTrial,
+        left: Duration,
+        context: &mut RunContext,
+    ) -> Result<(), Fault> {
+        let blocks = context.blocks.max(planned.block + 1);
         let study = &self.header.study;
         // How many blocks there will be is known of no run that goes on until it is content, but how long it may take.
         let most = study.at_most.filter(|_| study.design.ends_by_itself());
-        let left = most.map_or(left, |most| left.min(most.saturating_sub(doing.spent())));
+        let left = most.map_or(left, |most| left.min(most.saturating_sub(context.spent())));
         let event = Event::TrialStarted { trial: planned.clone(), blocks, left };
-        self.tell(doing.clock, doing.subscriber, &event)
+        self.tell(context.clock, context.subscriber, &event)
     }
 
     /// Puts a trial on disk, and takes note of it.
-    fn keep(&mut self, data: &TrialData, took: Duration, state: &mut Progress, doing: &mut Doing) -> Result<(), Fault> {
+    fn keep(
+        &mut self,
+        data: &TrialData,
+        took: Duration,
+        state: &mut Progress,
+        context: &mut RunContext,
+    ) -> Result<(), Fault> {
         self.record.write_trial(data)?;
         state.note(&data.record, took);
-        self.tell_end(data, doing)
+        self.tell_end(data, context)
     }
 
-    pub(crate) fn tell_end(&mut self, data: &TrialData, doing: &mut Doing) -> Result<(), Fault> {
+    pub(crate) fn tell_end(&mut self, data: &TrialData, context: &mut RunContext) -> Result<(), Fault> {
         let metric = |name: &str| data.record.metrics.get(name).copied();
         let event = Event::TrialEnded {
             trial: data.record.trial.clone(),
@@ -399,21 +416,21 @@ impl Run<'_> {
             throughput: metric("throughput"),
             p99_us: metric("p99_us"),
         };
-        self.tell(doing.clock, doing.subscriber, &event)
+        self.tell(context.clock, context.subscriber, &event)
     }
 
-    pub(crate) fn one(&self, planned: &PlannedTrial, state: &Progress, doing: &mut Doing) -> Option<TrialData> {
-        doing.held = Holding::default();
+    pub(crate) fn one(&self, planned: &PlannedTrial, state: &Progress, context: &mut RunContext) -> Option<TrialData> {
+        context.held = Holding::default();
         if let Some(why) = &self.header.forms[&planned.form].unavailable {
-            return Some(skipped(planned, why, doing.clock));
+            return Some(skipped(planned, why, context.clock));
         }
         let inputs = self.inputs(planned, state);
-        let (subscriber, held) = (&mut *doing.subscriber, &mut doing.held);
+        let (subscriber, held) = (&mut *context.subscriber, &mut context.held);
         let mut tell = |event: Event| {
             held.note(&event);
             subscriber(&event);
         };
-        let ran = run_trial(&inputs, doing.apparatus, doing.clock, doing.stop, &mut tell);
+        let ran = run_trial(&inputs, context.apparatus, context.clock, context.stop, &mut tell);
         ran.map(|mut data| {
             take_out(&mut data.record, &self.header.workload.services);
             data

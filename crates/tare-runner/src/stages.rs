@@ -3,7 +3,7 @@
 use crate::bits;
 use crate::deploying::path_of_all;
 use crate::keeping::{hold, standing};
-use crate::peak::Guiding;
+use crate::peak::GuidedSearch;
 use crate::placing::{ran_on, starts, strayed};
 use crate::probe_rests::probe_rests;
 use crate::trial::{Early, Entry, PROBE_PERIOD, Trial, TrialInputs};
@@ -154,26 +154,26 @@ impl Trial<'_, '_> {
         self.enter(Stage::Measure);
         let qos = self.inputs.study.qos.as_ref().expect("a study with a peak was read with a QoS");
         let load_plan = self.load_plan(entry, LoadTask::Run);
-        let mut guiding = Guiding::begin(plan, qos, self.inputs.known_peak);
+        let mut search = GuidedSearch::begin(plan, qos, self.inputs.known_peak);
         let tell = std::cell::RefCell::new(&mut *self.tell);
         let data = &mut self.data;
         let summary = self.apparatus.guide(
             &load_plan,
-            Guiding::patience(plan),
+            GuidedSearch::patience(plan),
             self.stop,
             &mut |row| {
                 data.seconds.push(row.clone());
                 tell.borrow_mut()(Event::Second { row: row.clone() });
             },
             &mut |row| {
-                let order = guiding.next(row);
-                if let Some(window) = guiding.last_window() {
+                let order = search.next(row);
+                if let Some(window) = search.last_window() {
                     tell.borrow_mut()(Event::Held { window, unit: plan.unit.clone() });
                 }
                 order
             },
         )?;
-        let mut outcome = guiding.outcome().ok_or_else(|| Fault::new("the load ended before the search did"))?;
+        let mut outcome = search.outcome().ok_or_else(|| Fault::new("the load ended before the search did"))?;
         let off = tare_stats::off_shares(qos, &summary).into_iter();
         let note = |OffShare { operation, asked, had }| PeakNote::MixOff { operation, asked, had };
         outcome.notes.extend(off.map(note));
