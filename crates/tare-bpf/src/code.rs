@@ -1,9 +1,9 @@
-//! What programs consist of, as `linux/bpf.h` numbers it.
+//! The instructions of programs, as `linux/bpf.h` numbers them.
 
 use crate::map::{Map, Word};
 
-/// A register. The kernel hands a program what it is asked about in the first, calls take the first five and leave
-/// their result in the one before them, the next four outlive calls, and the last points to the stack's end.
+/// A register. A program starts with its context in `R1`. Calls take their arguments in `R1` to `R5`, return their
+/// result in `R0` and preserve `R6` to `R9`. `R10` points to the end of the stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "they are numbers")]
@@ -23,7 +23,7 @@ pub enum Register {
 
 use Register::R0;
 
-/// What a program may have the kernel do.
+/// A function of the kernel that a program may call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Function {
@@ -33,34 +33,35 @@ pub enum Function {
     Update = 2,
     /// Removes the key that `R2` points to from the map in `R1`.
     Delete = 3,
-    /// The number of the process that is running in the upper half, that of its thread in the lower.
+    /// The number of the running process in the upper half, that of its thread in the lower half.
     ProcessAndThread = 14,
-    /// The group of the running process in the upper half, its user in the lower, as the whole machine has them.
+    /// The group of the running process in the upper half, its user in the lower half, as in the initial user
+    /// namespace.
     GroupAndUser = 15,
-    /// The number of the socket in `R1`; no other has it before the machine is started anew.
+    /// The cookie of the socket in `R1`: a number that is unique until the machine reboots.
     Socket = 46,
-    /// Copies `R4` bytes of the packet in `R1` to where `R3` points to, from byte `R2` on: of its frame where `R5` is
-    /// 0, of what its link carries where it is 1. The answer is not 0 when the packet is shorter.
+    /// Copies `R4` bytes of the packet in `R1`, from byte `R2` on, to where `R3` points. `R2` counts from the start of
+    /// the frame if `R5` is 0, of the network header if it is 1. The result is not 0 if the packet is shorter.
     Bytes = 68,
-    /// Copies `R2` bytes of the kernel's memory from `R3` on to where `R1` points to. The answer is not 0 when there is
-    /// none.
+    /// Copies `R2` bytes of the kernel's memory from `R3` on to where `R1` points. The result is not 0 if that memory
+    /// does not exist.
     ReadKernel = 113,
-    /// The number of the network namespace of the socket in `R1`; no other has it before the machine is started anew.
+    /// The cookie of the network namespace of the socket in `R1`: a number that is unique until the machine reboots.
     Network = 122,
 }
 
-/// One instruction, as the kernel takes it.
+/// One instruction in the kernel's encoding.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instruction {
     operation: u8,
-    /// The register written to in the lower half, the one read from in the upper.
+    /// The destination register in the lower half, the source register in the upper half.
     registers: u8,
     offset: i16,
     number: i32,
 }
 
-/// Says that a number is a map's descriptor.
+/// Marks a number as a map's descriptor.
 const OF_A_MAP: u8 = 1;
 
 impl Instruction {
@@ -120,7 +121,7 @@ impl Instruction {
         Instruction::new(0x77, to, R0, 0, bits)
     }
 
-    /// `to = (u16)to`, with its two bytes exchanged where this machine's order of them is not the network's.
+    /// `to = (u16)to`, with its bytes swapped if this machine's byte order is not the network's.
     pub const fn order_of_network_u16(to: Register) -> Instruction {
         Instruction::new(0xdc, to, R0, 0, 16)
     }
@@ -165,22 +166,22 @@ impl Instruction {
         Instruction::new(0x7a, to, R0, offset, number)
     }
 
-    /// `*(u64 *)to += from`, in one step for all CPUs.
+    /// `*(u64 *)to += from`, atomically.
     pub const fn add_at_once_u64(to: Register, from: Register) -> Instruction {
         Instruction::new(0xdb, to, from, 0, 0)
     }
 
-    /// Leaves out the next instructions.
+    /// Skips the next instructions.
     pub const fn skip(instructions: i16) -> Instruction {
         Instruction::new(0x05, R0, R0, instructions, 0)
     }
 
-    /// Leaves out the next instructions when `register == number`.
+    /// Skips the next instructions if `register == number`.
     pub const fn skip_if_equal(register: Register, number: i32, instructions: i16) -> Instruction {
         Instruction::new(0x15, register, R0, instructions, number)
     }
 
-    /// Leaves out the next instructions when `register == other`.
+    /// Skips the next instructions if `register == other`.
     pub const fn skip_if_same(register: Register, other: Register, instructions: i16) -> Instruction {
         Instruction::new(0x1d, register, other, instructions, 0)
     }
@@ -195,12 +196,12 @@ impl Instruction {
         Instruction::guarded(Instruction::skip_if_equal(register, number, 0), block)
     }
 
-    /// `if register > number { block }`, neither of them having a sign.
+    /// `if register > number { block }`, both unsigned.
     pub fn if_above(register: Register, number: i32, block: &[Instruction]) -> Vec<Instruction> {
         Instruction::guarded(Instruction::new(0xb5, register, R0, 0, number), block)
     }
 
-    /// A block that `skip` leaves out.
+    /// A block, with the instruction that skips it in front.
     fn guarded(skip: Instruction, block: &[Instruction]) -> Vec<Instruction> {
         let offset = i16::try_from(block.len()).expect("blocks written by hand are short");
         [&[Instruction { offset, ..skip }][..], block].concat()
@@ -211,7 +212,7 @@ impl Instruction {
         Instruction::new(0x85, R0, R0, 0, function as i32)
     }
 
-    /// Ends the program; its answer is `R0`.
+    /// Ends the program with the result in `R0`.
     pub const fn end() -> Instruction {
         Instruction::new(0x95, R0, R0, 0, 0)
     }
@@ -222,7 +223,7 @@ mod tests {
     use super::*;
     use Register::{R1, R10};
 
-    /// The eight bytes that the kernel's own assembler makes of `*(u32 *)(r10 - 4) = r1`.
+    /// The eight bytes that the kernel's own assembler generates for `*(u32 *)(r10 - 4) = r1`.
     #[test]
     fn an_instruction_is_eight_bytes_as_the_kernel_reads_them() {
         assert_eq!(size_of::<Instruction>(), 8);

@@ -1,9 +1,9 @@
-//! The call itself.
+//! The system call bpf(2).
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// What the kernel is asked for, as `linux/bpf.h` numbers it.
+/// A command to the kernel, as `linux/bpf.h` numbers it.
 #[derive(Debug, Clone, Copy)]
 #[repr(i32)]
 pub(crate) enum Command {
@@ -20,15 +20,17 @@ pub(crate) enum Command {
     CountRuns = 32,
 }
 
-/// The fields of one command at the beginning of the kernel's `union bpf_attr`; those behind them count as zero.
+/// The fields of one command at the beginning of the kernel's `union bpf_attr`; the fields after them count as zero.
 ///
 /// # Safety
 /// The type has the layout that the kernel reads for its command, and the addresses in it are those of objects that
 /// outlive the call and are as large as the kernel takes them to be.
 pub(crate) unsafe trait Attributes {}
 
+/// Gives the kernel a command and returns its answer.
+///
 /// # Errors
-/// What the kernel says.
+/// The kernel's own.
 pub(crate) fn ask<T: Attributes>(command: Command, attributes: &T) -> io::Result<i32> {
     // SAFETY: by the promise of `Attributes`; the kernel reads no more than the size that it is told.
     let answer =
@@ -36,12 +38,12 @@ pub(crate) fn ask<T: Attributes>(command: Command, attributes: &T) -> io::Result
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer as i32) }
 }
 
-/// The same for a command that hands out a descriptor.
+/// The same for a command that returns a descriptor.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's own.
 pub(crate) fn make<T: Attributes>(command: Command, attributes: &T) -> io::Result<OwnedFd> {
     let descriptor = ask(command, attributes)?;
-    // SAFETY: the kernel has just handed out this descriptor, and nobody else knows of it.
+    // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }

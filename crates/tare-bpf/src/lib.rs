@@ -1,8 +1,7 @@
-//! Small programs that the kernel runs for Tare: written here instruction by instruction, handed over by bpf(2), and
-//! gone with the descriptors that hold them, however the process ends, unless they are given a name.
+//! Small BPF programs that the kernel runs for Tare. They are assembled here instruction by instruction and loaded with
+//! bpf(2). Unless they are pinned, they disappear with the descriptors that hold them, however the process ends.
 //!
-//! A program of a dozen instructions needs neither a compiler of its own nor a format of object files, which is what
-//! the libraries for BPF bring along.
+//! Programs of a dozen instructions need neither a compiler nor object files, which the libraries for BPF are made for.
 
 mod code;
 mod kernel;

@@ -1,4 +1,4 @@
-//! Tables that a program and this process share.
+//! Maps that a program and this process share.
 
 use crate::kernel::{Attributes, Command, ask, make};
 use std::io;
@@ -12,7 +12,7 @@ mod sealed {
     impl Sealed for [u32; 5] {}
 }
 
-/// A key or value: a number or several, so that whatever a program writes is one.
+/// A key or value: one or more integers, so that any bytes that a program writes are valid.
 pub trait Word: Copy + Default + PartialEq + sealed::Sealed {}
 impl Word for u32 {}
 impl Word for u64 {}
@@ -29,10 +29,10 @@ pub struct Map<K, V> {
 const HASH: u32 = 1;
 
 impl<K: Word, V: Word> Map<K, V> {
-    /// An empty one with room for so many keys.
+    /// An empty map with room for this many keys.
     ///
     /// # Errors
-    /// When the kernel has no BPF, or does not let this process have a map.
+    /// When the kernel has no BPF, or does not allow this process to make a map.
     pub fn new(room: u32) -> io::Result<Map<K, V>> {
         allow_locked_memory();
         let shape =
@@ -48,19 +48,19 @@ impl<K: Word, V: Word> Map<K, V> {
         ask(Command::Update, &self.entry(&raw const key, (&raw const value).cast_mut())).map(drop)
     }
 
-    /// Takes out a key.
+    /// Removes a key.
     ///
     /// # Errors
-    /// When it is not there.
+    /// When it is not in the map.
     pub fn remove(&self, key: K) -> io::Result<()> {
         ask(Command::Delete, &self.entry(&raw const key, std::ptr::null_mut())).map(drop)
     }
 
-    /// All keys and their values. What a program puts in or takes out meanwhile may be among them or not.
+    /// All keys and their values. Those that a program adds or removes meanwhile may be among them or not.
     pub fn entries(&self) -> Vec<(K, V)> {
         let (mut last, mut key, mut value) = (None, K::default(), V::default());
         let mut entries = Vec::new();
-        // A key that is taken out while it is the last one makes the kernel begin again.
+        // If the last key is removed meanwhile, the kernel begins again with the first.
         while entries.len() <= self.room as usize {
             let from = last.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
             let next = KeyAfter { map: self.number(), unused: 0, key: from as u64, next: &raw mut key as u64 };
@@ -75,7 +75,7 @@ impl<K: Word, V: Word> Map<K, V> {
         entries
     }
 
-    /// Its descriptor, as programs name it.
+    /// Its descriptor, as programs refer to it.
     pub(crate) fn number(&self) -> i32 {
         self.descriptor.as_raw_fd()
     }
@@ -88,7 +88,7 @@ impl<K: Word, V: Word> Map<K, V> {
 /// Kernels before 5.11 count maps and programs as locked memory.
 fn allow_locked_memory() {
     use rustix::process::{Resource, Rlimit, setrlimit};
-    // Where it is not allowed, newer kernels do not need it.
+    // If it is not allowed: newer kernels do not need it.
     let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
 }
 

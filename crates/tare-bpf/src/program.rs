@@ -1,4 +1,4 @@
-//! Programs, and where the kernel runs them.
+//! Programs, and the places in the kernel where they run.
 
 use crate::code::Instruction;
 use crate::kernel::{Attributes, Command, ask, make};
@@ -8,26 +8,26 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// When a program is run. The kernel checks it accordingly.
+/// Where a program runs. The kernel checks the program accordingly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// At a place in the kernel's code, with pointers to what that place says; from Linux 4.17 on.
+    /// At a raw tracepoint, with its arguments; from Linux 4.17 on.
     Tracepoint,
-    /// Where the socket of a packet is looked for that belongs to no connection yet; from Linux 5.9 on.
+    /// When the kernel looks up the socket for a packet that belongs to no connection yet; from Linux 5.9 on.
     SocketLookup,
-    /// Where a process of a cgroup has bound a socket to an address of IPv4, which it is denied where the answer is 0;
-    /// from Linux 4.17 on.
+    /// After a process of a cgroup has bound a socket to an IPv4 address; a result of 0 denies that. From Linux 4.17
+    /// on.
     Bound4,
     /// The same for IPv6.
     Bound6,
-    /// Where a process of a cgroup is about to bind a socket to an address of IPv4, which it is denied where the answer
-    /// is 0; where it is 3, to a port of the privileged too, which needs Linux 5.12.
+    /// Before a process of a cgroup binds a socket to an IPv4 address; a result of 0 denies that, and 3 allows even a
+    /// privileged port, which needs Linux 5.12.
     Bind4,
     /// The same for IPv6.
     Bind6,
-    /// Where the last process that has a socket of IPv4 or IPv6 closes it; from Linux 5.9 on.
+    /// When the last process that has an IPv4 or IPv6 socket closes it; from Linux 5.9 on.
     Closed,
-    /// Where a packet has come in by a link, before anything else is done with it; from Linux 6.6 on.
+    /// When a packet arrives at a network link, before anything else is done with it; from Linux 6.6 on.
     CameIn,
 }
 
@@ -42,7 +42,7 @@ impl Kind {
         }
     }
 
-    /// The kernel's number of the place where programs of the kind are attached.
+    /// The kernel's number of the attach type.
     fn attaches(self) -> u32 {
         match self {
             Kind::Tracepoint => 0,
@@ -57,7 +57,7 @@ impl Kind {
     }
 }
 
-/// As many bytes of a program's name as the kernel keeps, with a zero at the end.
+/// The length of a program's name in the kernel, with a zero at the end, bytes.
 const NAME: usize = 16;
 
 /// A program that the kernel has checked.
@@ -67,26 +67,26 @@ pub struct Program {
     kind: Kind,
 }
 
-/// For as long as this is kept, the kernel runs the program.
+/// An attached program: the kernel runs it while this value lives.
 #[derive(Debug)]
 pub struct Attached {
     link: OwnedFd,
 }
 
 impl Attached {
-    /// Gives it a name in a file system of BPF's: the kernel runs the program until the file is removed, whatever
-    /// becomes of this process.
+    /// Pins it in a BPF file system: the kernel runs the program until the file is removed, whatever becomes of this
+    /// process.
     ///
     /// # Errors
-    /// When the path is in no such file system, or taken; for tracepoints and counting.
+    /// When the path is not in a BPF file system, or exists. Always for tracepoints and counting.
     pub fn pin(&self, path: &Path) -> io::Result<()> {
         let path = CString::new(path.as_os_str().as_bytes())?;
         let shape = Pinned { path: path.as_ptr() as u64, object: self.link.as_raw_fd(), flags: 0 };
         ask(Command::Pin, &shape).map(drop)
     }
 
-    /// Whether it is still run for what comes in by a link: once the link has gone it is not, and another link may have
-    /// its number. For [`Kind::CameIn`] alone.
+    /// Whether its network link still exists: once the link is gone, the program no longer runs, and another link may
+    /// have its number. For [`Kind::CameIn`] only.
     ///
     /// # Errors
     /// When the kernel does not say.
@@ -100,11 +100,11 @@ impl Attached {
 }
 
 impl Program {
-    /// Hands it to the kernel. `name`, of 15 bytes at most, is what the kernel's listings call it; `licence` opens the
-    /// functions that the kernel keeps for programs under the GPL.
+    /// Loads it into the kernel. `name`, of at most 15 bytes, is its name in the kernel's listings; `licence` decides
+    /// whether it may call functions that the kernel reserves for programs under the GPL.
     ///
     /// # Errors
-    /// When the kernel knows no such programs, does not let this process have one, or finds that this one may go wrong.
+    /// When the kernel does not know such programs, does not allow this process to load one, or rejects this one.
     pub fn load(kind: Kind, name: &str, licence: &CStr, code: &[Instruction]) -> io::Result<Program> {
         assert!(name.len() < NAME, "{name} is longer than the kernel keeps");
         let mut bytes = [0; NAME];
@@ -124,64 +124,64 @@ impl Program {
         Ok(Program { descriptor: make(Command::LoadProgram, &shape)?, kind })
     }
 
-    /// Runs it at a place in the kernel's code, by that place's name (`sys_enter` is before each system call).
+    /// Runs it at the tracepoint of this name (`sys_enter` is before each system call).
     ///
     /// # Errors
-    /// When the kernel has no such place.
+    /// When the kernel has no such tracepoint.
     pub fn attach_to_tracepoint(&self, place: &CStr) -> io::Result<Attached> {
         let shape = Tracepoint { name: place.as_ptr() as u64, program: self.descriptor.as_raw_fd(), unused: 0 };
         Ok(Attached { link: make(Command::OpenTracepoint, &shape)? })
     }
 
-    /// Runs it where sockets are looked for in a network namespace.
+    /// Runs it for socket lookups in a network namespace.
     ///
     /// # Errors
-    /// When this process may not.
+    /// When this process may not do that.
     pub fn attach_to_network(&self, namespace: impl AsFd) -> io::Result<Attached> {
         self.attach(namespace.as_fd().as_raw_fd())
     }
 
-    /// Runs it for what comes in by the link of this number, behind what others have there.
+    /// Runs it for packets that arrive at the link with this index, after other programs there.
     ///
     /// # Errors
-    /// When there is no such link, or this process may not.
+    /// When there is no such link, or this process may not do that.
     pub fn attach_to_link(&self, index: u32) -> io::Result<Attached> {
         self.attach(index.cast_signed())
     }
 
-    /// Runs it for the processes of a cgroup of version 2, and of those below it, beside what others have there; from
-    /// Linux 5.7 on.
+    /// Runs it for the processes of a cgroup of version 2 and of the cgroups below it, together with other programs
+    /// there; from Linux 5.7 on.
     ///
     /// # Errors
-    /// When this process may not, or when what another has there stands alone.
+    /// When this process may not do that, or when another program there is exclusive.
     pub fn attach_to_cgroup(&self, group: impl AsFd) -> io::Result<Attached> {
         self.attach(group.as_fd().as_raw_fd())
     }
 
-    /// `target` is the number of a descriptor or a link.
+    /// `target` is a descriptor or the index of a link.
     fn attach(&self, target: i32) -> io::Result<Attached> {
         let program = self.descriptor.as_raw_fd();
         let shape = Link { program, target, attaches: self.kind.attaches(), flags: 0 };
         Ok(Attached { link: make(Command::MakeLink, &shape)? })
     }
 
-    /// How often it was run while [`count_runs`] held.
+    /// How often it has run while [`count_runs`] was active.
     ///
     /// # Errors
-    /// When the kernel, before Linux 5.1, does not say.
+    /// When the kernel does not say, as before Linux 5.1.
     pub fn runs(&self) -> io::Result<u64> {
-        // The table of descriptors is the thread's, as it may have left the process's.
+        // The thread's own table, because a thread may have left the process's table of descriptors.
         let account = std::fs::read_to_string(format!("/proc/thread-self/fdinfo/{}", self.descriptor.as_raw_fd()))?;
         let runs = account.lines().find_map(|line| line.strip_prefix("run_cnt:")?.trim().parse().ok());
         runs.ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))
     }
 }
 
-/// Has the kernel count how often each program of this machine is run, and for how long, while the answer is kept; that
-/// costs each of them a look at the clock. From Linux 5.8 on.
+/// Makes the kernel count how often, and for how long, each BPF program on this machine runs, while the returned value
+/// lives. That costs every run two readings of the clock. From Linux 5.8 on.
 ///
 /// # Errors
-/// When the kernel does not know how, or does not let this process ask.
+/// When the kernel cannot do that, or does not allow it to this process.
 pub fn count_runs() -> io::Result<Attached> {
     Ok(Attached { link: make(Command::CountRuns, &Counting { what: 0 })? })
 }
@@ -223,7 +223,7 @@ struct Shape {
     length: u32,
     code: u64,
     licence: u64,
-    /// Its level, size and address: none is wanted.
+    /// Level, size and address of the verifier's log, which is not requested.
     log: [u64; 2],
     kernel: u32,
     flags: u32,

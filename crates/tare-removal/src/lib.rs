@@ -1,8 +1,8 @@
-//! Removes folders, whatever a service has made in them.
+//! Removes folders, whatever a service has put into them.
 //!
-//! A service can nest folders deeper than a process may have files open, or than its stack reaches. So what a folder of
-//! the top holds is removed, or moved up into the top where it is a folder itself: no more than two are ever open. No
-//! link is followed, whatever is put in a folder's place meanwhile.
+//! A service can nest folders deeper than a process may have open files, or than its stack allows. So folders that hold
+//! something are moved up into the top folder before they are emptied: no more than two folders are ever open. No link
+//! is followed, even if one is put in a folder's place meanwhile.
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, openat, renameat, unlinkat};
@@ -11,13 +11,13 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::path::Path;
 
-/// So many names of a folder are held in memory at a time.
+/// How many names of a folder are held in memory at a time.
 const NAMES_AT_ONCE: usize = 1024;
 
 /// Removes a folder with all that is in it, or a file.
 ///
 /// # Errors
-/// When it is not there, or not to be removed: a mount is below it, or this process may not.
+/// When it does not exist or cannot be removed: a mount is below it, or this process lacks the permission.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
     if !path.symlink_metadata()?.is_dir() {
         return std::fs::remove_file(path);
@@ -34,7 +34,7 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
     Ok(unlinkat(CWD, path, AtFlags::REMOVEDIR)?)
 }
 
-/// Empties a folder of the top: its folders go up, those that hold something.
+/// Empties a folder in the top folder. Folders in it that hold something are moved up.
 fn empty(top: &OwnedFd, name: &CStr, moved: &mut u64) -> io::Result<()> {
     let folder = open(top, name)?;
     each(&folder, &mut |below| {
@@ -44,15 +44,16 @@ fn empty(top: &OwnedFd, name: &CStr, moved: &mut u64) -> io::Result<()> {
     })
 }
 
-/// Moves a folder up into the top, under a name that is free there.
+/// Moves a folder up into the top folder, under a name that is free there.
 fn move_up(top: &OwnedFd, folder: &OwnedFd, below: &CStr, moved: &mut u64) -> io::Result<()> {
     let mut thinned = false;
     loop {
         *moved += 1;
         match renameat(folder, below, top, format!("moved-{moved}")) {
-            // The service has one of that name.
+            // The service has made something of that name.
             Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {}
-            // A longer list of names may take room that a full disk does not have; what goes from below makes some.
+            // The top folder may have to grow, which a full disk does not allow. Removing files further down frees
+            // space.
             Err(Errno::NOSPC | Errno::DQUOT) if !thinned => {
                 thinned = true;
                 let below = open(folder, below)?;
@@ -65,7 +66,7 @@ fn move_up(top: &OwnedFd, folder: &OwnedFd, below: &CStr, moved: &mut u64) -> io
     }
 }
 
-/// Does something to all that is in a folder, which is to be gone then, again and again until there is nothing.
+/// Calls `remove`, which must remove it, for everything in a folder, until the folder is empty.
 fn each(folder: &OwnedFd, remove: &mut dyn FnMut(&CStr) -> io::Result<()>) -> io::Result<()> {
     loop {
         let names = names(folder)?;
@@ -76,7 +77,7 @@ fn each(folder: &OwnedFd, remove: &mut dyn FnMut(&CStr) -> io::Result<()>) -> io
     }
 }
 
-/// Whether something was not removed because it is a folder.
+/// Whether removing failed because it is a folder.
 fn is_folder(removed: Result<(), Errno>) -> io::Result<bool> {
     match removed {
         Ok(()) | Err(Errno::NOENT) => Ok(false),
@@ -85,7 +86,7 @@ fn is_folder(removed: Result<(), Errno>) -> io::Result<bool> {
     }
 }
 
-/// Whether a folder was not removed because it holds something.
+/// Whether removing failed because the folder is not empty.
 fn is_full(removed: Result<(), Errno>) -> io::Result<bool> {
     match removed {
         Ok(()) | Err(Errno::NOENT) => Ok(false),
@@ -99,7 +100,7 @@ fn open(at: impl AsFd, name: impl rustix::path::Arg) -> io::Result<OwnedFd> {
     Ok(openat(at, name, how, Mode::empty())?)
 }
 
-/// Some of the names in a folder: a service may have made millions. None when it is empty.
+/// Some of the names in a folder, because a service may have made millions. Empty if the folder is.
 fn names(folder: &OwnedFd) -> io::Result<Vec<CString>> {
     let is_entry = |name: &CString| ![c".", c".."].contains(&name.as_c_str());
     let entries = Dir::read_from(folder)?.map(|entry| Ok(entry?.file_name().to_owned()));

@@ -1,30 +1,30 @@
-//! Which blocks are run again: those with a trial that does not count. Decided by outcomes only, never by a figure. A
-//! service that ended by itself, at its start or under load, is what that form came to: run again it would be away.
+//! Which blocks are run again: those with a trial that does not count. Only outcomes decide, never figures. That a
+//! service ended by itself, at its start or under load, is a result of its form, which a second run would hide.
 
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::record::TrialRecord;
 use tare_core::trial::Outcome;
 
-/// The share of the blocks that may be run again, in per cent; at least one may.
+/// The share of the blocks that may be run again, per cent; at least one may.
 const SHARE_MAX: u32 = 20;
 
-/// How each trial of the run ended, by block.
+/// How the trials of the run ended, by block.
 #[derive(Default)]
 pub(crate) struct Outcomes {
     /// By block: the arms whose trial was void or failed.
     void: BTreeMap<u32, BTreeSet<String>>,
     /// Arms that were measured at least once.
     measured: BTreeSet<String>,
-    /// Blocks that were run again, or are second runs themselves.
+    /// Blocks that were run again or are second runs.
     settled: BTreeSet<u32>,
-    /// How many were run again.
+    /// How many blocks were run again.
     again: u32,
-    /// Blocks of the plan of which a trial was run.
+    /// Blocks of the plan with a trial that was run.
     begun: BTreeSet<u32>,
 }
 
 impl Outcomes {
-    /// Takes note of a trial.
+    /// Notes the outcome of a trial.
     pub(crate) fn note(&mut self, record: &TrialRecord) {
         let (block, arm) = (record.trial.block, record.trial.arm());
         match &record.outcome {
@@ -47,8 +47,8 @@ impl Outcomes {
         }
     }
 
-    /// The next block to be run again, if one more may be. An arm that was never measured in any block would not be
-    /// the second time either.
+    /// The next block to run again, if another may be. An arm that was never measured in any block is not expected to
+    /// be measured the second time either.
     pub(crate) fn next(&self) -> Option<u32> {
         let allowed = (self.begun.len() as u32 * SHARE_MAX / 100).max(1);
         if self.again >= allowed {

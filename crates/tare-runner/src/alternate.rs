@@ -1,4 +1,4 @@
-//! A block whose forms stand side by side: all deployed, all but one frozen, load moving between them in slices.
+//! A block whose forms are deployed side by side: all but one are frozen, and the load moves between them in slices.
 
 use crate::keeping::{hold, standing};
 use crate::placing::starts;
@@ -16,9 +16,9 @@ use tare_core::record::{BUSY_PER_OP, Slice, TrialData};
 use tare_core::trial::{Outcome, Stage};
 use tare_stats::SliceLoad;
 
-/// What a block needs to know beside its trials.
+/// The inputs of a block.
 pub(crate) struct BlockInputs<'a, 'b> {
-    /// Its trials, in the order in which they are deployed.
+    /// Its trials, in the order of deployment.
     pub(crate) trials: &'a [TrialInputs<'b>],
     pub(crate) slices: Slices,
     /// Seed of the order of slices.
@@ -39,14 +39,14 @@ pub(crate) struct Deployment<'a, 'b> {
     pub(crate) data: TrialData,
     pub(crate) host: Option<Box<dyn Host>>,
     started: Vec<Instance>,
-    /// Where load reaches it; none when it has ended early.
+    /// Where load enters; none if it has ended early.
     pub(crate) entry: Option<Entry>,
     pub(crate) parts: Vec<SliceLoad>,
-    /// Whether all was done but taking it down.
+    /// Whether it only remains to be taken down.
     concluded: bool,
 }
 
-/// Runs the trials of a block side by side. `None` when it was stopped: it then leaves no row.
+/// Runs the trials of a block side by side. `None` if it was stopped: it then leaves no row.
 pub(crate) fn run_alternate(inputs: &BlockInputs, context: &mut BlockContext) -> Option<Vec<TrialData>> {
     let mut standing = stand_up(inputs.trials, true, context);
     let block = inputs.trials.first().map_or(0, |inputs| inputs.planned.block);
@@ -77,18 +77,18 @@ pub(crate) fn stand_up<'a, 'b>(
     standing
 }
 
-/// Verifies and takes down all of them. `None` when the run was stopped: the block then leaves no row.
+/// Verifies and takes down all of them. `None` if the run was stopped: the block then leaves no row.
 pub(crate) fn finish(mut standing: Vec<Deployment>, context: &mut BlockContext) -> Option<Vec<TrialData>> {
     let stopped = context.stop.raised();
     finish_all(&mut standing, stopped, context);
     (!stopped).then(|| standing.into_iter().map(|deployment| deployment.data).collect())
 }
 
-/// Verifies the deployments of a block and takes them down. Those that failed are kept standing before, where that is
-/// wanted and nobody has `stopped` the block.
+/// Verifies the deployments of a block and takes them down. In between, failed ones are kept standing, if the apparatus
+/// does that and the block was not `stopped`.
 fn finish_all(block: &mut [Deployment], stopped: bool, context: &mut BlockContext) {
     if context.apparatus.keeps_failed() && !stopped {
-        // All of them first: a stop while one is kept standing would look like a failure of those still to be verified.
+        // All of them first: a stop while one is kept standing would look like a failure of those not yet verified.
         for deployment in block.iter_mut() {
             deployment.conclude(stopped, context);
         }
@@ -113,7 +113,7 @@ impl<'a, 'b> Deployment<'a, 'b> {
         Deployment { inputs, data, host, started, entry, parts, concluded: false }
     }
 
-    /// The trial, as it goes on in `stage`.
+    /// The trial, continued in `stage`.
     pub(crate) fn trial<'t>(
         inputs: &'t TrialInputs<'b>,
         data: &'t mut TrialData,
@@ -124,7 +124,7 @@ impl<'a, 'b> Deployment<'a, 'b> {
         Self::trial_in(inputs, data, stage, context)
     }
 
-    /// The same, without an event.
+    /// The same, but without an event.
     fn trial_in<'t>(
         inputs: &'t TrialInputs<'b>,
         data: &'t mut TrialData,
@@ -136,7 +136,7 @@ impl<'a, 'b> Deployment<'a, 'b> {
         Trial { inputs, apparatus: &mut **apparatus, clock: *clock, stop, tell: &mut **tell, data, stage, stage_began }
     }
 
-    /// Deploys it, and freezes it until its turn has come where that is wanted.
+    /// Deploys it and, if `freeze` is set, freezes it until its turn comes.
     fn stand_up(&mut self, number: u8, freeze: bool, context: &mut BlockContext) {
         let mut trial = Self::trial(self.inputs, &mut self.data, Stage::Provision, context);
         let starts = starts(trial.inputs);
@@ -168,7 +168,7 @@ impl<'a, 'b> Deployment<'a, 'b> {
         let plan = trial.load_plan(entry, LoadTask::Run);
         // The first slice of a deployment is also its warm-up.
         let settle = if round == 0 { slices.settle.max(plan.settle) } else { slices.settle };
-        // Each round asks other things, and every form of a round the same ones.
+        // The requests differ between rounds, but not between the forms of a round.
         let seed = plan.seed.wrapping_add((round as u64) << 32);
         let plan = LoadPlan { settle, measure: slices.measure, seed, ..plan };
         match one_slice(&mut trial, host.as_mut(), entry, &plan) {
@@ -190,13 +190,13 @@ impl<'a, 'b> Deployment<'a, 'b> {
         }
     }
 
-    /// Starts sampling it while it is not loaded; whether that can be had.
+    /// Starts sampling it while it is not loaded. Returns whether that is possible.
     pub(crate) fn begin_rest(&mut self) -> bool {
         let there = self.entry.is_some();
         self.host.as_mut().is_some_and(|host| there && host.begin_probe(&[], PROBE_PERIOD).is_ok())
     }
 
-    /// Ends it under load: what broke off, or what that came from.
+    /// Ends it after a failure under load, and looks for the cause.
     pub(crate) fn fail(&mut self, fault: Fault, context: &mut BlockContext) {
         let Some(host) = &mut self.host else { return };
         let mut trial = Self::trial(self.inputs, &mut self.data, Stage::Measure, context);
@@ -204,24 +204,24 @@ impl<'a, 'b> Deployment<'a, 'b> {
         trial.keep_logs(host.as_mut(), &self.started);
         trial.end(Early::Failed(fault));
         self.entry = None;
-        // It must not disturb the others any longer; that it might not be frozen either changes nothing.
+        // It should no longer disturb the others; if it cannot be frozen, nothing more can be done.
         let _ = host.freeze();
     }
 
-    /// What stands of it, if it failed.
+    /// Its description for a person who looks into it, if it failed.
     fn if_failed(&mut self) -> Option<StandingDeployment> {
         let host = self.host.as_mut()?;
         standing(self.inputs, &mut self.data, host.as_mut(), &self.started)
     }
 
-    /// Verifies it, unless that was done, and takes it down.
+    /// Verifies its measurement, unless that was done, and takes it down.
     fn finish(&mut self, stopped: bool, context: &mut BlockContext) {
         self.conclude(stopped, context);
         let Some(host) = self.host.take() else { return };
         Self::trial_in(self.inputs, &mut self.data, Stage::Verify, context).take_down(host, &self.started);
     }
 
-    /// Verifies what it was measured at, and leaves it running. Does nothing a second time.
+    /// Verifies its measurement and leaves it running. Does nothing the second time.
     fn conclude(&mut self, stopped: bool, context: &mut BlockContext) {
         if std::mem::replace(&mut self.concluded, true) {
             return;
@@ -257,16 +257,16 @@ fn one_slice(trial: &mut Trial, host: &mut dyn Host, entry: &Entry, plan: &LoadP
 fn verify(trial: &mut Trial, host: &mut dyn Host, started: &[Instance], parts: Vec<SliceLoad>) -> Result<(), Early> {
     let (load, figures) = match tare_stats::sliced(&parts) {
         Ok(mut sliced) => {
-            // Two forms share the machine, and what it did is neither's.
+            // Two forms share the machine, so its counters belong to neither.
             if trial.inputs.study.design.arrangement == Arrangement::Duet {
                 let all = sliced.by_slice.iter_mut().chain([&mut sliced.figures.metrics]);
                 all.for_each(|metrics| _ = metrics.remove(BUSY_PER_OP));
             }
-            // Nobody uses anything while others are loaded where it is frozen.
+            // Frozen forms use nothing while others are loaded.
             let resting = trial.data.record.resting_cpu.or(trial.inputs.resting_cpu);
             if let Some(resting) = resting.filter(|_| !trial.inputs.study.design.freezes()) {
                 let removed = tare_stats::leave_out_rest(&mut sliced.figures.metrics, &sliced.load, resting);
-                let warning = |name| format!("{name} is not known: half of it or more was used in the turns of others");
+                let warning = |name| format!("{name} is unknown: at least half of it was used in the turns of others");
                 trial.data.record.warnings.extend(removed.into_iter().map(warning));
             }
             for (slice, metrics) in trial.data.record.slices.iter_mut().zip(sliced.by_slice) {

@@ -1,4 +1,4 @@
-//! What the runner needs done: forms opened, load driven.
+//! What the runner needs from the outside: opening forms and driving load.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,50 +12,50 @@ use tare_core::host::{Host, OpenError, ServiceStart};
 use tare_core::load::{LoadOrder, LoadPlan, LoadSummary, SecondRow, WindowRow};
 use tare_core::workload::Service;
 
-/// Runs a command inside the form that is loaded, for a load process that asks for it, and says how it went.
+/// Runs a command inside the loaded form for a load process, and returns its result.
 pub type RunInside<'a> = dyn FnMut(&CommandStart) -> Result<CommandEnd, Fault> + Send + 'a;
 
 /// A data set that services leave in their volumes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DataSet {
-    /// The services that it takes to make it, as they are deployed, without the addresses of each other. The same
-    /// services leave the same data.
+    /// The services that create it, as deployed, but without each other's addresses. The same services create the same
+    /// data.
     pub makers: Vec<Service>,
-    /// The names of those of them whose volumes hold it.
+    /// The names of the services whose volumes hold it.
     pub holders: Vec<String>,
-    /// The directories on this machine that hold it, always in the same order.
+    /// The directories on this machine that hold it, in a fixed order.
     pub places: Vec<PathBuf>,
 }
 
-/// What came of restoring a data set.
+/// The result of restoring a data set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Restored {
-    /// A copy of it stands in its places.
+    /// A copy of it is in place.
     Whole,
-    /// There is no copy of it yet.
+    /// No copy is kept yet.
     Missing,
-    /// There is no copy of it, and none can be kept.
+    /// No copy is kept, and none can be.
     Unkept,
 }
 
-/// Where a form stands beside others.
+/// The place of a form that is deployed beside others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// From 1 on.
+    /// Its number, from 1 on.
     pub number: u8,
-    /// Whether its services listen at ports that no other form's have, so that all may be on this machine's network.
+    /// Whether its services have ports that no other form uses, so that all forms may share this machine's network.
     pub own_ports: bool,
 }
 
-/// The outside world, as far as a run needs it.
+/// The outside world of a run.
 pub trait Apparatus {
-    /// Opens every layer of `form` for the trial called `label`, and hands over the innermost host.
+    /// Opens every layer of `form` for the trial called `label`, and returns the innermost host.
     ///
     /// # Errors
     /// [`OpenError::Unavailable`] when this machine cannot have the form. On any error nothing is left open.
     fn open_form(&mut self, label: &str, form: &Form, services: &[ServiceStart]) -> Result<Box<dyn Host>, OpenError>;
 
-    /// The same for a form that is to stand beside others, at `place`.
+    /// The same for a form that is deployed beside others, at `place`.
     ///
     /// # Errors
     /// See [`Apparatus::open_form`].
@@ -70,16 +70,16 @@ pub trait Apparatus {
         self.open_form(label, form, services)
     }
 
-    /// Puts the kept copy of a data set into its places, in the stead of what stands there.
+    /// Replaces the content of a data set's directories by the kept copy.
     ///
     /// # Errors
-    /// Why a copy that is there was not restored. The places are then empty.
+    /// Why the copy was not restored. The directories are then empty.
     fn restore(&mut self, _data: &DataSet) -> Result<Restored, Fault> {
         Ok(Restored::Unkept)
     }
 
-    /// Keeps what stands in the places of a data set, and takes it away from there, whether it was kept or not. To be
-    /// called when nothing writes to them any more.
+    /// Keeps the content of a data set's directories and empties them, even on an error. Call it when nothing writes to
+    /// them any more.
     ///
     /// # Errors
     /// Why it was not kept; nothing of it is then left.
@@ -87,7 +87,7 @@ pub trait Apparatus {
         Err(Fault::new("this apparatus keeps no data sets"))
     }
 
-    /// Removes the kept copy of a data set; one that is not there is no error.
+    /// Removes the kept copy of a data set. That there is none is no error.
     ///
     /// # Errors
     /// Why it was not removed.
@@ -95,19 +95,20 @@ pub trait Apparatus {
         Ok(())
     }
 
-    /// Whether a deployment whose trial failed is kept standing, for somebody to look into it.
+    /// Whether a deployment whose trial failed is kept standing, so that a person can look into it.
     fn keeps_failed(&self) -> bool {
         false
     }
 
-    /// Waits until what is kept standing may go, or until `stop` is raised. It is told what stands by an event before.
+    /// Waits until the deployments that are kept standing may go, or until `stop` is raised. An event has listed them
+    /// before.
     fn hold(&mut self, _stop: &Stop) {}
 
-    /// Whether a TCP connection from where the load comes from is accepted now.
+    /// Whether a TCP connection from the generator's place is accepted now.
     fn reachable(&mut self, endpoint: SocketAddr) -> bool;
 
-    /// Carries out a load plan, reporting each second as it ends; what the load wants run inside the form, `inside`
-    /// runs. Returns early, with a fault, when `stop` is raised or `limit` is over.
+    /// Carries out a load plan and reports each second as it ends. `inside` runs the commands that the load needs
+    /// inside the form. Returns early with a fault when `stop` is raised or `limit` has passed.
     ///
     /// # Errors
     /// Why the plan was not carried out.
@@ -120,8 +121,9 @@ pub trait Apparatus {
         each_second: &mut dyn FnMut(&SecondRow),
     ) -> Result<LoadSummary, Fault>;
 
-    /// Carries out load plans at the same moment, each by a process of its own. The seconds come with the number of
-    /// their plan, from 0. A plan has its own inside, or none when `insides` is shorter. As many outcomes as plans.
+    /// Carries out load plans at the same time, each in a process of its own. Seconds are reported with the number of
+    /// their plan, from 0. Each plan has its own entry of `insides`, or none if that is shorter. Returns one outcome
+    /// for each plan.
     fn drive_all(
         &mut self,
         plans: &[LoadPlan],
@@ -130,15 +132,15 @@ pub trait Apparatus {
         _insides: Vec<&mut RunInside>,
         _each_second: &mut dyn FnMut(usize, &SecondRow),
     ) -> Vec<Result<LoadSummary, Fault>> {
-        let fault = || Fault::new("this apparatus cannot drive several loads at the same moment");
+        let fault = || Fault::new("this apparatus cannot drive several loads at the same time");
         plans.iter().map(|_| Err(fault())).collect()
     }
 
-    /// The same for a guided profile: `next` is asked for the first order, and for another after each window, until it
-    /// says [`LoadOrder::End`].
+    /// The same for a guided profile: `next` gives the first order, and another after each window, until it returns
+    /// [`LoadOrder::End`].
     ///
     /// # Errors
-    /// Why the plan was not carried out; always, where a load cannot be guided.
+    /// Why the plan was not carried out; always, if load cannot be guided.
     fn guide(
         &mut self,
         _plan: &LoadPlan,
@@ -151,17 +153,17 @@ pub trait Apparatus {
     }
 }
 
-/// Raised when the user wants the run to end: the trial under way is taken down, nothing new is started.
+/// A flag that the user raises to end the run: the current trial is taken down, and no other is started.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Asks for the end.
+    /// Asks the run to end.
     pub fn raise(&self) {
         self.0.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the end was asked for.
+    /// Whether the run was asked to end.
     pub fn raised(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }

@@ -1,4 +1,4 @@
-//! Whether a service runs the bits that it should: those of the other forms, and those of its bundle.
+//! Whether a service runs the right files: the same as in the other forms, and those of its bundle.
 
 use crate::Stop;
 use std::collections::BTreeMap;
@@ -24,11 +24,12 @@ pub(crate) fn differ(reference: &[SeenFile], seen: &[SeenFile]) -> String {
     extra.map_or_else(|| "the order differs".to_owned(), |path| format!("{path} is mapped here only"))
 }
 
-/// Holds what an instance sees of its bundle against the bundle, for the record. It voids nothing: what a service might
-/// read is not what it runs, and an engine may have reasons of its own to change a file. The report says it.
+/// Compares the files that an instance sees with those of its bundle, for the record. A difference voids nothing: a
+/// file that a service could read need not be one that it runs, and an engine may have its reasons to change one. The
+/// report mentions it.
 ///
 /// # Errors
-/// When the user wants an end before all of them are read: they are compared once, so the trial has to be repeated.
+/// When the user stops the run before all files are read: they are compared only once, so the trial must be repeated.
 pub(crate) fn against_bundle(
     host: &mut dyn Host,
     service: &Service,
@@ -41,7 +42,9 @@ pub(crate) fn against_bundle(
         Ok(seen) => drop(record.files.insert(name.clone(), seen)),
         Err(fault) if stop.raised() => return Err(fault),
         Err(fault) => {
-            record.warnings.push(format!("whether service {name} saw the files of its bundle is not known: {fault}"));
+            record
+                .warnings
+                .push(format!("could not check the files that service {name} saw against its bundle: {fault}"));
         }
     }
     Ok(())

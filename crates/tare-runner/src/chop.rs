@@ -1,6 +1,6 @@
-//! A block whose forms stand side by side: all deployed, one generator with connections to each, and a closed loop that
-//! it moves from one to the other every few milliseconds. Whoever is not loaded is idle, and frozen only where the
-//! study says so: else what it does by itself falls into the others' slices.
+//! A block whose forms are deployed side by side: one generator has connections to all of them and moves a closed loop
+//! from one to the next every few milliseconds. A form that is not loaded is idle, and frozen only if the study says
+//! so; otherwise its own activity falls into the others' slices.
 
 use crate::Event;
 use crate::alternate::{BlockContext, Deployment, finish, stand_up};
@@ -18,47 +18,47 @@ use tare_core::telemetry::{Scope, TelemetryRow};
 use tare_core::trial::Stage;
 use tare_stats::{Loss, Warmth, resting_share};
 
-/// How long a form is loaded alone before it counts.
+/// How long a form that is loaded alone warms up.
 const ALONE_SETTLES: Duration = Duration::from_millis(300);
 
-/// How long it is loaded alone while it counts, at least and at most: as long as its turns count together. Enough
-/// ticks of 4 ms come in a second for the parts of CPU time to show.
+/// The limits for how long it is measured alone, which is otherwise as long as all its turns together. A second has
+/// enough ticks of 4 ms to show the parts of CPU time.
 const ALONE_LASTS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(2));
 
-/// How long a form of the study is loaded alone, before it counts and while it does.
+/// How long a form of the study is loaded alone: warm-up, and measurement.
 pub(crate) fn alone_for(study: &Study) -> (Duration, Duration) {
     (ALONE_SETTLES, study.measure.clamp(ALONE_LASTS.0, ALONE_LASTS.1))
 }
 
-/// In so many first blocks of each form.
+/// In how many of the first blocks of a form it is loaded alone.
 pub(crate) const BLOCKS_ALONE: u32 = 3;
 
-/// How often counters are read while a deployment is measured in pieces, of which each lasts seconds at most.
+/// How often counters are read if a deployment is measured in pieces, which last at most seconds.
 const PROBE_PERIOD_OF_PIECES: Duration = Duration::from_millis(250);
 
-/// The longest turns against which others are held, and for how long each load is at work in turns of several lengths,
-/// at most, unless the cycles that there must be take longer. Where a service is cold in the first, the second are
-/// tried.
+/// The longest turns, with which others are compared, and for how long at most each load is active in turns of several
+/// lengths, unless the least number of cycles takes longer. If a service is cold in turns of the first length, the
+/// second is tried.
 pub(crate) const COMPARED: [(Duration, Duration); 2] =
     [(Duration::from_millis(200), Duration::from_secs(5)), (Duration::from_secs(1), Duration::from_secs(10))];
 
-/// How long each load is at work while lengths from 10 to 200 ms are compared, at least: six cycles of turns of all of
+/// How long at least each load is active while lengths from 10 to 200 ms are compared: six cycles of turns of all of
 /// them.
 pub(crate) const COMPARED_LEAST: Duration = Duration::from_millis(3300);
 
 /// How long slices are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Slice {
-    /// So long: somebody said so.
+    /// As long as the study says.
     Asked(Duration),
-    /// Ten response times, and no shorter than this: it was found by an earlier block.
+    /// Ten response times, but at least this long, which an earlier block found.
     AtLeast(Duration),
-    /// Turns of several lengths are to be compared before.
+    /// To be found by comparing turns of several lengths first.
     Unknown,
 }
 
-/// Runs the trials of a block, chopped into slices, each measured in so many `pieces` if at all. Each form is loaded
-/// `alone` as well after that, where that is wanted. `None` when it was stopped: it then leaves no row.
+/// Runs the trials of a block, chopped into slices, and measures them in this many `pieces` if given. If `alone` is
+/// set, each form is then loaded alone as well. `None` if it was stopped: it then leaves no row.
 pub(crate) fn run_chopped(
     inputs: &[TrialInputs],
     slice: Slice,
@@ -72,14 +72,14 @@ pub(crate) fn run_chopped(
         Slice::AtLeast(at_least) => Turns { at_least: Some(at_least), ..Turns::default() },
         Slice::Unknown => Turns::default(),
     };
-    // What is measured in pieces is there to see what varies, and is over soon.
+    // Measuring in pieces only shows variation, and is over soon.
     if slice == Slice::Unknown && pieces.is_none() && !context.stop.raised() {
         turns.at_least = compare_lengths(&mut standing, inputs, context);
     }
     for number in 0..pieces.unwrap_or(1) {
         if !context.stop.raised() {
             let took = load(&mut standing, inputs, turns.clone(), Piece { number, of: pieces }, context);
-            // Later ones take turns that are as long as those that the first one found.
+            // Later pieces use turns as long as those that the first one found.
             turns.slice = took.or(turns.slice);
         }
     }
@@ -96,8 +96,8 @@ pub(crate) fn run_chopped(
     finish(standing, context)
 }
 
-/// What each of them runs in, where those that wait are frozen, for the load process, which does that. Each load is
-/// told anew: what it leaves frozen when it dies, the hosts only let run on if they know of it.
+/// What each form runs in, for the load process, which freezes the forms that wait if the study says so. It is
+/// collected again for each load, so that the hosts know what to thaw if the load process dies.
 fn hold(standing: &mut [Deployment], inputs: &[TrialInputs], context: &mut BlockContext) -> Vec<Vec<Held>> {
     if !inputs.first().is_some_and(|inputs| inputs.study.design.freezes()) {
         return Vec::new();
@@ -116,22 +116,22 @@ fn hold(standing: &mut [Deployment], inputs: &[TrialInputs], context: &mut Block
     standing.iter_mut().map(hold).collect()
 }
 
-/// Of those that are loaded.
+/// Of the forms that are loaded.
 fn of(held: &[Vec<Held>], loaded: &[(usize, LoadPlan)]) -> Vec<Vec<Held>> {
     loaded.iter().filter_map(|(at, _)| held.get(*at).cloned()).collect()
 }
 
-/// Whatever became of the load process, nothing stays frozen.
+/// Thaws everything, whatever became of the load process.
 fn run_on(standing: &mut [Deployment], held: &[Vec<Held>]) {
-    // Those that have failed stay as they are.
+    // Forms that have failed stay as they are.
     for deployment in standing.iter_mut().take(held.len()).filter(|deployment| deployment.entry.is_some()) {
-        // What cannot run on is found where its end is looked for, and said when it is taken down.
+        // A form that cannot be thawed is noticed when its services are checked, and reported at its teardown.
         let _ = deployment.host.as_mut().map(|host| host.thaw());
     }
 }
 
-/// Loads all that stand in turns of several lengths, and finds how long slices are at least, so that no form is cold in
-/// them. None where that cannot be told.
+/// Loads all deployed forms in turns of several lengths, and finds how long slices must be so that no form is cold in
+/// them. None if that cannot be determined.
 fn compare_lengths(
     standing: &mut [Deployment],
     inputs: &[TrialInputs],
@@ -143,14 +143,14 @@ fn compare_lengths(
         let held = hold(standing, inputs, context);
         let loaded = plans(standing, inputs, context);
         let plans = loaded.iter().map(|(_, plan)| LoadPlan { measure, ..plan.clone() }).collect();
-        // Those that are known to be too short are left out.
+        // Leave out lengths that are known to be too short.
         let at_least = found.as_ref().map(|found| found.losses.last().map_or(Duration::ZERO, Loss::slice));
         let turns = Turns { at_least, compared_to: Some(compared_to), held: of(&held, &loaded), ..Turns::default() };
         let began = context.clock.now();
         let driven = by_turns(plans, turns, context);
         run_on(standing, &held);
         let share = context.clock.now().saturating_sub(began) / loaded.len().max(1) as u32;
-        // A load that failed will fail again, where it counts.
+        // A load that fails here will fail again when it counts.
         let there = loaded.iter().zip(driven).filter_map(|((at, _), load)| Some((*at, load.ok()?.lengths)));
         let there: Vec<(usize, Vec<TurnLength>)> = there.collect();
         let now = Warmth::of(&there.iter().map(|(_, lengths)| lengths.as_slice()).collect::<Vec<_>>());
@@ -167,29 +167,29 @@ fn compare_lengths(
     found.map(|found| found.slice())
 }
 
-/// What the loads of all that stand are to do.
+/// The load plans of all deployed forms.
 fn plans(standing: &mut [Deployment], inputs: &[TrialInputs], context: &mut BlockContext) -> Vec<(usize, LoadPlan)> {
     let plan = |(at, deployment): (usize, &mut Deployment)| {
         let entry = deployment.entry.as_ref().filter(|_| deployment.host.is_some())?;
         let trial = Deployment::trial(&inputs[at], &mut deployment.data, Stage::Settle, context);
-        // Every form of a block is asked the same things.
+        // Every form of a block gets the same requests.
         Some((at, LoadPlan { seed: inputs[0].seed, ..trial.load_plan(entry, LoadTask::Run) }))
     };
     standing.iter_mut().enumerate().filter_map(plan).collect()
 }
 
-/// A part of the time that the deployments of a block are measured.
+/// A part of the time in which the deployments of a block are measured.
 #[derive(Clone, Copy)]
 struct Piece {
     /// Counted from 0.
     number: u32,
-    /// Of how many; none where there is one, which is the whole.
+    /// The number of pieces; none if there is only one, the whole.
     of: Option<u32>,
 }
 
 impl Piece {
-    /// The plan of one load in this piece. The first one settles for all; the others warm up for as many turns as
-    /// there must be.
+    /// The plan of one load in this piece. The first piece settles for all; the others only warm up for the least
+    /// number of turns.
     fn plan(self, plan: LoadPlan) -> LoadPlan {
         let settle = if self.number == 0 { plan.settle } else { Duration::ZERO };
         let seed = plan.seed.wrapping_add(u64::from(self.number) << 32);
@@ -201,7 +201,7 @@ impl Piece {
     }
 }
 
-/// Loads all that stand, by turns, and gives each what it came to. Tells how long turns were.
+/// Loads all deployed forms in turns, and stores the result of each. Returns how long turns were.
 fn load(
     standing: &mut [Deployment],
     inputs: &[TrialInputs],
@@ -243,8 +243,7 @@ fn load(
                 }
                 let unfrozen = !held.is_empty() && load.turns.is_some_and(|turns| turns.freeze_ns.is_none());
                 deployment.data.record.warnings.extend(unfrozen.then(|| {
-                    "not all that waited for their turns could be frozen, so their work may be in others' turns"
-                        .to_owned()
+                    "not every form that waited could be frozen, so its work may be counted in others' turns".to_owned()
                 }));
                 if piece.of.is_some() {
                     let place = piece.number * loaded.len() as u32 + place as u32;
@@ -258,7 +257,7 @@ fn load(
     slice
 }
 
-/// Has all samplers rest at the same moments now and then, so that the report can say what they cost.
+/// Lets all samplers pause at the same times, so that the report can say what they cost.
 fn rest_probes(standing: &mut [Deployment], inputs: &[TrialInputs], context: &mut BlockContext) {
     let Some(first) = inputs.first() else { return };
     let loads = standing.iter().filter(|deployment| deployment.entry.is_some()).count() as u32;
@@ -270,20 +269,20 @@ fn rest_probes(standing: &mut [Deployment], inputs: &[TrialInputs], context: &mu
     }
 }
 
-/// What serves a load, so that what it uses in others' turns can be counted; nothing where that cannot be told, which
-/// is no fault of any form.
+/// The scopes that serve a load, so that their usage in others' turns can be counted; empty if that is unknown, which
+/// is not the fault of a form.
 fn serving(deployment: &mut Deployment) -> Vec<Scope> {
     deployment.host.as_mut().and_then(|host| host.serving().ok()).unwrap_or_default()
 }
 
-/// A piece as a slice of its trial; what it came to is worked out when all are over.
+/// A piece as a slice of its trial; its metrics are computed when all pieces are over.
 fn part_of(load: &LoadSummary, round: u32, place: u32) -> Part {
     let (start_ns, end_ns) = (load.measure_start_ns, load.measure_end_ns);
     Part { round, place, start_ns, end_ns, metrics: BTreeMap::new() }
 }
 
-/// Loads the form `at` this place while all others rest, for what the whole machine counts meanwhile; tells what each
-/// of the others uses then.
+/// Loads the form with index `at` while all others are idle, for counters of the whole machine. Also notes what each of
+/// the others uses meanwhile.
 fn load_alone(
     standing: &mut [Deployment],
     at: usize,
@@ -294,7 +293,7 @@ fn load_alone(
     if standing[at].parts.is_empty() || standing[at].entry.is_none() {
         return;
     }
-    // What cannot be sampled beside is not known, which is no fault of any form.
+    // If a form cannot be sampled, its usage is unknown, which is not the fault of a form.
     let sampled: Vec<bool> =
         (standing.iter_mut().enumerate()).map(|(other, deployment)| other != at && deployment.begin_rest()).collect();
     let load = load_one(&mut standing[at], inputs, context);
@@ -304,7 +303,7 @@ fn load_alone(
     }
 }
 
-/// Loads one form, and keeps what it came to.
+/// Loads one form and keeps the result.
 fn load_one(deployment: &mut Deployment, inputs: &TrialInputs, context: &mut BlockContext) -> Option<LoadSummary> {
     let (Some(entry), Some(host)) = (&deployment.entry, &mut deployment.host) else { return None };
     let trial = Deployment::trial(inputs, &mut deployment.data, Stage::Measure, context);
@@ -324,9 +323,13 @@ fn load_one(deployment: &mut Deployment, inputs: &TrialInputs, context: &mut Blo
             deployment.data.record.alone = Some(load.clone());
             Some(load)
         }
-        // What it came to by turns stays true; a service that is gone is found where its end is looked for.
+        // Its result in turns stays valid; a service that is gone is noticed when services are checked.
         (Err(fault), _) => {
-            deployment.data.record.warnings.push(format!("not loaded alone, so nothing is explained: {fault}"));
+            deployment
+                .data
+                .record
+                .warnings
+                .push(format!("not loaded alone, so differences are not explained: {fault}"));
             None
         }
         (Ok(_), None) => None,
@@ -340,8 +343,8 @@ fn keep(
     Ok((driven?, probed?))
 }
 
-/// What moves cost is taken off all loads of a block or off none, and second halves count for all of them or for none:
-/// where one cannot tell, the others' is not known to be a difference.
+/// The cost of moves is subtracted from all loads of a block or from none, and second halves count for all loads or for
+/// none: if they are unknown for one load, using them for the others would create a difference.
 fn same_for_all(driven: &mut [Result<LoadSummary, Fault>]) {
     let mut turns: Vec<_> = driven.iter_mut().flatten().filter_map(|load| load.turns.as_mut()).collect();
     let moves = turns.iter().all(|turns| turns.move_ns.is_some());
@@ -353,7 +356,7 @@ fn same_for_all(driven: &mut [Result<LoadSummary, Fault>]) {
     }
 }
 
-/// What each of these loads came to that one process carries out by turns.
+/// The result of each of these loads, which one process carries out in turns.
 fn by_turns(mut plans: Vec<LoadPlan>, turns: Turns, context: &mut BlockContext) -> Vec<Result<LoadSummary, Fault>> {
     let count = plans.len();
     if plans.is_empty() {
@@ -362,7 +365,7 @@ fn by_turns(mut plans: Vec<LoadPlan>, turns: Turns, context: &mut BlockContext) 
     let patience = turns.patience();
     let timeout = plans.iter().map(|plan| plan.timeout).max().unwrap_or_default();
     let mut first = plans.remove(0);
-    // Each warms up, and is measured, for as long as one would that has the time for itself.
+    // Each warms up, and is measured, for as long as a single load would be.
     first.settle *= count as u32;
     first.turns = Some(Box::new(Turns { beside: plans, ..turns }));
     let limit = first.settle + (2 * first.measure + patience + timeout) * count as u32 + DRIVE_SLACK;
@@ -373,15 +376,15 @@ fn by_turns(mut plans: Vec<LoadPlan>, turns: Turns, context: &mut BlockContext) 
             measuring = true;
             tell(Event::StageStarted { stage: Stage::Measure });
         }
-        // A second of one load that had only turns of it would be taken for its rate.
+        // Seconds are not reported: a load has only some turns of each, which would be mistaken for its rate.
     });
     match driven {
         Ok(all) if all.by_load.len() == count => all.by_load,
-        Ok(_) => vec![Err(Fault::new("the load process did not say what each of its loads came to")); count],
+        Ok(_) => vec![Err(Fault::new("the load process did not report a result for each of its loads")); count],
         Err(fault) => vec![Err(fault); count],
     }
 }
 
 fn no_tool() -> Fault {
-    Fault::new("a load that is chopped runs no tool inside the form")
+    Fault::new("a chopped load cannot run a tool inside the form")
 }

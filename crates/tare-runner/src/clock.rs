@@ -1,14 +1,14 @@
-//! The one place of this crate where time is read.
+//! The only place in this crate that reads the time.
 
 use std::time::{Duration, Instant};
 
-/// Time as the runner sees it; a test hands it one that it moves itself.
+/// Time as the runner sees it. Tests pass a clock that they advance themselves.
 pub trait Clock {
     /// Time since some fixed moment; never goes back.
     fn now(&self) -> Duration;
     /// The wall clock, RFC 3339, for readers of the record.
     fn timestamp(&self) -> String;
-    /// Lets time pass.
+    /// Waits.
     fn sleep(&self, time: Duration);
 }
 
@@ -38,7 +38,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// The time between two moments as [`Clock::timestamp`] writes them; none when one cannot be read, or time went back.
+/// The time between two timestamps of [`Clock::timestamp`]; none if one is malformed, or time went back.
 pub(crate) fn between(earlier: &str, later: &str) -> Option<Duration> {
     let (earlier, later): (jiff::Timestamp, jiff::Timestamp) = (earlier.parse().ok()?, later.parse().ok()?);
     Duration::try_from(later.duration_since(earlier)).ok()

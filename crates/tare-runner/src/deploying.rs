@@ -1,4 +1,4 @@
-//! From the first service's start to where load can enter.
+//! Starts the services of a form, until load can enter.
 
 use crate::trial::{Early, Entry, Trial};
 use std::collections::BTreeMap;
@@ -12,25 +12,25 @@ use tare_core::qos::Qos;
 use tare_core::secrets::with_secrets;
 use tare_core::workload::{Readiness, Service};
 
-/// How often readiness is asked for.
+/// How often readiness is checked.
 const READY_POLL: Duration = Duration::from_millis(20);
-/// How much more time things may take in an emulated guest, which is an order of magnitude slower than a machine.
+/// How much longer everything may take in an emulated guest, which is an order of magnitude slower than a machine.
 const EMULATED_SLOWDOWN: u32 = 10;
 
-/// What a service says that ends because others have its port.
+/// What services print when their port is taken.
 const PORT_TAKEN: [&str; 3] = ["address already in use", "address in use", "eaddrinuse"];
 
 fn no_address(port: &str) -> Early {
-    Fault::new(format!("the form gave no address for port '{port}'")).into()
+    Fault::new(format!("the form has no address for port '{port}'")).into()
 }
 
-/// Whether a service's output says that somebody else listens at its port.
+/// Whether a service's output says that its port is taken.
 fn lost_its_port(log: &str) -> bool {
     let log = log.to_lowercase();
     PORT_TAKEN.iter().any(|words| log.contains(words))
 }
 
-/// The first entry, for connections that go over all of them.
+/// The first entry, extended to spread its connections over all entries.
 fn one_site(entries: Vec<Entry>) -> Vec<Entry> {
     let mut entries = entries.into_iter();
     let first = entries.next();
@@ -38,7 +38,7 @@ fn one_site(entries: Vec<Entry>) -> Vec<Entry> {
     first.map(|first| Entry { also, ..first }).into_iter().collect()
 }
 
-/// The service about to be started, told the addresses of those that run already.
+/// The service about to be started, with the addresses of those that are running.
 fn introduce(
     host: &dyn Host,
     start: &ServiceStart,
@@ -52,7 +52,7 @@ fn introduce(
     ServiceStart { service: introduced(&start.service, &running), ..start.clone() }
 }
 
-/// Where the generator reaches the instances of a tile: by service where it has one port, and by `service.port`.
+/// The addresses of a tile's instances: by service if it has one port, and by `service.port`.
 fn services_of(tile: u32, starts: &[ServiceStart], started: &[Instance]) -> BTreeMap<String, Vec<SocketAddr>> {
     let mut services: BTreeMap<String, Vec<SocketAddr>> = BTreeMap::new();
     for (start, instance) in starts.iter().zip(started).filter(|(start, _)| start.service.tile() == tile) {
@@ -79,7 +79,7 @@ impl Trial<'_, '_> {
         self.entries(starts, started)
     }
 
-    /// The same, without asking where load could enter.
+    /// The same, without finding where load enters.
     pub(crate) fn start_all(
         &mut self,
         host: &mut dyn Host,
@@ -93,7 +93,7 @@ impl Trial<'_, '_> {
             started.push(instance.clone());
             let told = &mut self.data.record.warnings;
             for warning in &instance.warnings {
-                // A service that makes data is started twice.
+                // A service that creates data is started twice.
                 if !told.contains(warning) {
                     told.push(warning.clone());
                 }
@@ -116,7 +116,7 @@ impl Trial<'_, '_> {
         loop {
             if let InstanceState::Ended(how) = host.state(name)? {
                 let log = host.log(name).unwrap_or_default();
-                // What a form does at its start it does to its users; that others have a port is this machine's doing.
+                // An early end is a result of the form, unless the machine is to blame because the port is taken.
                 if !lost_its_port(&log) {
                     self.data.record.service_ended = Some(name.clone());
                 }
@@ -130,14 +130,14 @@ impl Trial<'_, '_> {
             if self.clock.now().saturating_sub(began) > within {
                 let within = tare_core::units::exact_duration(within);
                 let fault = Fault::new(format!("service {name} was not ready within {within}: {last}"));
-                let fault = fault.remedy("read its output below; raise `ready: within:` if it only needs longer");
+                let fault = fault.remedy("read its output below; raise `ready: within:` if it only needs more time");
                 return Err(fault.with_log(host.log(name).unwrap_or_default()).into());
             }
             self.clock.sleep(READY_POLL);
         }
     }
 
-    /// `None` when it is ready, else why it is not.
+    /// `None` if it is ready, else why it is not.
     fn ready(
         &mut self,
         host: &mut dyn Host,
@@ -147,7 +147,7 @@ impl Trial<'_, '_> {
         match &start.service.ready {
             Readiness::Log { text, .. } => {
                 let found = host.log(&start.instance)?.contains(text.as_str());
-                Ok((!found).then(|| format!("'{text}' does not stand in its output")))
+                Ok((!found).then(|| format!("its output does not contain '{text}'")))
             }
             Readiness::Port { port, .. } => {
                 let Some(endpoint) = instance.endpoints.get(port).copied() else {
@@ -169,7 +169,7 @@ impl Trial<'_, '_> {
         }
     }
 
-    /// Where load enters: at each instance of the service that is loaded, or at the first of them for all.
+    /// Where load enters: at each instance of the loaded service, or at the first for all of them.
     fn entries(&self, starts: &[ServiceStart], started: &[Instance]) -> Result<Vec<Entry>, Early> {
         let spoken = &self.inputs.workload.protocol;
         let loaded = starts.iter().zip(started).filter(|(start, _)| start.service.role() == spoken.service);
@@ -200,9 +200,9 @@ impl Trial<'_, '_> {
             cpus: self.inputs.generator_cpus.clone(),
             limits: study.qos.as_ref().map(Qos::longest).unwrap_or_default(),
             inside: service.map(|service| Inside { cpus: service.resources.cpus }),
-            // Data are filled in whole.
+            // A weight does not reduce the data set.
             weight: self.inputs.form.weight.filter(|_| task == LoadTask::Run),
-            // What answers once or fills the data set needs no guidance.
+            // Checking readiness and populating need no guided load.
             ..LoadPlan::of(
                 &spoken.protocol,
                 spoken.options.clone(),
@@ -213,8 +213,8 @@ impl Trial<'_, '_> {
     }
 }
 
-/// How the load got to the last of several instances, and what is said beside that of any of them: who else may reach
-/// it, commonly.
+/// The path of the load to the last of several instances, followed by the remarks on any of them, such as who else may
+/// reach it.
 pub(crate) fn path_of_all(started: &[Instance]) -> String {
     let way = started.last().and_then(|instance| instance.path.split("; ").next());
     let mut all: Vec<&str> = way.into_iter().collect();

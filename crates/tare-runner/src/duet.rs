@@ -1,4 +1,4 @@
-//! Two forms loaded at the same moment, on disjoint CPUs.
+//! Two forms loaded at the same time, on disjoint CPUs.
 
 use crate::alternate::{BlockContext, Deployment, finish, stand_up};
 use crate::inside::inside;
@@ -10,18 +10,18 @@ use tare_core::record::TrialData;
 use tare_core::trial::Stage;
 use tare_core::units::CpuSet;
 
-/// The CPUs for either of two; the same ones for both when there is but one, which only a generator can do with.
+/// Half of the CPUs for each of two; if there is only one CPU, both get it, which only works for generators.
 pub(crate) fn halves(cpus: &CpuSet) -> [CpuSet; 2] {
     let all = cpus.cpus();
     if all.len() < 2 {
         return [cpus.clone(), cpus.clone()];
     }
-    // Of an odd number one is left over: the halves must be of a size.
+    // The halves must be equal, so one CPU of an odd number is not used.
     let half = all.len() / 2;
     [&all[..half], &all[half..2 * half]].map(|cpus| CpuSet::new(cpus.iter().copied()))
 }
 
-/// Runs the two trials of a pair. `None` when it was stopped: it then leaves no row.
+/// Runs the two trials of a pair. `None` if it was stopped: it then leaves no row.
 pub(crate) fn run_duet(inputs: &[TrialInputs], context: &mut BlockContext) -> Option<Vec<TrialData>> {
     let mut pair = stand_up(inputs, true, context);
     let stands = |deployment: &Deployment| deployment.entry.is_some();
@@ -37,11 +37,11 @@ pub(crate) fn run_duet(inputs: &[TrialInputs], context: &mut BlockContext) -> Op
     finish(pair, context)
 }
 
-/// One alone is no duet: its figures could be compared with nothing.
+/// Skips a form whose partner is missing: its figures could not be compared with anything.
 fn leave_out(alone: &mut Deployment, inputs: &[TrialInputs], context: &mut BlockContext) {
     let own = inputs.iter().find(|inputs| *inputs.planned == alone.data.record.trial);
     let own = own.expect("every deployment has its inputs");
-    let why = Fault::new("the form that it was to be measured beside did not come up, or broke off");
+    let why = Fault::new("the form to be measured beside it did not start, or failed");
     Deployment::trial(own, &mut alone.data, Stage::Settle, context).end(Early::Unavailable(why));
     alone.entry = None;
 }
@@ -92,7 +92,7 @@ fn together(mut pair: [&mut Deployment; 2], inputs: &[TrialInputs], context: &mu
     }
 }
 
-/// When one breaks off, the other was not loaded beside a loaded one.
+/// Ends both: if one fails, the other was not loaded beside it all the time.
 fn end_both(
     pair: [&mut Deployment; 2],
     faults: [Option<Fault>; 2],

@@ -1,4 +1,4 @@
-//! What happens in a run, for whoever shows or keeps it.
+//! The events of a run, for whatever displays or records them.
 
 use crate::standing::StandingDeployment;
 use serde::{Deserialize, Serialize};
@@ -8,29 +8,29 @@ use tare_core::peak::PeakWindow;
 use tare_core::plan::PlannedTrial;
 use tare_core::trial::{Outcome, Stage};
 
-/// Something that happened. The record keeps beginnings and ends of the run and of its trials (`events.jsonl`); the
-/// others are for whoever watches.
+/// Something that happened. The record keeps the beginnings and ends of the run and of its trials (`events.jsonl`); the
+/// others are only for display.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Event {
-    /// The run starts or goes on.
+    /// The run starts or continues.
     RunStarted {
         /// Trials in all.
         trials: u32,
-        /// Of them, on disk already.
+        /// Trials that are already on disk.
         done: u32,
     },
-    /// How many blocks the time given allows turned out to be another number than was thought.
+    /// The time given allows another number of blocks than expected so far.
     Fitted {
         /// The time given.
         most: Duration,
-        /// Blocks that it allows.
+        /// Blocks that fit.
         blocks: u32,
         /// Blocks that were planned.
         of: u32,
-        /// Trials in all that it allows, those that are profiled included.
+        /// Trials that fit, including profiled ones.
         trials: u32,
-        /// How long another round of blocks takes.
+        /// The duration of another round of blocks.
         round: Duration,
     },
     /// A trial starts.
@@ -39,7 +39,7 @@ pub enum Event {
         trial: PlannedTrial,
         /// Blocks in all.
         blocks: u32,
-        /// Estimate of what is left of the run, this trial included.
+        /// Estimated remaining time of the run, including this trial.
         left: Duration,
     },
     /// A stage of the trial starts.
@@ -47,14 +47,14 @@ pub enum Event {
         /// Which.
         stage: Stage,
     },
-    /// A trial whose block stands side by side gets its next slice of load.
+    /// A trial of a block that is deployed side by side gets its next slice of load.
     SliceStarted {
         /// Which.
         trial: PlannedTrial,
     },
     /// A second of load is over.
     Second {
-        /// What it brought.
+        /// Its counts.
         row: SecondRow,
     },
     /// A search for the peak judged a level.
@@ -66,24 +66,24 @@ pub enum Event {
     },
     /// A search for the peak is over.
     Searched {
-        /// What it came to, in words.
+        /// Its result, in words.
         words: String,
     },
-    /// Trials have failed, and their deployments are kept standing until somebody has looked into them.
+    /// Trials have failed, and their deployments are kept standing so that a person can look into them.
     KeptStanding {
-        /// What stands: of several trials where they stand side by side.
+        /// The deployments: several if forms are deployed side by side.
         deployments: Vec<StandingDeployment>,
     },
-    /// What was kept standing may go, and is taken down now.
+    /// The deployments that were kept standing may go, and are taken down now.
     LetGo {
-        /// How long it was kept.
+        /// How long they were kept.
         after: Duration,
     },
     /// A trial is over and on disk.
     TrialEnded {
         /// Which.
         trial: PlannedTrial,
-        /// How.
+        /// Its outcome.
         outcome: Outcome,
         /// Its throughput, operations per second, if it was measured.
         throughput: Option<f64>,
@@ -97,5 +97,5 @@ pub enum Event {
     },
 }
 
-/// Somebody who is told of events. Must not block.
+/// A callback for events. It must not block.
 pub type Subscriber<'a> = &'a mut dyn FnMut(&Event);

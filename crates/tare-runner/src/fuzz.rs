@@ -1,5 +1,5 @@
-//! What must bear any bytes: the files of a record. The table makes a test of each for the gate; `cargo xtask fuzz`
-//! runs them for as long as one likes.
+//! Code that must withstand any bytes: reading the files of a record. The table makes a test of each target for the
+//! gate; `cargo xtask fuzz` runs them for as long as one likes.
 
 use crate::{RecordDir, read_record, read_suite};
 use std::time::Duration;
@@ -15,8 +15,8 @@ hostile::targets! {
     ] }
 }
 
-/// A record as files in one text, each after a line of `== ` and its path. It is read, or there is a fault that says
-/// what to do; and how long its run has taken is told by its events, whatever these are.
+/// A record as files in one text, each after a line of `== ` and its path. It is read, or refused with a fault that
+/// says what to do, and the time spent is computed from its events, whatever they contain.
 pub fn record(bytes: &[u8]) {
     let folder = tempfile::tempdir().expect("there is room for a folder");
     let path = folder.path().join("record");

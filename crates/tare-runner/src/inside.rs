@@ -1,4 +1,4 @@
-//! What a load wants run inside the form: the load process is outside, the runner has the form in hand.
+//! Runs commands inside the form for the load process, which is outside of it.
 
 use crate::Stop;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::Fault;
 use tare_core::host::Host;
 
-/// How long is waited for a command between two looks at whether the user wants an end. Each look may wake the guest.
+/// How long to wait for a command before checking whether the user has stopped the run. Each wait may wake the guest.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Runs commands beside an instance, one after the other, each to its end or until the run is stopped.
+/// Runs commands beside an instance, one after the other, each until it ends or the run is stopped.
 pub(crate) fn inside<'a>(
     host: &'a mut dyn Host,
     instance: &'a str,
@@ -26,7 +26,7 @@ pub(crate) fn inside<'a>(
                 }
                 Ok(None) => {}
                 Err(fault) => {
-                    // Report the first failure, not that of the repair.
+                    // Report the first failure, not one of the clean-up.
                     let _ = host.end_command(instance);
                     return Err(fault);
                 }

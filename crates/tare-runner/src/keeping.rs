@@ -1,4 +1,4 @@
-//! Deployments whose trial failed are kept standing, where the apparatus does so, until somebody has looked into them.
+//! Keeps deployments whose trial failed standing until a person has looked into them, if the apparatus does that.
 
 use crate::placing::starts;
 use crate::standing::{StandingDeployment, StandingService};
@@ -12,7 +12,7 @@ use tare_core::record::TrialData;
 use tare_core::secrets::take_out;
 use tare_core::trial::Outcome;
 
-/// What stands of a trial, if it failed; whose services' output was kept before.
+/// The deployment of a trial, if the trial failed. The output of its services must have been kept before.
 pub(crate) fn standing(
     inputs: &TrialInputs,
     data: &mut TrialData,
@@ -20,7 +20,7 @@ pub(crate) fn standing(
     started: &[Instance],
 ) -> Option<StandingDeployment> {
     let record = &mut data.record;
-    // What is shown now is not looked through by who keeps the record.
+    // The run removes secrets only after the trial, but this is shown before.
     take_out(record, &inputs.workload.services);
     let Outcome::Failed { stage, why } = &record.outcome else { return None };
     let starts = starts(inputs);
@@ -45,7 +45,7 @@ fn volumes(host: &dyn Host, start: &ServiceStart) -> BTreeMap<String, PathBuf> {
     start.service.volumes.keys().cloned().zip(paths).collect()
 }
 
-/// Tells what stands and waits until it may go, or the user wants an end. Nothing that stands is touched.
+/// Announces the deployments and waits until they may go, or the user stops the run. They are not touched meanwhile.
 pub(crate) fn hold(
     deployments: Vec<StandingDeployment>,
     apparatus: &mut dyn Apparatus,
@@ -59,24 +59,24 @@ pub(crate) fn hold(
     tell(Event::LetGo { after: clock.now().saturating_sub(began) });
 }
 
-/// How long deployments were kept standing in what was run last, if any were.
+/// How long deployments of the last trial or block were kept standing, if any were.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Holding(Option<Duration>);
 
 impl Holding {
-    /// Takes note of an event.
+    /// Notes an event.
     pub(crate) fn note(&mut self, event: &Event) {
         if let Event::LetGo { after } = event {
             self.0 = Some(self.0.unwrap_or_default() + *after);
         }
     }
 
-    /// Whether any were: then what failed did so before the user wanted an end.
+    /// Whether any were kept. If so, they failed before the user stopped the run.
     pub(crate) fn any(self) -> bool {
         self.0.is_some()
     }
 
-    /// How long.
+    /// How long they were kept; zero if none were.
     pub(crate) fn time(self) -> Duration {
         self.0.unwrap_or_default()
     }

@@ -1,8 +1,8 @@
-//! Runs a plan: trials in their order, each in stages, each on disk before the next starts.
+//! Runs a plan: trials in order, each in stages, each on disk before the next starts.
 //!
-//! **Architecture invariant:** the runner sees traits only. It knows no layer, workload, protocol or telemetry
-//! source, reads no clock but the one it is handed, and starts no process itself, so that its order of doing things
-//! is tested without root.
+//! **Architecture invariant:** the runner sees traits only. It knows no layer, workload, protocol or telemetry source,
+//! reads no clock but the one it is given, and starts no process itself, so that the order in which it does things is
+//! tested without root.
 
 mod again;
 mod alternate;

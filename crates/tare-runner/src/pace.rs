@@ -1,5 +1,5 @@
-//! How long trials take here, and how many blocks fit into a time: from deployments timed earlier, else from a guess,
-//! and from what the run itself teaches. Times decide here, never a figure.
+//! How long trials take on this machine, and how many blocks fit into a given time: from deployments timed earlier,
+//! else from a guess, and from the trials of the run itself. Only durations decide here, never figures.
 
 use crate::chop::{BLOCKS_ALONE, COMPARED, COMPARED_LEAST, alone_for};
 use std::collections::BTreeMap;
@@ -11,33 +11,33 @@ use tare_core::study::Study;
 use tare_core::trial::{Outcome, Stage};
 use tare_stats::power::Costs;
 
-/// What a trial takes beyond settling and measuring, until one of its form was timed: deployment and the rest.
+/// What a trial takes in addition to settling and measuring, such as deployment, until one of its form was timed.
 const OVERHEAD_GUESS: Duration = Duration::from_secs(3);
 /// The same for a form whose host is emulated.
 const OVERHEAD_GUESS_EMULATED: Duration = Duration::from_secs(45);
 
-/// What is known of a form before its first trial.
+/// What is known about a form before its first trial.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FormPace {
     /// Whether its host is emulated.
     pub emulated: bool,
-    /// Whether this machine cannot have it: its trials are skipped, which takes no time.
+    /// Whether this machine cannot have it. Its trials are then skipped, which takes no time.
     pub unavailable: bool,
-    /// What its trials took here beyond settling and measuring, when they were timed last.
+    /// What its trials took here in addition to settling and measuring, when last timed.
     pub overhead: Option<Duration>,
 }
 
-/// What is known of how long trials take here, by form. Of a form that is not in it nothing is.
+/// How long trials take on this machine, by form. Nothing is known about a form that is not in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pace(BTreeMap<String, FormPace>);
 
 impl Pace {
-    /// What is known of each form.
+    /// From what is known about each form.
     pub fn new(forms: BTreeMap<String, FormPace>) -> Pace {
         Pace(forms)
     }
 
-    /// What the states of a run's forms say; none of them was timed.
+    /// From the states of a run's forms, none of which was timed.
     pub fn untimed(forms: &BTreeMap<String, FormState>) -> Pace {
         let pace = |state: &FormState| FormPace {
             emulated: state.emulated.is_some(),
@@ -47,12 +47,12 @@ impl Pace {
         Pace(forms.iter().map(|(form, state)| (form.clone(), pace(state))).collect())
     }
 
-    /// The forms that are emulated here, as far as that is known.
+    /// The forms that are known to be emulated here.
     pub fn emulated(&self) -> Vec<String> {
         self.0.iter().filter(|(_, pace)| pace.emulated).map(|(form, _)| form.clone()).collect()
     }
 
-    /// The forms of the study that take time here and were never timed.
+    /// The available forms of the study that were never timed.
     pub fn untimed_of<'a>(&self, study: &'a Study) -> Vec<&'a str> {
         let names = study.forms.iter().map(|form| form.name.as_str());
         names.filter(|form| self.of(form).overhead.is_none() && !self.of(form).unavailable).collect()
@@ -67,7 +67,7 @@ impl Pace {
         load(study) + pace.overhead.unwrap_or_else(|| self.guess(form))
     }
 
-    /// What a trial of `form` is taken to need beyond settling and measuring where none was timed.
+    /// What a trial of `form` is assumed to take in addition to settling and measuring if none was timed.
     pub fn guess(&self, form: &str) -> Duration {
         if self.of(form).emulated { OVERHEAD_GUESS_EMULATED } else { OVERHEAD_GUESS }
     }
@@ -77,13 +77,13 @@ impl Pace {
         trials.into_iter().map(|trial| self.of_trial(study, &trial.form)).sum()
     }
 
-    /// How many blocks of the plan fit into `most`; the first round is carried out, however long it takes.
+    /// How many blocks of the plan fit into `most`. The first round is always carried out, however long it takes.
     pub fn blocks_within(&self, study: &Study, plan: &[PlannedTrial], most: Duration) -> u32 {
         fitting(study, plan, 0, most, &mut |trial| self.of_trial(study, &trial.form)).max(end_of_round(study, plan, 0))
     }
 
-    /// What rounds of the study cost, one like the other; what only the first ones have is what is done once: emulated
-    /// forms, and loads that form by form have the machine to themselves.
+    /// The costs of the study's rounds. All rounds cost the same, except for work that is done only in the first ones:
+    /// trials of emulated forms, and loading each form alone.
     pub fn costs(&self, study: &Study) -> Costs {
         let emulated = self.emulated();
         let early = if emulated.is_empty() { 0 } else { study.emulated_blocks };
@@ -97,14 +97,14 @@ impl Pace {
             Arrangement::Chop(chop) => {
                 let (settles, lasts) = alone_for(study);
                 let alone = BLOCKS_ALONE * (settles + lasts);
-                // The first block finds how long slices are; longer ones that a cold service needs are not foreseen.
+                // The first block finds how long slices must be; that a cold service needs longer ones is not foreseen.
                 let compared = if chop.slice.is_none() { compared_for(study) } else { Duration::ZERO };
                 there * (alone + compared).as_secs_f64()
             }
             _ => 0.0,
         };
         let measure_s = study.measure.as_secs_f64();
-        // Slices settle each time, so measuring costs more than the time that counts.
+        // Each slice settles, so measuring takes longer than the time that counts.
         let deployments = match study.design.arrangement {
             Arrangement::Alternate(slices) => {
                 there * (1.0 + slices.settle.as_secs_f64() / slices.measure.as_secs_f64())
@@ -118,14 +118,14 @@ impl Pace {
         }
     }
 
-    /// What is known of a form.
+    /// What is known about a form.
     pub fn of(&self, form: &str) -> FormPace {
         self.0.get(form).copied().unwrap_or_default()
     }
 }
 
-/// How long a trial of the study is under load, at most where it settles until it is steady. A search for the peak
-/// states its own length, which is no promise.
+/// How long a trial of the study is under load; the maximum if it settles until it is steady. A search for the peak
+/// states an expected length, which it may exceed.
 fn load(study: &Study) -> Duration {
     let Arrangement::Alternate(slices) = study.design.arrangement else {
         return study.settle.max(study.design.steady_within.unwrap_or_default()) + study.measure;
@@ -133,14 +133,14 @@ fn load(study: &Study) -> Duration {
     study.settle + slices.rounds(study.measure) * (slices.settle + slices.measure)
 }
 
-/// The first block behind the round that `block` is in: the blocks of a round are carried out together or not at all.
+/// The first block after the round of `block`: the blocks of a round are carried out together or not at all.
 pub(crate) fn end_of_round(study: &Study, plan: &[PlannedTrial], block: u32) -> u32 {
     let whole = (block..blocks(plan)).find(|block| rounds_after(plan, study, *block) > 0);
     whole.map_or(blocks(plan), |last| last + 1)
 }
 
-/// How many blocks of the plan are done when no round is begun any more that would end later than `left` from now:
-/// the first `done` and those of as many whole rounds as fit.
+/// How many blocks of the plan will be done if no round is started that would end later than `left` from now: the first
+/// `done`, and those of as many whole rounds as fit.
 pub(crate) fn fitting(
     study: &Study,
     plan: &[PlannedTrial],
@@ -160,8 +160,8 @@ pub(crate) fn fitting(
     fit
 }
 
-/// By form, what its measured trials took beyond settling and measuring: the median of all but the first, which also
-/// prepares what the others find. This is what a later run can count on.
+/// By form, what its measured trials took in addition to settling and measuring: the median of all but the first, which
+/// also prepares things for the others. This is what a later run can expect.
 pub fn overheads(record: &Record) -> BTreeMap<String, Duration> {
     let mut timed: BTreeMap<&str, Vec<Duration>> = BTreeMap::new();
     for trial in record.trials.iter().filter(|trial| trial.record.outcome == Outcome::Measured) {
@@ -181,8 +181,8 @@ fn overhead(study: &Study, trial: &TrialRecord) -> Duration {
         trial.stages.iter().partition(|(stage, _)| [Stage::Settle, Stage::Measure].contains(stage));
     let sum = |stages: Vec<(&Stage, &f64)>| stages.into_iter().map(|(_, took_s)| *took_s).sum::<f64>();
     let (load_s, other_s) = (sum(load_s), sum(other_s));
-    // Loads that end when they are content take what they take; others start and end somewhat beside their plan.
-    // In pieces a load begins several times, which is no run's way.
+    // Some loads end when they have found what they look for; others deviate somewhat from their plan. In pieces a load
+    // starts several times, which runs do not do.
     let pieces = matches!(&study.design.arrangement, Arrangement::Chop(chop) if chop.pieces.is_some());
     let open = study.peak.is_some() || study.design.steady_within.is_some() || pieces;
     let planned_s = load(study).as_secs_f64() + once_s(study, trial);
@@ -190,7 +190,7 @@ fn overhead(study: &Study, trial: &TrialRecord) -> Duration {
     Duration::from_secs_f64((other_s + beside_s).max(0.0))
 }
 
-/// How long a deployment was loaded in ways that only the first blocks have, see [`Pace::costs`], s.
+/// How long a deployment was under load for what only the first blocks do, see [`Pace::costs`], s.
 fn once_s(study: &Study, trial: &TrialRecord) -> f64 {
     let (settles, lasts) = alone_for(study);
     let alone_s = trial.alone.as_ref().map_or(0.0, |_| (settles + lasts).as_secs_f64());
@@ -198,7 +198,7 @@ fn once_s(study: &Study, trial: &TrialRecord) -> f64 {
     alone_s + compared_s
 }
 
-/// How long the loads of a block are compared in turns of several lengths, for each of them.
+/// How long each load of a block is active while turns of several lengths are compared.
 fn compared_for(study: &Study) -> Duration {
     study.settle + study.measure.clamp(COMPARED_LEAST, COMPARED[0].1)
 }
@@ -208,7 +208,7 @@ fn compared_for(study: &Study) -> Duration {
 pub(crate) struct Timed(BTreeMap<String, Vec<Duration>>);
 
 impl Timed {
-    /// Takes note of a trial.
+    /// Notes the duration of a trial.
     pub(crate) fn note(&mut self, form: &str, took: Duration) {
         self.0.entry(form.to_owned()).or_default().push(took);
     }
@@ -218,8 +218,8 @@ impl Timed {
         self.0.is_empty()
     }
 
-    /// How long the next trial of `form` takes, where `pace` is what is known from before. The first trial of a form
-    /// reads its resources and brings what the later ones find there, so it tells the most that they take.
+    /// How long the next trial of `form` will take; `pace` is what was known before the run. The first trial of a form
+    /// also reads its resources and prepares things for later ones, so its duration is an upper bound.
     pub(crate) fn next(&self, study: &Study, pace: &Pace, form: &str) -> Duration {
         let known = pace.of_trial(study, form);
         match self.0.get(form).map(Vec::as_slice) {

@@ -1,4 +1,4 @@
-//! A trial that searches for the peak: the search says which level comes next, the load process says what came of it.
+//! A trial that searches for the peak: the search chooses the next level, the load process reports the result.
 
 use std::time::Duration;
 use tare_core::load::{Hold, LoadOrder, WindowRow};
@@ -6,13 +6,13 @@ use tare_core::peak::{PeakNote, PeakOutcome, PeakPlan, PeakRules, PeakWindow};
 use tare_core::qos::Qos;
 use tare_stats::peak::{Action, Asked, PeakSearch, peak_search};
 
-/// Where a search wants no count, the end of the hold is counted all the same, to learn that it is over, s.
+/// If a search wants no count, the end of the hold is counted nevertheless, to learn that it is over, s.
 const TAIL_S: f64 = 0.25;
-/// So many windows in a row that the generator could not fill end the search.
+/// The search ends after this many windows in a row in which the generator could not keep up.
 const LIMITED: u32 = 2;
-/// With the peak of the block before, fewer windows do: the bracket is near already.
+/// With the peak of the previous block, this share of the windows is enough: the bracket is near already.
 const WINDOWS_WITH_HINT: f64 = 0.75;
-/// A search may take so many times what is expected, and this on top, before something must be wrong.
+/// A search is given up after this many times its expected length, plus this time.
 const PATIENCE: (u32, Duration) = (4, Duration::from_secs(300));
 
 /// A search and the load that it guides.
@@ -28,11 +28,11 @@ pub(crate) struct GuidedSearch {
 }
 
 impl GuidedSearch {
-    /// Begins a search. `known` is what the same arm's last search found.
+    /// Begins a search. `known` is the result of the same arm's last search.
     pub(crate) fn begin(plan: &PeakPlan, qos: &Qos, known: Option<f64>) -> GuidedSearch {
         let asked = Asked::of(qos, &plan.operations);
         let mut plan = plan.clone();
-        // The published search starts afresh every time; a hint would make its repeats depend on each other.
+        // The published search starts from scratch each time; a hint would make its repetitions depend on each other.
         let known = known.filter(|_| plan.rules == PeakRules::Staircase);
         if known.is_some() {
             let fewer = (f64::from(plan.windows) * WINDOWS_WITH_HINT).round() as u32;
@@ -43,12 +43,12 @@ impl GuidedSearch {
         GuidedSearch { search, asked, hold, counted: false, limited: 0, doubtful: 0, last: None, outcome: None }
     }
 
-    /// How long the load process is waited for.
+    /// How long to wait for the load process.
     pub(crate) fn patience(plan: &PeakPlan) -> Duration {
         plan.expected() * PATIENCE.0 + PATIENCE.1
     }
 
-    /// The next order: the first without a row, each other after the row of the hold before.
+    /// The next order: the first one without a row, every other one after the row of the previous hold.
     pub(crate) fn next(&mut self, row: Option<&WindowRow>) -> LoadOrder {
         if let Some(row) = row.filter(|row| row.number == self.hold.number) {
             self.take(row);
@@ -88,12 +88,12 @@ impl GuidedSearch {
         self.last = if self.counted { self.search.last_window() } else { None };
     }
 
-    /// The window that was judged last, once.
+    /// The last judged window; returned only once.
     pub(crate) fn last_window(&mut self) -> Option<PeakWindow> {
         self.last.take()
     }
 
-    /// What the search came to; none before its end.
+    /// The result of the search; none before its end.
     pub(crate) fn outcome(self) -> Option<PeakOutcome> {
         let mut outcome = self.outcome?;
         if self.doubtful > 0 {

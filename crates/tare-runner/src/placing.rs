@@ -1,11 +1,11 @@
-//! Which CPUs services get in a trial, and on which they were seen.
+//! The CPUs that services get in a trial, and those on which they were seen.
 
 use crate::trial::TrialInputs;
 use tare_core::host::{Instance, ServiceStart};
 use tare_core::telemetry::TelemetryRow;
 use tare_core::units::CpuSet;
 
-/// What is to be started, each service on its CPUs.
+/// The services to start, each with its CPUs.
 pub(crate) fn starts(inputs: &TrialInputs) -> Vec<ServiceStart> {
     let placed = |name: &str| inputs.placement.and_then(|placement| placement.services.get(name));
     let start = |service: &tare_core::workload::Service| match placed(&service.name) {
@@ -22,19 +22,19 @@ pub(crate) fn starts(inputs: &TrialInputs) -> Vec<ServiceStart> {
     inputs.workload.services.iter().map(start).collect()
 }
 
-/// The CPUs on which threads of a service ran, as they are numbered where it runs; empty where nothing was seen.
+/// The CPUs on which threads of a service ran, as numbered where it runs; empty if nothing was seen.
 pub(crate) fn ran_on(service: &str, telemetry: &[TelemetryRow]) -> CpuSet {
     let rows = telemetry.iter().filter(|row| row.scope == service);
     let on = rows.flat_map(|row| &row.values).filter(|(_, seconds)| **seconds > 0.0);
     CpuSet::new(on.filter_map(|(metric, _)| metric.strip_prefix("cpu_on_s@")?.parse().ok()))
 }
 
-/// Why a trial is void whose service ran elsewhere than where it was confined to.
+/// Why the trial is void, if the service ran on CPUs outside those to which it was confined.
 pub(crate) fn strayed(instance: &Instance, ran_on: &CpuSet) -> Option<String> {
     let allowed = instance.cpus.as_ref()?;
     let outside: Vec<u32> = ran_on.cpus().iter().copied().filter(|cpu| !allowed.cpus().contains(cpu)).collect();
     let outside = (!outside.is_empty()).then(|| CpuSet::new(outside))?;
-    Some(format!("service {} ran on CPUs {outside}, and was to run on {allowed}", instance.instance))
+    Some(format!("service {} ran on CPUs {outside}, but is confined to {allowed}", instance.instance))
 }
 
 #[cfg(test)]
@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(strayed(&instance(None), &seen), None, "it was not confined");
         assert_eq!(strayed(&instance(Some(CpuSet::new(0..4))), &seen), None);
         let why = strayed(&instance(Some(CpuSet::new([0, 1]))), &seen).unwrap();
-        assert_eq!(why, "service a ran on CPUs 3, and was to run on 0-1");
+        assert_eq!(why, "service a ran on CPUs 3, but is confined to 0-1");
         assert_eq!(strayed(&instance(Some(CpuSet::new([0]))), &CpuSet::default()), None, "nothing was seen");
     }
 }

@@ -1,4 +1,4 @@
-//! Data sets that are restored from a kept copy instead of being made again in each trial.
+//! Data sets that are restored from a kept copy instead of being loaded again in each trial.
 
 use crate::apparatus::{DataSet, Restored};
 use crate::trial::{Early, Entry, Trial};
@@ -6,12 +6,12 @@ use tare_core::fault::Fault;
 use tare_core::host::{Host, Instance, ServiceStart};
 use tare_core::workload::{Prepared, Service};
 
-/// The fact of a trial that says how its data came about.
+/// The fact of a trial that says where its data came from.
 const FACT: &str = "data";
 const LOADED: &str = "loaded in this deployment";
 const RESTORED: &str = "restored from a kept copy";
 
-/// The data set of a deployment, and what it takes to make it. None where a volume of it stands nowhere.
+/// The data set of a deployment, and the services that create it. None if one of its volumes is not on this machine.
 fn data_set(prepared: &Prepared, host: &dyn Host, starts: &[ServiceStart]) -> Option<(DataSet, Vec<ServiceStart>)> {
     let services: Vec<Service> = starts.iter().map(|start| start.service.clone()).collect();
     let makers: Vec<Service> = prepared.makers(&services).into_iter().cloned().collect();
@@ -26,7 +26,7 @@ fn data_set(prepared: &Prepared, host: &dyn Host, starts: &[ServiceStart]) -> Op
 }
 
 impl Trial<'_, '_> {
-    /// Starts every service, those that hold a prepared data set on a copy of it, if it can be had.
+    /// Starts every service. Those with a prepared data set start on a copy of it if possible.
     pub(crate) fn deploy_prepared(
         &mut self,
         host: &mut dyn Host,
@@ -50,8 +50,8 @@ impl Trial<'_, '_> {
         }
     }
 
-    /// Puts a copy of the data into its places, and keeps one before if there is none: then all that makes the data is
-    /// deployed for that alone, so that the first trial is like all others. `false` leaves it to the services to load.
+    /// Puts a copy of the data in place. If none is kept yet, first deploys the services that create the data, only to
+    /// keep a copy, so that the first trial is like all others. `false` if the services must load the data themselves.
     fn prepare(
         &mut self,
         host: &mut dyn Host,
@@ -65,25 +65,25 @@ impl Trial<'_, '_> {
             Restored::Missing => {}
         }
         self.start_all(host, making, started)?;
-        // Last started, first stopped, and each to its end: what is copied is what a service leaves, not what it is at.
+        // Stop in reverse order, each to its end: the copy must be what a service leaves, not a state in between.
         while let Some(instance) = started.last() {
             host.stop(&instance.instance)?;
             started.pop();
         }
-        // Without a copy the data are loaded once more, as they would be by who keeps none.
+        // Without a copy the data are loaded once more, as if none could be kept.
         let kept = self.apparatus.keep(data).is_ok();
         Ok(kept && self.restore(data) == Restored::Whole)
     }
 
-    /// A copy that cannot be restored is no reason to fail, but one to be told.
+    /// Restores a copy. A failure is not fatal, but leaves a warning.
     fn restore(&mut self, data: &DataSet) -> Restored {
         self.apparatus.restore(data).unwrap_or_else(|fault| {
-            self.data.record.warnings.push(format!("the kept data were not restored, and loaded instead: {fault}"));
+            self.data.record.warnings.push(format!("the kept data could not be restored and were loaded: {fault}"));
             Restored::Unkept
         })
     }
 
-    /// Services did not come up on a restored copy: nobody else is to have it.
+    /// Removes a copy on which services did not start, so that it is not used again.
     fn distrust(&mut self, data: &DataSet, fault: Fault) -> Fault {
         let forgotten = match self.apparatus.forget(data) {
             Ok(()) => "it was removed, so that the next trial loads the data anew".to_owned(),

@@ -1,4 +1,4 @@
-//! When the samplers rest while a trial is measured, so that the report can say what they cost.
+//! When samplers pause during a measurement, so that the report can say what they cost.
 
 use std::time::Duration;
 use tare_core::design::Arrangement;
@@ -7,28 +7,28 @@ use tare_core::plan::PlannedTrial;
 use tare_core::study::Study;
 use tare_core::telemetry::{RESTS_FROM, Rest};
 
-/// How long a rest lasts: so long that whole seconds of load lie within.
+/// How long a rest lasts: long enough to contain whole seconds of load.
 const LASTS: Duration = Duration::from_secs(2);
 
-/// One rest in each so long: an eighth of the time, for which counters are read at either end.
+/// One rest per this time, so that rests take an eighth of it. Counters are read at both ends of a rest.
 const EVERY: Duration = Duration::from_secs(16);
 
-/// The same where forms take turns, each of which has but a part of the time: one rest in each so long.
+/// The same if forms take turns. It is shorter because each form has only a part of the time.
 const EVERY_BY_TURNS: Duration = Duration::from_secs(5);
 
-/// How long such a rest comes after the beginning of its part of the time, at least; by up to so much later, it is in
-/// step with nothing. Two rests have more than their own length between them.
+/// When such a rest starts after the beginning of its interval: at least the first, plus a random part of the second,
+/// so that it is in step with nothing. The time between two rests is longer than a rest.
 const COMES_AFTER: (Duration, Duration) = (Duration::from_millis(1100), Duration::from_millis(800));
 
-/// Until all loads are connected.
+/// How long it takes at most until all loads are connected.
 const CONNECTING: Duration = Duration::from_millis(1500);
 
-/// So many such rests at most: of longer trials the first part says what sampling costs.
+/// The greatest number of such rests: in longer trials the first part shows what sampling costs.
 const MOST_BY_TURNS: u32 = 100;
 
-/// The rests of a trial, spread evenly over what is measured and none at its ends, counted from the moment at which the
-/// load is started. None where the throughput says nothing of the cost, because the load does not wait for answers or
-/// does not stay at one level; where forms take turns; and of a trial that is watched closely.
+/// The rests of a trial, spread evenly over the measured time but not at its ends, relative to the start of the load.
+/// None if the throughput does not show the cost, because the load does not wait for answers or does not stay at one
+/// level; if forms take turns; and for profiled trials.
 pub(crate) fn probe_rests(study: &Study, planned: &PlannedTrial) -> Vec<Rest> {
     let closed = matches!(study.load, LoadProfile::Closed { .. }) && study.from != LoadOrigin::Inside;
     let alone = study.design.arrangement == Arrangement::Blocks && study.peak.is_none() && !planned.profiled;
@@ -40,9 +40,9 @@ pub(crate) fn probe_rests(study: &Study, planned: &PlannedTrial) -> Vec<Rest> {
     (0..count).map(|at| Rest { after: middle(at) - LASTS / 2, lasts: LASTS }).collect()
 }
 
-/// The rests of a block of so many `loads` that take turns, of which each settles and is measured for so long: of all
-/// their samplers at once, counted from when they are told, right before the loads connect. At which moment of its part
-/// of the time each begins the seed decides.
+/// The rests of a block of this many `loads` that take turns, each of which settles and is measured for this long. All
+/// samplers rest at once. Times are relative to when the samplers get them, right before the loads connect. The seed
+/// decides when in its interval each rest starts.
 pub(crate) fn rests_by_turns(settle: Duration, measure: Duration, loads: u32, seed: u64) -> Vec<Rest> {
     let (settle, measure) = (settle * loads, measure * loads);
     if measure < RESTS_FROM {
@@ -50,7 +50,7 @@ pub(crate) fn rests_by_turns(settle: Duration, measure: Duration, loads: u32, se
     }
     let count = (measure.saturating_sub(CONNECTING).as_secs() / EVERY_BY_TURNS.as_secs()) as u32;
     let (least, spread) = COMES_AFTER;
-    // Xorshift, as turns have it, from a seed that may be small.
+    // Xorshift, as for turns; the multiplication mixes a small seed.
     let mut random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut later = || {
         random ^= random << 13;
@@ -72,7 +72,7 @@ mod tests {
         let (settle, measure) = (Duration::from_millis(500), Duration::from_secs(3));
         assert_eq!(rests_by_turns(settle, measure, 3, 7), [], "that is too short");
         let rests = rests_by_turns(settle, measure, 6, 7);
-        // 18 s from the third on, of which the first and a half are for connecting.
+        // 18 s from second 3 on, of which the first 1.5 s are for connecting.
         assert_eq!(rests.len(), 3);
         assert!(
             rests[0].after - LASTS >= settle * 6 && rests[2].after + 2 * LASTS <= (settle + measure) * 6,

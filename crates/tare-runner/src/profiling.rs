@@ -1,5 +1,5 @@
-//! Profiled trials: one of each form that the study asks for, behind everything that counts. What is watched closely
-//! runs slower, so nothing of these goes into outcomes, expectations or the choice of blocks.
+//! Profiled trials: one for each form that the study asks for, after everything that counts. Profiled services run
+//! slower, so these trials affect neither outcomes, estimates nor the choice of blocks.
 
 use crate::progress::Progress;
 use crate::run::{Run, RunContext};
@@ -8,7 +8,7 @@ use tare_core::fault::Fault;
 use tare_core::plan::{PlannedTrial, plan_profiles};
 
 impl Run<'_> {
-    /// How many profiled trials the study asks for, and how many of them are on disk.
+    /// The number of profiled trials that the study asks for, and of those on disk.
     pub(crate) fn profiles(&self) -> (u32, u32) {
         let planned = plan_profiles(&self.header.study);
         let done = planned.iter().filter(|trial| self.record.has_profile(trial.index)).count();
@@ -21,12 +21,12 @@ impl Run<'_> {
         planned
     }
 
-    /// How long the profiled trials that are not on disk will take.
+    /// How long the profiled trials that are not yet on disk will take.
     pub(crate) fn of_profiles(&self, state: &Progress) -> Duration {
         self.profiles_left().iter().map(|trial| self.expected(state, trial)).sum()
     }
 
-    /// Runs the profiled trials that are not on disk. Whether the user asked for the end meanwhile.
+    /// Runs the profiled trials that are not yet on disk. Returns whether the user has stopped the run.
     ///
     /// # Errors
     /// When the record cannot be written.

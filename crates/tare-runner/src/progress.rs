@@ -1,4 +1,4 @@
-//! What the trials so far have taught the ones to come.
+//! What later trials use from earlier ones.
 
 use crate::again::Outcomes;
 use crate::chop::Slice;
@@ -12,29 +12,29 @@ use tare_core::record::TrialRecord;
 use tare_core::trial::Outcome;
 use tare_stats::Warmth;
 
-/// What the trials so far have taught.
+/// What is known from the trials so far.
 #[derive(Default)]
 pub(crate) struct Progress {
     /// How long trials took.
     pub(crate) timed: Timed,
     /// Forms whose resources were read.
     pub(crate) probed: BTreeSet<String>,
-    /// Forms with a measured trial: in the first of them the files that services saw are held against their bundles.
+    /// Forms with a measured trial: in the first of these the files that services see are compared with their bundles.
     pub(crate) files_compared: BTreeSet<String>,
-    /// The peak that the last search of each arm found. The control has its own: if baseline and control began where
-    /// the other one ended, their difference would no longer be what two independent searches differ by.
+    /// The peak that the last search of each arm found. The control has its own: if baseline and control each started
+    /// from the other's result, their difference would no longer be that of two independent searches.
     pub(crate) peaks: BTreeMap<String, f64>,
     /// The form of the first measured trial, and what every instance had mapped in it.
     pub(crate) bits: Option<(String, BTreeMap<String, Vec<SeenFile>>)>,
     /// How the trials ended.
     pub(crate) outcomes: Outcomes,
-    /// By block that runs another one again: that one.
+    /// For each block that runs another one again: that other block.
     pub(crate) again: BTreeMap<u32, u32>,
-    /// Of each measured trial of the first block: after how long it was steady, s, if it was.
+    /// For each measured trial of the first block: the time until it was steady, s, if it was.
     pub(crate) steady_after_s: Vec<Option<f64>>,
-    /// By form: what its services used of a CPU in each trial in which they were seen to wait.
+    /// By form: the share of a CPU that its services used while waiting, for each trial in which that was measured.
     resting_cpu: BTreeMap<String, Vec<f64>>,
-    /// By block in which turns of several lengths were compared: the arms, and their rates.
+    /// For each block in which turns of several lengths were compared: the arms and their rates.
     compared: BTreeMap<u32, Vec<(String, Vec<TurnLength>)>>,
 }
 
@@ -48,8 +48,8 @@ impl Progress {
         progress
     }
 
-    /// How long trials settle after the first block, where they do so until they are steady: the longest that any of
-    /// its trials took, or all the time allowed where one was not steady within. None while nothing is known.
+    /// How long trials settle after the first block, if they settle until they are steady: the longest time of its
+    /// trials, or all the allowed time if one was not steady by then. None while nothing is known.
     pub(crate) fn settle_for(&self, within: Option<Duration>) -> Option<Duration> {
         let within = within?;
         let longest =
@@ -57,14 +57,14 @@ impl Progress {
         self.steady_after_s.iter().map(longest).max()
     }
 
-    /// What the services of a form use of a CPU while others are loaded, as far as earlier trials have seen it.
+    /// The share of a CPU that a form's services use while others are loaded, if earlier trials have measured it.
     pub(crate) fn resting_cpu(&self, form: &str) -> Option<f64> {
         let seen = self.resting_cpu.get(form)?;
         Some(seen.iter().sum::<f64>() / seen.len() as f64)
     }
 
-    /// How long the slices of a chopped block are: as was found in the first block with one of its forms, which stood
-    /// beside the same ones. The `baseline` is in all of them.
+    /// How long the slices of a chopped block are: as found in the first block with one of its forms, which had the
+    /// same forms beside it. The `baseline` is in all blocks.
     pub(crate) fn slice_of(&self, block: &[&PlannedTrial], baseline: &str) -> Slice {
         let others = || block.iter().filter(|trial| trial.control || trial.form != baseline);
         let has = |arms: &[(String, Vec<TurnLength>)]| others().any(|trial| arms.iter().any(|of| of.0 == trial.arm()));
@@ -76,8 +76,8 @@ impl Progress {
     }
 
     pub(crate) fn note(&mut self, record: &TrialRecord, took: Duration) {
-        // A void trial settled, too, and its form will be run again; of one that does not know when, only a measured
-        // one says that it took longer than there was time.
+        // A void trial has settled too, and its form will be run again. If the time is unknown, only a measured trial
+        // shows that the allowed time was not enough.
         let settled = record.outcome == Outcome::Measured || record.steady_after_s.is_some();
         if record.trial.block == 0 && settled {
             self.steady_after_s.push(record.steady_after_s);

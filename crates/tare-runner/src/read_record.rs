@@ -1,5 +1,5 @@
-//! Reading a record from disk, and saying of one that cannot be read what to do about it. That there is no record, or a
-//! damaged one, is a mistake of who named it; that a file cannot be read at all is not.
+//! Reads a record from disk, or says what to do if that fails. A missing or damaged record is the mistake of the user
+//! who named it; a file that cannot be read at all is not.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -13,28 +13,28 @@ use tare_core::record::{Header, Record, SCHEMA, TrialData, TrialRecord};
 use crate::record_dir::{HEADER, PROFILES, STACKS, TRIALS, trial_name};
 use crate::record_files::{Folder, JSON_MOST, LINES_MOST, ROW_MOST, ROWS_MOST};
 
-/// Where records are found.
+/// How to find records.
 const NAME_ONE: &str = "name the directory that `tare run` printed; `tare history` lists records";
-/// What a lost header means.
-pub(crate) const HEADER_LOST: &str = "put it back from a copy of the record; without it nobody knows what was measured";
+/// What to do about a lost header.
+pub(crate) const HEADER_LOST: &str = "restore it from a copy of the record; without it, what was measured is unknown";
 
-/// What a lost folder of trials means.
+/// What to do about a lost folder of trials.
 const TRIALS_LOST: &str =
-    "put it back from a copy of the record, or make an empty one: `tare resume` then runs every trial";
+    "restore it from a copy of the record, or make an empty one: `tare resume` then runs every trial";
 
-/// Reads a whole record. Trials that are not there are simply absent ([`Record::lost`] tells which should be). A last
-/// line that is torn, as a copy that was cut off or a kill leaves it, is left out, with a warning of its trial. The
-/// path may be a link; nothing in the record may be one.
+/// Reads a whole record. Missing trials are simply absent ([`Record::lost`] lists those that should exist). An
+/// incomplete last line, as an interrupted copy or a kill leaves it, is dropped with a warning in its trial. The path
+/// may be a link; nothing in the record may be one.
 ///
 /// # Errors
-/// When there is no record, when another version of Tare wrote it, or when a file of it is missing, damaged, longer
-/// than any run makes it, or no file.
+/// When there is no record, when another version of Tare wrote it, or when one of its files is missing, damaged, larger
+/// than any run writes, or not a regular file.
 pub fn read_record(path: &Path) -> Result<Record, Fault> {
     let record = Folder::of_record(path)?.map_or(Ok(None), |folder| read_begun(&folder))?;
     record.ok_or_else(|| no_record(path).as_mistake())
 }
 
-/// The same of an open folder; none when no record was begun there.
+/// The same for an open folder; none if no record was begun there.
 pub(crate) fn read_begun(folder: &Folder) -> Result<Option<Record>, Fault> {
     let Some(header) = read_header(folder)? else { return Ok(None) };
     let trials = folder.folder(TRIALS, TRIALS_LOST)?;
@@ -59,7 +59,7 @@ fn read_header(folder: &Folder) -> Result<Option<Header>, Fault> {
     let file = folder.path().join(HEADER);
     let Some(raw) = read_json::<Value>(folder, HEADER, HEADER_LOST)? else { return Ok(None) };
     let Some(schema) = raw.get("schema").and_then(Value::as_u64) else {
-        let fault = Fault::new(format!("{} is no header of a record: it has no 'schema'", file.display()));
+        let fault = Fault::new(format!("{} is not the header of a record: it has no 'schema'", file.display()));
         return Err(fault.remedy(NAME_ONE).as_mistake());
     };
     if schema != u64::from(SCHEMA) {
@@ -70,18 +70,18 @@ fn read_header(folder: &Folder) -> Result<Option<Header>, Fault> {
     match header.workload.services.iter().find(|service| !is_plain(&service.name)) {
         None => Ok(Some(header)),
         Some(service) => {
-            Err(Fault::new(format!("{}: '{}' is no name of a service", file.display(), service.name))
+            Err(Fault::new(format!("{}: '{}' is not a valid name of a service", file.display(), service.name))
                 .remedy(HEADER_LOST))
         }
     }
 }
 
-/// Whether a folder may be called so, and lies then where it should: the record may come from somebody else.
+/// Whether a folder may have this name without leading elsewhere: the record may be from somebody else.
 pub(crate) fn is_plain(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0'])
 }
 
-/// That a record was written by another version, `by`, where that is known.
+/// The fault for a record in another format, written by the version `by` if that is known.
 pub(crate) fn other_schema(path: &Path, by: Option<&str>, schema: u64) -> Fault {
     let own = env!("CARGO_PKG_VERSION");
     let by = by.map_or_else(|| "another version of Tare".to_owned(), |version| format!("Tare {version}"));
@@ -94,11 +94,11 @@ pub(crate) fn other_schema(path: &Path, by: Option<&str>, schema: u64) -> Fault 
     fault.remedy(format!("read it with {by}{}", if newer { ", or a newer one" } else { "" })).as_mistake()
 }
 
-/// Why there is no record at `path`, and what may have been meant.
+/// The fault for a path without a record, with a guess of what was meant.
 fn no_record(path: &Path) -> Fault {
     let shown = path.display();
     if path.is_file() {
-        let fault = Fault::new(format!("{shown} is a file, and a record is a directory with {HEADER} in it"));
+        let fault = Fault::new(format!("{shown} is a file; a record is a directory that contains {HEADER}"));
         let folder = path.parent().filter(|_| path.file_name().is_some_and(|name| name == HEADER));
         return match folder {
             Some(folder) if folder.as_os_str().is_empty() => fault.remedy("name its directory: ."),
@@ -109,7 +109,7 @@ fn no_record(path: &Path) -> Fault {
     if !path.exists() {
         return Fault::new(format!("there is no record at {shown}: no such directory")).remedy(NAME_ONE);
     }
-    let fault = Fault::new(format!("{shown} holds no record: there is no {HEADER} in it"));
+    let fault = Fault::new(format!("{shown} is not a record: it has no {HEADER}"));
     match first_record_in(path) {
         Some(one) => fault.remedy(format!("name one of the records in it, such as {}", one.display())),
         None => fault.remedy(NAME_ONE),
@@ -124,7 +124,7 @@ fn first_record_in(path: &Path) -> Option<PathBuf> {
 fn read_trial(folder: &Folder, name: &str) -> Result<TrialData, Fault> {
     let path = folder.path().join(name);
     let remedy = format!(
-        "put it back from a copy of the record, or move {} away: `tare resume` then runs that trial again",
+        "restore it from a copy of the record, or move {} away: `tare resume` then runs that trial again",
         path.display()
     );
     let folder = folder.folder(name, &remedy)?.ok_or_else(|| missing(&path, &remedy))?;
@@ -134,7 +134,7 @@ fn read_trial(folder: &Folder, name: &str) -> Result<TrialData, Fault> {
     let (telemetry, telemetry_torn) = read_rows(&folder, "telemetry.jsonl", &remedy)?;
     for (file, torn) in [("seconds.jsonl", seconds_torn), ("telemetry.jsonl", telemetry_torn)] {
         if torn {
-            record.warnings.push(format!("the last line of {file} is torn, and left out"));
+            record.warnings.push(format!("the last line of {file} is incomplete and was dropped"));
         }
     }
     if let Some(profile) = &mut record.profile {
@@ -144,7 +144,7 @@ fn read_trial(folder: &Folder, name: &str) -> Result<TrialData, Fault> {
     Ok(TrialData { record, seconds, telemetry })
 }
 
-/// The numbers of the trials on disk: those of the plan, and of blocks that were run again.
+/// The numbers of the trials on disk: those of the plan, and those of blocks that were run again.
 fn trial_numbers(folder: &Folder) -> Result<Vec<u32>, Fault> {
     let number = |name: &String| name.parse().ok().filter(|number| trial_name(*number) == *name);
     let mut numbers: Vec<u32> = folder.names()?.iter().filter_map(number).collect();
@@ -152,14 +152,14 @@ fn trial_numbers(folder: &Folder) -> Result<Vec<u32>, Fault> {
     Ok(numbers)
 }
 
-/// What a file says; none when there is no such file.
+/// The content of a JSON file; none if there is no such file.
 pub(crate) fn read_json<T: DeserializeOwned>(folder: &Folder, name: &str, remedy: &str) -> Result<Option<T>, Fault> {
     let Some(text) = folder.read(name, JSON_MOST, remedy)? else { return Ok(None) };
     let place = folder.path().join(name);
     serde_json::from_slice(&text).map(Some).map_err(|error| damaged(place.display(), &error, remedy))
 }
 
-/// The rows of a file, and whether its last line is torn: every line that was written whole ends with a line feed.
+/// The rows of a file, and whether its last line is incomplete: every complete line ends with a line feed.
 fn read_rows<T: DeserializeOwned>(folder: &Folder, name: &str, remedy: &str) -> Result<(Vec<T>, bool), Fault> {
     let path = folder.path().join(name);
     let file = folder.open(name, ROWS_MOST, remedy)?.ok_or_else(|| missing(&path, remedy))?;

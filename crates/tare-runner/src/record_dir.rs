@@ -1,6 +1,6 @@
-//! The record on disk. docs/src/record-format.md describes it; every file appears whole, by rename, or not at all.
+//! The record on disk, as docs/src/record-format.md describes it. Files appear complete, by rename, or not at all.
 //!
-//! A record is readable by who made it, and by nobody else: what services are told and what they say may hold secrets.
+//! Only its owner can read a record: the configuration and the output of services may hold secrets.
 
 use serde::Serialize;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -22,17 +22,26 @@ pub(crate) const HEADER: &str = "record.json";
 /// The folder of the trials that count.
 pub(crate) const TRIALS: &str = "trials";
 
-/// The folder of those that are profiled, which never do.
+/// The folder of profiled trials, which never count.
 pub(crate) const PROFILES: &str = "profiles";
 
 /// The call stacks of a profiled trial, in its folder.
 pub(crate) const STACKS: &str = "stacks.folded";
 
-/// What happened, in the order in which it did.
+/// The events, in order.
 const EVENTS: &str = "events.jsonl";
 
-/// Who may read folders of a record: their owner.
+/// The mode of a record's folders: only their owner may enter.
 const FOLDER_MODE: u32 = 0o700;
+
+/// What to do when a record cannot be created.
+pub(crate) const WRITABLE: &str = "name a writable directory with --out";
+
+/// The fault for a directory that already holds a record.
+pub(crate) fn taken(path: &Path) -> Fault {
+    Fault::new(format!("{} already holds a record, and records are never overwritten", path.display()))
+        .remedy("name another directory with --out, or continue that run with `tare resume`")
+}
 
 /// A record being written.
 #[derive(Debug)]
@@ -47,16 +56,14 @@ impl RecordDir {
     /// # Errors
     /// When the directory cannot be written, or holds a record already.
     pub fn create(path: &Path, header: &Header) -> Result<RecordDir, Fault> {
-        let shown = path.display();
         // The folders above the record are not part of it.
         let above = path.parent().map_or(Ok(()), fs::create_dir_all);
         above
             .and_then(|()| create_folder(&path.join(TRIALS)))
-            .doing(format!("create the record {shown}"))
-            .map_err(|fault| fault.remedy("name a directory that can be written with --out"))?;
+            .doing(format!("create the record {}", path.display()))
+            .map_err(|fault| fault.remedy(WRITABLE))?;
         if path.join(HEADER).exists() {
-            let fault = Fault::new(format!("{shown} holds a record already, and records are never overwritten"));
-            return Err(fault.remedy("name another directory with --out, or continue that one with `tare resume`"));
+            return Err(taken(path));
         }
         write_json(&path.join(HEADER), header)?;
         Self::open(path)
@@ -71,12 +78,12 @@ impl RecordDir {
         let Some(folder) = Folder::of_record(path)? else {
             return Err(std::io::Error::from(std::io::ErrorKind::NotFound)).doing(doing());
         };
-        let remedy = "remove it: its events are not needed to go on";
+        let remedy = "remove it: its events are not needed to continue";
         let events = end_last_line(folder.open_to_add(EVENTS, LINES_MOST, remedy)?).doing(doing())?;
         Ok(RecordDir { path: path.to_owned(), events })
     }
 
-    /// Where it is.
+    /// Its directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -91,7 +98,7 @@ impl RecordDir {
         trial_dir(&self.path, PROFILES, index).join("trial.json").exists()
     }
 
-    /// Puts a trial on disk: into a folder of another name first, so that a crash leaves none or a whole one.
+    /// Writes a trial to disk: into a folder of another name first, so that a crash leaves all of it or nothing.
     ///
     /// # Errors
     /// When the disk is full or gone.
@@ -99,7 +106,7 @@ impl RecordDir {
         self.write_whole_trial(TRIALS, trial)
     }
 
-    /// Puts a profiled trial on disk likewise, apart from those that count.
+    /// Writes a profiled trial to disk likewise, apart from those that count.
     ///
     /// # Errors
     /// When the disk is full or gone.
@@ -129,7 +136,7 @@ impl RecordDir {
         sync_dir(&self.path.join(folder))
     }
 
-    /// Adds an event to the log. Losing one loses nothing that was measured, so the disk is not waited for.
+    /// Adds an event to the log. It holds no measurements, so this does not wait for the disk.
     ///
     /// # Errors
     /// When the disk is full or gone.
@@ -138,7 +145,7 @@ impl RecordDir {
         writeln!(self.events, "{line}").doing(format!("write the events of {}", self.path.display()))
     }
 
-    /// Says how the run ended.
+    /// Records how the run ended.
     ///
     /// # Errors
     /// When the disk is full or gone.
@@ -146,8 +153,8 @@ impl RecordDir {
         write_json(&self.path.join("end.json"), end)
     }
 
-    /// How long processes were at this record so far: for each, from its start to the last event that it wrote down.
-    /// What cannot be read of the log, such as a last line that was torn, counts for nothing.
+    /// How long processes have worked on this record so far: for each, from its start to its last event. Lines that
+    /// cannot be read, such as an incomplete last one, are ignored.
     pub(crate) fn spent(&self) -> Duration {
         let (mut events, mut text) = (&self.events, Vec::new());
         let read = events.rewind().and_then(|()| events.take(LINES_MOST).read_to_end(&mut text));
@@ -167,7 +174,7 @@ impl RecordDir {
         spent + now
     }
 
-    /// Forgets how the run ended, because it goes on.
+    /// Removes the end of the run, because it continues.
     ///
     /// # Errors
     /// When the file cannot be removed.
@@ -181,7 +188,7 @@ impl RecordDir {
     }
 }
 
-/// A line that a killed process tore must not take the next one with it.
+/// Ends a line that a killed process left incomplete, so that it does not spoil the next one.
 fn end_last_line(mut events: File) -> std::io::Result<File> {
     let mut last = [b'\n'];
     // There is no last byte in an empty file.
@@ -194,12 +201,12 @@ fn end_last_line(mut events: File) -> std::io::Result<File> {
     Ok(events)
 }
 
-/// Where trial `index` of the record at `path` lies, in this folder of it.
+/// The directory of trial `index` in this folder of the record at `path`.
 pub(crate) fn trial_dir(path: &Path, folder: &str, index: u32) -> PathBuf {
     path.join(folder).join(trial_name(index))
 }
 
-/// What the folder of trial `index` is called.
+/// The name of the folder of trial `index`.
 pub(crate) fn trial_name(index: u32) -> String {
     format!("{index:04}")
 }
@@ -223,7 +230,7 @@ fn write_whole(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> std::io::
     let partial = path.with_extension("partial");
     let folder = path.parent().unwrap_or(Path::new("/"));
     let write = || -> std::io::Result<()> {
-        // What a killed process left, or a link of somebody else's: it is removed, never written to.
+        // A file left by a killed process, or a stranger's link: it is removed, never written to.
         match fs::remove_file(&partial) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -234,19 +241,19 @@ fn write_whole(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> std::io::
         let file = file.into_inner().map_err(|error| error.into_error())?;
         file.sync_all()?;
         fs::rename(&partial, path)?;
-        // Its name is on the disk too: a folder that is renamed next is whole after a loss of power, or absent.
+        // Writes the name to disk too: a folder that is renamed next is then complete or absent after a power failure.
         File::open(folder)?.sync_all()
     };
     write().map_err(|error| {
-        // Best effort: on a full disk the unfinished file is what fills it.
+        // Best effort: on a full disk the unfinished file takes space.
         let _ = fs::remove_file(&partial);
         let fault = Fault::from_error(format!("write {}", path.display()), &error);
-        let first = if fault.disk_full { "free some space" } else { "mend this" };
+        let first = if fault.disk_full { "free some space" } else { "fix this" };
         fault.remedy(format!("{first}, then `tare resume`"))
     })
 }
 
-/// Makes a folder and those above it that are missing, none for others to look into.
+/// Makes a folder and the missing ones above it, closed to other users.
 fn create_folder(path: &Path) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path)
 }

@@ -1,6 +1,6 @@
-//! The files of a record, as they are read. Anybody may have made a record, and root reads it where its run goes on: so
-//! nothing in it is followed elsewhere, waited for or read without end. The record's own folder may be named by a link,
-//! for it is the user who names it.
+//! Reads the files of a record safely. Anybody may have made a record, and root reads it to continue its run. So links
+//! in it are not followed, pipes are not waited for, and files are read up to a limit. The path of the record itself
+//! may be a link, because the user names it.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, statat};
@@ -13,30 +13,29 @@ use std::rc::Rc;
 use tare_core::fault::{Doing, Fault};
 use tare_core::units::show_bytes;
 
-/// Who may read files of a record: their owner.
+/// The mode of a record's files: only their owner may read them.
 pub(crate) const FILE_MODE: u32 = 0o600;
 
-/// What is read at most of a file of JSON that is written once. A header has some 150 bytes for each trial of its plan,
-/// and a trial some 10 KB for each histogram: the largest that there were had less than a hundredth of this.
+/// The largest JSON file that is written at once, bytes. A header has about 150 bytes for each trial of its plan, and a
+/// trial about 10 KB for each histogram; the largest seen so far had less than a hundredth of this.
 pub(crate) const JSON_MOST: u64 = 64 << 20;
 
-/// What is read at most of a file with a row for each second. Telemetry has some 200 bytes a second for each CPU and
-/// 1 KB for each scope: this is a day of 128 CPUs and twenty scopes. Rows are read one by one: the text is never held
-/// whole.
+/// The largest file with a row for each second, bytes. Telemetry has about 200 bytes a second for each CPU and 1 KB for
+/// each scope, so this is a day of 128 CPUs and twenty scopes. Rows are read one by one; the text is never held whole.
 pub(crate) const ROWS_MOST: u64 = 4 << 30;
 
-/// What is read at most of one row: that of a machine of 4096 CPUs has some 1 MB.
+/// The longest row, bytes: that of a machine with 4096 CPUs has about 1 MB.
 pub(crate) const ROW_MOST: u64 = 16 << 20;
 
-/// What is read at most of a file of lines that is held whole: call stacks, each different one once and rarely longer
-/// than 10 KB, and events, of which a trial has two.
+/// The largest file of lines that is held whole, bytes: call stacks, each distinct one once and rarely longer than 10
+/// KB, and events, two for each trial.
 pub(crate) const LINES_MOST: u64 = 1 << 30;
 
-/// The part of the memory that is free which the files of a record may have together: what is read of them takes about
-/// three times as much.
+/// All files of a record together may be as large as this fraction of the free memory: in memory they take about three
+/// times as much.
 const FREE_PART: u64 = 8;
 
-/// A folder of a record, held open: what is reached through it lies in it, whatever happens to its path meanwhile.
+/// A folder of a record, held open: what is opened through it is in it, whatever happens to its path meanwhile.
 #[derive(Debug)]
 pub(crate) struct Folder {
     fd: OwnedFd,
@@ -44,7 +43,7 @@ pub(crate) struct Folder {
     room: Rc<Room>,
 }
 
-/// How much may still be read of a record, bytes.
+/// How many bytes of a record may still be read.
 #[derive(Debug)]
 struct Room {
     whole: u64,
@@ -57,7 +56,7 @@ impl Room {
     }
 }
 
-/// The memory that is free, bytes; that of a small machine where nobody tells.
+/// The free memory, bytes; that of a small machine if unknown.
 fn free_memory() -> u64 {
     let told = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
@@ -66,10 +65,10 @@ fn free_memory() -> u64 {
 }
 
 impl Folder {
-    /// The folder of a whole record, which may be named by a link; none when there is no folder there.
+    /// The folder of a whole record, whose path may be a link; none if there is no such folder.
     ///
     /// # Errors
-    /// When it cannot be looked at.
+    /// When it cannot be opened.
     pub(crate) fn of_record(path: &Path) -> Result<Option<Folder>, Fault> {
         match openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
             Ok(fd) => Ok(Some(Folder { fd, path: path.to_owned(), room: Room::of(free_memory() / FREE_PART) })),
@@ -83,16 +82,16 @@ impl Folder {
         &self.path
     }
 
-    /// A folder in it; none when there is nothing of that name. `remedy` says what to do when it is something else.
+    /// A folder in it; none if there is nothing of that name. `remedy` says what to do if it is something else.
     ///
     /// # Errors
-    /// When it is no folder of its own, or cannot be looked at.
+    /// When it is not a folder, or cannot be opened.
     pub(crate) fn folder(&self, name: &str, remedy: &str) -> Result<Option<Folder>, Fault> {
         let found = self.reach(name, OFlags::PATH | OFlags::DIRECTORY, FileType::Directory, remedy)?;
         Ok(found.map(|fd| Folder { fd, path: self.path.join(name), room: self.room.clone() }))
     }
 
-    /// The names in it, in no order; those that are no text are left out.
+    /// The names in it, in no order; those that are not UTF-8 are left out.
     ///
     /// # Errors
     /// When it cannot be listed.
@@ -108,20 +107,20 @@ impl Folder {
         Ok(names)
     }
 
-    /// A file in it, to be read up to `most` bytes; none when there is nothing of that name. `remedy` says what to do
-    /// when there is something else, or more.
+    /// A file in it, to be read up to `most` bytes; none if there is nothing of that name. `remedy` says what to do if
+    /// it is something else, or larger.
     ///
     /// # Errors
-    /// When it is no file of its own, is longer, or cannot be opened.
+    /// When it is not a file, is larger, or cannot be opened.
     pub(crate) fn open(&self, name: &str, most: u64, remedy: &str) -> Result<Option<Take<File>>, Fault> {
         let Some(fd) = self.reach(name, OFlags::RDONLY, FileType::RegularFile, remedy)? else { return Ok(None) };
         self.bounded(name, File::from(fd), most, remedy).map(|file| Some(file.take(most)))
     }
 
-    /// What stands in a file in it, as [`Folder::open`] opens it.
+    /// The content of a file in it, opened by [`Folder::open`].
     ///
     /// # Errors
-    /// As that, and when it cannot be read.
+    /// As for that, and when it cannot be read.
     pub(crate) fn read(&self, name: &str, most: u64, remedy: &str) -> Result<Option<Vec<u8>>, Fault> {
         let Some(mut file) = self.open(name, most, remedy)? else { return Ok(None) };
         let mut content = Vec::new();
@@ -129,19 +128,19 @@ impl Folder {
         Ok(Some(content))
     }
 
-    /// A file in it to be read and added to, made if there is none.
+    /// A file in it to read and append to, created if there is none.
     ///
     /// # Errors
-    /// When there is something else, it is longer than `most` bytes, or it cannot be opened or made.
+    /// When it is not a file, is larger than `most` bytes, or cannot be opened or created.
     pub(crate) fn open_to_add(&self, name: &str, most: u64, remedy: &str) -> Result<File, Fault> {
         let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE;
         match self.reach(name, flags, FileType::RegularFile, remedy)? {
             Some(fd) => self.bounded(name, File::from(fd), most, remedy),
-            None => Err(Fault::new(format!("{} is gone, and so nothing can be written to it", self.path.display()))),
+            None => Err(Fault::new(format!("{} is gone, so nothing can be written to it", self.path.display()))),
         }
     }
 
-    /// Opens what is called `name` if it is of that kind, without following, waiting or taking a terminal over.
+    /// Opens `name` if it is of the `wanted` kind, without following a link, waiting, or taking over a terminal.
     fn reach(&self, name: &str, flags: OFlags, wanted: FileType, remedy: &str) -> Result<Option<OwnedFd>, Fault> {
         let path = self.path.join(name);
         let doing = || format!("open {}", path.display());
@@ -151,7 +150,7 @@ impl Folder {
             Err(Errno::NOENT) => return Ok(None),
             opened => opened,
         };
-        // Of what cannot be opened, such as a link, its kind says more than the error.
+        // If something cannot be opened, such as a link, its kind says more than the error.
         let found = match &opened {
             Ok(fd) => kind(fstat(fd).doing(doing())?.st_mode),
             Err(_) => statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).map_or(wanted, |facts| kind(facts.st_mode)),
@@ -162,19 +161,20 @@ impl Folder {
         opened.doing(doing()).map(Some)
     }
 
-    /// The file, unless it is longer than that.
+    /// The file, unless it is too large.
     fn bounded(&self, name: &str, file: File, most: u64, remedy: &str) -> Result<File, Fault> {
         let path = self.path.join(name);
         let bytes = file.metadata().doing(format!("read {}", path.display()))?.len();
         if bytes > most {
             let (path, most) = (path.display(), show_bytes(most));
-            let text = format!("{path} is longer than {most}, which no run writes: reading it could fill the memory");
+            let text =
+                format!("{path} is larger than {most}, more than any run writes: reading it could fill the memory");
             return Err(Fault::new(text).remedy(remedy).as_mistake());
         }
         let Some(left) = self.room.left.get().checked_sub(bytes) else {
             let (path, whole) = (path.display(), show_bytes(self.room.whole));
             let text = format!(
-                "with {path} the record has more than {whole} to be read, an eighth of the memory that is free here"
+                "with {path} the record has more than {whole} to read, an eighth of this machine's free memory"
             );
             return Err(Fault::new(text).remedy("read it on a machine with more memory"));
         };
@@ -183,7 +183,7 @@ impl Folder {
     }
 }
 
-/// That something is of another kind than what a record has in its place.
+/// The fault for something of another kind than a record has in its place.
 fn no_part(path: &Path, found: FileType, wanted: FileType) -> Fault {
     let name = |kind: FileType| match kind {
         FileType::RegularFile => "a file",
@@ -195,8 +195,8 @@ fn no_part(path: &Path, found: FileType, wanted: FileType) -> Fault {
         FileType::Unknown => "something unknown",
     };
     let (path, found, wanted) = (path.display(), name(found), name(wanted));
-    let why = "what is read there could be another's, or have no end";
-    Fault::new(format!("{path} is {found}, where a record has {wanted} of its own: {why}"))
+    let why = "its content could be from elsewhere, or have no end";
+    Fault::new(format!("{path} is {found} instead of {wanted}: {why}"))
 }
 
 #[cfg(test)]
@@ -224,7 +224,7 @@ mod tests {
         symlink(&path, &named).unwrap();
         let record = Folder::of_record(&named).unwrap().unwrap();
         let told = |fault: Fault, name: &str, what: &str| {
-            let wanted = format!("{}/{name} is {what}, where a record has", named.display());
+            let wanted = format!("{}/{name} is {what} instead of", named.display());
             assert!(fault.message.starts_with(&wanted), "{fault}");
             assert!(fault.remedy == REMEDY && fault.mistake, "{fault:?}");
         };
@@ -275,7 +275,7 @@ mod tests {
         std::fs::write(folder.path().join("file"), "text").unwrap();
         assert_eq!(record.read("file", 4, REMEDY).unwrap().as_deref(), Some(&b"text"[..]));
         for fault in [record.read("file", 3, REMEDY).unwrap_err(), record.open_to_add("file", 3, REMEDY).unwrap_err()] {
-            assert!(fault.message.contains("/file is longer than 3 B, which no run writes"), "{fault}");
+            assert!(fault.message.contains("/file is larger than 3 B, more than any run writes"), "{fault}");
             assert!(fault.remedy == REMEDY && fault.mistake, "{fault:?}");
         }
         // One that grows is not followed either.

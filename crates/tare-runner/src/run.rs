@@ -1,4 +1,4 @@
-//! A run: the plan carried out, block by block.
+//! A run: carries out the plan block by block.
 
 use crate::alternate::{BlockContext, BlockInputs, run_alternate};
 use crate::chop::{BLOCKS_ALONE, Slice, run_chopped};
@@ -24,25 +24,28 @@ use tare_core::trial::{Outcome, Stage};
 use tare_core::units::CpuSet;
 use tare_stats::{decided, is_lead_look, is_look, precise_enough};
 
+/// Why a form that needs another one beside it was skipped.
+const NO_PARTNER: &str = "the form to be measured beside it is missing";
+
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// Every trial of the plan is on disk.
     Complete,
-    /// As many whole rounds of the plan as the time given allowed are on disk.
+    /// As many whole rounds of the plan as fit into the given time are on disk.
     Fitted,
-    /// The user asked for the end.
+    /// The user stopped the run.
     Interrupted,
-    /// Another block would have gone beyond the time given, before the run had found what it was to go on for.
+    /// Another block would have exceeded the given time before the run had found what it was looking for.
     BudgetSpent,
-    /// The intervals are as narrow as the study wanted them.
+    /// The intervals are as narrow as the study asked for.
     PreciseEnough,
     /// One form is better than every other, beyond chance.
     Decided,
 }
 
 impl Ending {
-    /// As the record says it.
+    /// The word for it in the record.
     pub fn word(self) -> &'static str {
         match self {
             Ending::Complete => COMPLETE,
@@ -57,47 +60,47 @@ impl Ending {
 
 /// A run about to be carried out.
 pub struct Run<'a> {
-    /// What to do, and under which conditions.
+    /// The plan and its conditions.
     pub header: &'a Header,
     /// CPUs of the load.
     pub generator_cpus: CpuSet,
     /// CPUs of the system under test.
     pub service_cpus: CpuSet,
-    /// Where it is kept.
+    /// The record to write.
     pub record: RecordDir,
-    /// The trials on disk already, when a run goes on.
+    /// The trials already on disk, if a run is continued.
     pub done: Vec<TrialRecord>,
-    /// What is known of how long its trials take.
+    /// How long its trials take, as far as that is known.
     pub pace: Pace,
 }
 
-/// State of a running study.
+/// State of a run under way.
 pub(crate) struct RunContext<'a> {
     apparatus: &'a mut dyn Apparatus,
     clock: &'a dyn Clock,
     pub(crate) stop: &'a Stop,
     subscriber: Subscriber<'a>,
     began: Duration,
-    /// How long earlier processes were at this run.
+    /// How long earlier processes have worked on this run.
     before: Duration,
-    /// How many blocks of the plan there will be, as far as is known.
+    /// How many blocks of the plan there will be, as far as that is known.
     blocks: u32,
-    /// Whether, and for how long, what failed was kept standing in the last trial or block.
+    /// Whether, and for how long, deployments of the last trial or block were kept standing.
     held: Holding,
 }
 
 impl RunContext<'_> {
-    /// How long this and earlier processes have been at this run.
+    /// How long this and earlier processes have worked on this run.
     fn spent(&self) -> Duration {
         self.before + self.clock.now().saturating_sub(self.began)
     }
 }
 
 impl Run<'_> {
-    /// Carries out what of the plan is not on disk yet. A trial that fails is a row; the others go on.
+    /// Carries out the part of the plan that is not on disk yet. A trial that fails is recorded, and the run continues.
     ///
     /// # Errors
-    /// Only when the record cannot be written: then nothing more can be kept, so nothing more is done.
+    /// Only when the record cannot be written: nothing more could be kept.
     pub fn carry_out(
         mut self,
         apparatus: &mut dyn Apparatus,
@@ -118,13 +121,13 @@ impl Run<'_> {
         let mut ending = planned;
         if !matches!(planned, Ending::Interrupted | Ending::BudgetSpent) {
             let again = self.blocks_again(&mut state, &mut context)?;
-            // What is run again only mends: that there is no time for it takes nothing from what is there.
+            // Second runs only improve the record: if there is no time for them, what is there still stands.
             ending = again.filter(|again| *again != Ending::BudgetSpent).unwrap_or(planned);
         }
         if ending != Ending::Interrupted && self.profile(&state, &mut context)? {
             ending = Ending::Interrupted;
         }
-        // Nor does an interruption then make the intervals wider; a record that said so would be measured on.
+        // Nor does an interruption then make intervals wider. If the record said so, a resumed run would measure more.
         let by_itself = matches!(planned, Ending::Fitted | Ending::PreciseEnough | Ending::Decided);
         let how = if by_itself { planned } else { ending }.word().to_owned();
         self.record.write_end(&End { ended: clock.timestamp(), how: how.clone() })?;
@@ -132,7 +135,7 @@ impl Run<'_> {
         Ok(ending)
     }
 
-    /// The blocks of the plan, in their order. Why the run must not go on, if it must not.
+    /// Runs the blocks of the plan in order. Returns why the run must end, if it must.
     fn planned_blocks(&mut self, state: &mut Progress, context: &mut RunContext) -> Result<Option<Ending>, Fault> {
         let plan = self.header.plan.clone();
         for block in 0..blocks(&plan) {
@@ -149,7 +152,7 @@ impl Run<'_> {
                     return Ok(ending);
                 }
             } else if plan.iter().any(|trial| trial.block > block && self.record.has_trial(trial.index)) {
-                // The process that went on to the next block has looked here.
+                // The process that continued with the next block has checked this one.
                 continue;
             }
             let ending = self.by_itself_after(block)?;
@@ -160,15 +163,15 @@ impl Run<'_> {
         Ok(None)
     }
 
-    /// Plans anew, before `block`, how many blocks the time given allows: by how long trials took, never by what
-    /// they measured. Why the run must not go on, if it must not. A round that was begun is carried out, and so is the
-    /// first.
+    /// Computes again, before `block`, how many blocks fit into the given time: from how long trials took, never from
+    /// what they measured. Returns why the run must end, if it must. A round that was begun is completed, and the first
+    /// round is always carried out.
     fn fit(&mut self, block: u32, state: &Progress, context: &mut RunContext) -> Result<Option<Ending>, Fault> {
         let Header { study, plan, .. } = self.header;
         let Some(most) = study.at_most else { return Ok(None) };
         if study.design.ends_by_itself() {
             let open = plan.iter().filter(|trial| trial.block == block && !self.record.has_trial(trial.index));
-            // Intervals are what they are, however wide; a search that found nothing is not over.
+            // Intervals are valid however wide they are, but a search that found nothing is not over.
             let whole = block.checked_sub(1).is_some_and(|before| rounds_after(plan, study, before) > 0);
             let for_width = study.design.half_width.is_some() && study.design.best_in.is_none();
             let ending = if whole && for_width { Ending::Fitted } else { Ending::BudgetSpent };
@@ -192,16 +195,15 @@ impl Run<'_> {
         Ok((fit == block).then_some(Ending::Fitted))
     }
 
-    /// Whether these trials, begun now, would end beyond the time given. Until a trial was timed nobody knows.
+    /// Whether these trials, begun now, would exceed the given time. False until a trial was timed.
     fn over<'a>(&self, trials: impl Iterator<Item = &'a PlannedTrial>, state: &Progress, context: &RunContext) -> bool {
         let needed: Duration = trials.map(|trial| self.expected(state, trial)).sum();
         let over = self.header.study.at_most.is_some_and(|most| context.spent() + needed > most);
         over && !state.timed.is_empty()
     }
 
-    /// Whether the study may end after `block`, being as precise as it asked for, or having found the best form that it
-    /// looked for. The answer does not change when a run that was interrupted asks again: blocks that were run again
-    /// meanwhile do not count to it.
+    /// Whether the study may end after `block`, because it is as precise as it asked for, or has found the best form. A
+    /// run that was interrupted gets the same answer again: second runs of blocks do not count here.
     fn by_itself_after(&self, block: u32) -> Result<Option<Ending>, Fault> {
         let Header { study, plan, .. } = self.header;
         let rounds = rounds_after(plan, study, block);
@@ -219,12 +221,12 @@ impl Run<'_> {
         })
     }
 
-    /// Runs blocks with void or failed trials again, as far as that is allowed.
+    /// Runs blocks with void or failed trials again, as far as allowed.
     fn blocks_again(&mut self, state: &mut Progress, context: &mut RunContext) -> Result<Option<Ending>, Fault> {
         let plan = &self.header.plan;
         let (mut block, mut index) = (blocks(plan), plan.len() as u32);
         loop {
-            // What a killed run left of a second run is completed first.
+            // First complete a second run that a killed process has left.
             let of = state.again.get(&block).copied().or_else(|| state.outcomes.next());
             let Some(of) = of else { return Ok(None) };
             let trials = plan_again(&self.header.plan, of, block, index, self.header.seed);
@@ -242,7 +244,7 @@ impl Run<'_> {
         }
     }
 
-    /// The trials of one block that are not on disk yet. Why the run must not go on, if it must not.
+    /// Runs the trials of one block that are not on disk yet. Returns why the run must end, if it must.
     fn block(
         &mut self,
         trials: &[PlannedTrial],
@@ -270,8 +272,8 @@ impl Run<'_> {
         Ok(None)
     }
 
-    /// The trials of a block whose forms stand side by side. They belong together: if a killed run left some of them,
-    /// the others would be measured at another time, and are left out.
+    /// Runs the trials of a block whose forms are deployed side by side. They belong together: if a killed run has left
+    /// some of them, the others would be measured at another time, and are skipped.
     fn side_by_side(
         &mut self,
         open: &[&PlannedTrial],
@@ -286,7 +288,7 @@ impl Run<'_> {
         let (block, again) = (first.block, first.again);
         let whole = self.header.plan.iter().filter(|trial| trial.block == again.unwrap_or(block)).count();
         if open.len() < whole {
-            let why = Fault::new("the run was killed while the trials of this block were written down");
+            let why = Fault::new("the run was killed while the trials of this block were written");
             for planned in open {
                 self.keep(&skipped(planned, &why, context.clock), Duration::ZERO, state, context)?;
             }
@@ -296,7 +298,7 @@ impl Run<'_> {
         let began = context.clock.now();
         let there = |planned: &&&PlannedTrial| self.header.forms[&planned.form].unavailable.is_none();
         let ran = self.stand_together(&open.iter().filter(there).copied().collect::<Vec<_>>(), state, context);
-        // What the stop cut short while a form was verified would be mistaken for a failure of that form.
+        // If the stop cut the verification of a form short, that would be mistaken for a failure of the form.
         let cut_short = |data: &TrialData| matches!(data.record.outcome, Outcome::Failed { stage: Stage::Verify, .. });
         let stopped = context.stop.raised() && !context.held.any();
         let whole = |trials: &Vec<TrialData>| !(stopped && trials.iter().any(cut_short));
@@ -342,20 +344,18 @@ impl Run<'_> {
         }
         if let Arrangement::Chop(chop) = &self.header.study.design.arrangement {
             if let [alone] = open {
-                let why = Fault::new("the form that it was to be measured beside is not there");
+                let why = Fault::new(NO_PARTNER);
                 return Some(vec![skipped(alone, &why, block.clock)]);
             }
             let slice = chop.slice.map_or_else(|| state.slice_of(open, &study.baseline), Slice::Asked);
-            // What is measured in pieces is there to see what varies, and explains nothing.
+            // Measuring in pieces only shows variation, and explains nothing.
             let alone = chop.pieces.is_none() && self.looks_alone(open);
             return run_chopped(&inputs, slice, chop.pieces, alone, &mut block);
         }
         let why = match (open.len(), self.service_cpus.len()) {
             (2, 2..) => None,
-            (2, _) => {
-                Some(Fault::new("a duet needs two CPUs for services, one for each form, and this machine has one"))
-            }
-            _ => Some(Fault::new("the form that it was to be measured beside is not there")),
+            (2, _) => Some(Fault::new("a duet needs two CPUs for services, one for each form; this machine has one")),
+            _ => Some(Fault::new(NO_PARTNER)),
         };
         if let Some(why) = why {
             let why = why.remedy("use `design: blocks` or `design: alternate`");
@@ -368,8 +368,8 @@ impl Run<'_> {
         run_duet(&inputs, &mut block)
     }
 
-    /// Whether the deployments of a block are loaded alone as well, so that what the whole machine counts can be told
-    /// to be their doing: in the first blocks of each form they are.
+    /// Whether the deployments of a block are loaded alone as well, so that counters of the whole machine can be
+    /// attributed to them: in the first blocks of each form they are.
     fn looks_alone(&self, block: &[&PlannedTrial]) -> bool {
         let earlier = |planned: &PlannedTrial| {
             let of_form = self.header.plan.iter().filter(|trial| trial.arm() == planned.arm());
@@ -388,14 +388,14 @@ impl Run<'_> {
     ) -> Result<(), Fault> {
         let blocks = context.blocks.max(planned.block + 1);
         let study = &self.header.study;
-        // How many blocks there will be is known of no run that goes on until it is content, but how long it may take.
+        // A run that ends by itself has an unknown number of blocks, but a known time limit.
         let most = study.at_most.filter(|_| study.design.ends_by_itself());
         let left = most.map_or(left, |most| left.min(most.saturating_sub(context.spent())));
         let event = Event::TrialStarted { trial: planned.clone(), blocks, left };
         self.tell(context.clock, context.subscriber, &event)
     }
 
-    /// Puts a trial on disk, and takes note of it.
+    /// Writes a trial to disk and notes its outcome.
     fn keep(
         &mut self,
         data: &TrialData,
@@ -448,7 +448,7 @@ impl Run<'_> {
             form,
             planned,
             emulated: header.forms[&planned.form].emulated.is_some(),
-            // The same seed for every form of a block, so that all of them are asked the same things.
+            // The same seed for every form of a block, so that all of them get the same requests.
             seed: header.seed.wrapping_add(u64::from(planned.block)),
             generator_cpus: &self.generator_cpus,
             service_cpus: &self.service_cpus,
@@ -462,7 +462,7 @@ impl Run<'_> {
         }
     }
 
-    /// What each service had mapped in the first measured trial; its first instance speaks for all.
+    /// The files that each service had mapped in the first measured trial; its first instance represents all.
     fn bits_by_service(&self, state: &Progress) -> BTreeMap<String, Vec<SeenFile>> {
         let Some((form, mapped)) = &state.bits else { return BTreeMap::new() };
         let form = self.header.study.forms.iter().find(|known| known.name == *form);
@@ -475,8 +475,8 @@ impl Run<'_> {
         state.timed.next(&self.header.study, &self.pace, &trial.form)
     }
 
-    /// Tells the subscriber and the record: beginnings and ends of the run and of trials. What happens within a trial
-    /// goes to the subscriber only; the trial itself keeps how long its stages took, its seconds and its windows.
+    /// Reports the beginnings and ends of the run and of trials to the subscriber and to the record. Events within a
+    /// trial go to the subscriber only; the trial itself keeps the lengths of its stages, its seconds and its windows.
     fn tell(&mut self, clock: &dyn Clock, subscriber: Subscriber, event: &Event) -> Result<(), Fault> {
         subscriber(event);
         self.record.write_event(&clock.timestamp(), event)

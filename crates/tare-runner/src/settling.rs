@@ -1,8 +1,8 @@
 //! Settling until throughput is steady.
 //!
-//! The trials of the first block load for as long as the study allows, and note when they were steady first. The
-//! longest of these times is how long every trial of every later block settles: forms that settle for different times
-//! would be compared at different ages, and a form that happens to be quiet would be measured younger.
+//! The trials of the first block are loaded for as long as the study allows, and note when they first were steady.
+//! Every trial of later blocks settles for the longest of these times: if forms settled for different times, they would
+//! be compared at different ages, and a form that happens to be quiet would be measured earlier.
 
 use crate::Event;
 use crate::inside::inside;
@@ -13,12 +13,12 @@ use tare_core::host::Host;
 use tare_core::load::{LoadPlan, LoadSummary, LoadTask, SecondRow};
 use tare_stats::{has_settled, steady_looks};
 
-/// How long a stretch of settling loads at least; its end is measured for form's sake.
+/// The least length of a stretch of load while settling; its end counts as measured only because a load needs that.
 const STRETCH: Duration = Duration::from_secs(5);
 const STRETCH_END: Duration = Duration::from_secs(1);
 
 impl Trial<'_, '_> {
-    /// Loads for as long as the first block says, or else for `within`, and notes when throughput was steady. The
+    /// Loads for as long as the first block has found, or else for `within`, and notes when throughput was steady. The
     /// seconds count as settling.
     pub(crate) fn settle(&mut self, host: &mut dyn Host, entry: &Entry, within: Duration) -> Result<(), Fault> {
         if let Some(known) = self.inputs.settle_for {
@@ -29,7 +29,7 @@ impl Trial<'_, '_> {
         let (mut looked, mut steady) = (0, None);
         let length = self.inputs.study.settle.max(STRETCH);
         loop {
-            // Stretches of load follow each other; between two of them lies only the start of a process.
+            // Stretches of load follow each other immediately; only the start of a process is in between.
             let summary = self.stretch(host, entry, length)?;
             let spent = self.clock.now().saturating_sub(began);
             let due = looks.iter().filter(|look| **look <= spent).count();
@@ -45,7 +45,7 @@ impl Trial<'_, '_> {
         self.data.record.steady_after_s = steady.map(|steady| steady.as_secs_f64());
         if steady.is_none() {
             let within = tare_core::units::exact_duration(within);
-            let warning = format!("throughput was not known to be steady within {within}");
+            let warning = format!("throughput was not shown to be steady within {within}");
             self.data.record.warnings.push(warning);
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! One trial from stage to stage: provision, deploy, populate, settle, measure, verify, teardown.
+//! A trial from stage to stage: provision, deploy, populate, settle, measure, verify, teardown.
 
 use crate::bits;
 use crate::deploying::path_of_all;
@@ -18,13 +18,13 @@ use tare_core::trial::{Outcome, Stage};
 use tare_core::workload::{Replica, Service};
 use tare_stats::{OffShare, TrialFigures};
 
-/// How long populating may take before it is given up: hundreds of millions of keys take long. That nothing answers any
-/// more is seen much sooner by who waits for the answer.
+/// How long populating may take: hundreds of millions of keys take long. A service that no longer answers is noticed
+/// much sooner, by the load process.
 const POPULATE_LIMIT: Duration = Duration::from_secs(3600);
-/// The share of operations that may fail for the generator's own reasons; more say nothing of the service.
+/// The share of operations that may fail because of the generator; with more, the trial says nothing about the service.
 const OWN_SHARE_MAX: f64 = 0.01;
 
-/// Runs one trial. `None` when it was stopped: it then leaves no row, and a resumed run repeats it.
+/// Runs one trial. `None` if it was stopped: it then leaves no row, and a resumed run repeats it.
 pub(crate) fn run_trial(
     inputs: &TrialInputs,
     apparatus: &mut dyn Apparatus,
@@ -35,14 +35,14 @@ pub(crate) fn run_trial(
     let mut data = inputs.begin(clock.timestamp());
     let (stage, stage_began) = (Stage::Provision, clock.now());
     let held = Trial { inputs, apparatus, clock, stop, tell, data: &mut data, stage, stage_began }.whole();
-    // What was measured before the stop is kept, and what had failed before it; what the stop cut short would be
-    // mistaken for a failure.
+    // A trial measured before the stop is kept, and so is one kept standing, which had failed before it; one that the
+    // stop cut short would be mistaken for a failure.
     let whole = data.record.load.is_some() || held;
     if stop.raised() && !whole { None } else { Some(data) }
 }
 
 impl Trial<'_, '_> {
-    /// From the first stage to the last. Whether it failed and was kept standing for a while.
+    /// Carries out all stages. Returns whether it failed and was kept standing for a while.
     fn whole(&mut self) -> bool {
         self.stage_began = self.clock.now();
         (self.tell)(Event::StageStarted { stage: Stage::Provision });
@@ -71,7 +71,8 @@ impl Trial<'_, '_> {
         held
     }
 
-    /// Keeps what stands of a trial that failed until somebody has looked into it, where that is wanted. Whether it was.
+    /// Keeps the deployment of a failed trial standing until a person has looked into it, if the apparatus does that.
+    /// Returns whether it did.
     fn hold_failed(&mut self, host: &mut dyn Host, started: &[Instance]) -> bool {
         if !self.apparatus.keeps_failed() || self.stop.raised() {
             return false;
@@ -79,12 +80,12 @@ impl Trial<'_, '_> {
         let Some(deployment) = standing(self.inputs, self.data, host, started) else { return false };
         self.leave();
         hold(vec![deployment], self.apparatus, self.clock, self.stop, self.tell);
-        // No stage took that long.
+        // That time belongs to no stage.
         self.stage_began = self.clock.now();
         true
     }
 
-    /// Up to the point from which load can be driven, where it is handed over.
+    /// Deploys and populates, and returns where load enters.
     pub(crate) fn stand_up(
         &mut self,
         host: &mut dyn Host,
@@ -93,7 +94,7 @@ impl Trial<'_, '_> {
     ) -> Result<Vec<Entry>, Early> {
         self.data.record.facts = host.facts()?;
         if self.inputs.probe_resources {
-            // Instances of a service get the same; the first speaks for all.
+            // Instances of a service get the same resources, so the first represents all.
             let first = |start: &&ServiceStart| start.service.replica.as_ref().is_none_or(Replica::is_first);
             for start in starts.iter().filter(first) {
                 let report = host.resources(start)?;
@@ -149,7 +150,7 @@ impl Trial<'_, '_> {
         self.verify(host, started, load, figures)
     }
 
-    /// Looks for the peak: the load is guided until the search is content.
+    /// Searches for the peak: guides the load until the search is done.
     fn search(&mut self, entry: &Entry, plan: &PeakPlan) -> Result<LoadSummary, Fault> {
         self.enter(Stage::Measure);
         let qos = self.inputs.study.qos.as_ref().expect("a study with a peak was read with a QoS");
@@ -182,8 +183,8 @@ impl Trial<'_, '_> {
         Ok(summary)
     }
 
-    /// Sees whether what was measured may be used. `figures` is what it comes to, or why it comes to nothing. What the
-    /// service failed at is what it came to; only what the apparatus failed at, and what nobody can vouch for, voids.
+    /// Checks whether the measurement may be used. `figures` are its figures, or why there are none. Failures of the
+    /// service are part of the result; only failures of the apparatus, and doubts about the result, void it.
     pub(crate) fn verify(
         &mut self,
         host: &mut dyn Host,
@@ -204,7 +205,7 @@ impl Trial<'_, '_> {
             let role = service.map_or(name.as_str(), Service::role);
             if let Some(reference) = self.inputs.reference_bits.get(role).filter(|bits| **bits != mapped) {
                 let difference = bits::differ(reference, &mapped);
-                voids.push(format!("service {name} runs other files than in the first trial: {difference}"));
+                voids.push(format!("service {name} runs different files from the first trial: {difference}"));
             }
             self.data.record.mapped.insert(name.clone(), mapped);
             let compared = |service: &&Service| {
@@ -244,8 +245,8 @@ impl Trial<'_, '_> {
         Ok(())
     }
 
-    /// A search goes beyond what the service carries on purpose, so what failed there voids nothing but for what must
-    /// hold always; having found no peak does.
+    /// A search overloads the service on purpose, so failed checks void it only if they must always hold. A search that
+    /// found no peak is void.
     fn verify_peak(&mut self, load: LoadSummary, mut voids: Vec<String>) {
         let (broken, strained) = failed_beyond_peak(&load.checks);
         voids.extend(broken);
@@ -265,7 +266,7 @@ impl Trial<'_, '_> {
     }
 }
 
-/// What voids of the operations that failed, which are this share, and what is only said.
+/// What failed operations, of this share, mean: the reason to void the trial, if any, and a warning.
 fn failures(load: &LoadSummary, share: Option<f64>) -> (Option<String>, Option<String>) {
     let Some(share) = share.filter(|share| *share > 0.0) else { return (None, None) };
     let mut kinds: Vec<String> = load.failures.iter().map(|(kind, n)| format!("{n} x {kind}")).collect();
@@ -276,12 +277,12 @@ fn failures(load: &LoadSummary, share: Option<f64>) -> (Option<String>, Option<S
     let begun: u64 = load.operations.values().map(|operation| operation.count + operation.errors).sum();
     let own = load.failures.get(NO_LOCAL_PORT).copied().unwrap_or(0);
     let own = (own as f64 > OWN_SHARE_MAX * begun as f64).then(|| {
-        format!("{own} of {begun} operations failed because the generator had {NO_LOCAL_PORT}: let connections be kept")
+        format!("{own} of {begun} operations failed because the generator had {NO_LOCAL_PORT}: keep connections open")
     });
     (own, Some(said))
 }
 
-/// What of the failed checks voids a search, and what is only said.
+/// The failed checks that void a search, and those that only warn.
 fn failed_beyond_peak(checks: &[Check]) -> (Vec<String>, Vec<String>) {
     let (broken, strained): (Vec<_>, Vec<_>) =
         checks.iter().filter(|check| !check.passed).partition(|check| check.always);

@@ -1,4 +1,4 @@
-//! What stands of a trial that failed, for whoever is to look into it.
+//! The deployment of a failed trial, described for a person who looks into it.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -9,16 +9,16 @@ use tare_core::host::{InstanceState, WayIn};
 use tare_core::plan::PlannedTrial;
 use tare_core::trial::Stage;
 
-/// A deployment whose trial failed, and which stands.
+/// A deployment whose trial failed and which still stands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StandingDeployment {
     /// The trial.
     pub trial: PlannedTrial,
-    /// In which stage it failed.
+    /// The stage in which it failed.
     pub stage: Stage,
-    /// Why.
+    /// Why it failed.
     pub why: Fault,
-    /// Its services, in the order in which they were started; empty where none was.
+    /// Its services, in the order in which they were started; empty if none was.
     pub services: Vec<StandingService>,
 }
 
@@ -27,13 +27,13 @@ pub struct StandingDeployment {
 pub struct StandingService {
     /// The name under which it was started.
     pub name: String,
-    /// Whether it still runs; none where its host does not answer.
+    /// Whether it still runs; none if its host does not answer.
     pub state: Option<InstanceState>,
-    /// Where the load reaches each port, by the port's name.
+    /// The address at which the load reaches each port, by the port's name.
     pub endpoints: BTreeMap<String, SocketAddr>,
-    /// How a person gets into it.
+    /// The ways in which a person can enter it.
     pub ways_in: Vec<WayIn>,
-    /// Where its volumes stand on this machine, by their paths inside; empty where they do not.
+    /// The paths of its volumes on this machine, by their paths inside; empty if they are not on it.
     pub volumes: BTreeMap<String, PathBuf>,
     /// The end of its output, without secrets.
     pub log: String,

@@ -1,7 +1,7 @@
-//! A record of several parts on disk: a header beside a folder for each part, which is a record of its own.
+//! A record of several parts on disk: a header, and a folder for each part, which is a record of its own.
 
 use crate::read_record::{HEADER_LOST, is_plain, missing, other_schema, read_begun, read_json};
-use crate::record_dir::write_json;
+use crate::record_dir::{WRITABLE, taken, write_json};
 use crate::record_files::Folder;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,12 +16,10 @@ const SUITE: &str = "suite.json";
 /// # Errors
 /// When the directory cannot be written, or holds a record already.
 pub fn create_suite(path: &Path, header: &SuiteHeader) -> Result<(), Fault> {
-    let shown = path.display();
-    let remedy = "name a directory that can be written with --out";
-    std::fs::create_dir_all(path).doing(format!("create the record {shown}")).map_err(|fault| fault.remedy(remedy))?;
+    let created = std::fs::create_dir_all(path).doing(format!("create the record {}", path.display()));
+    created.map_err(|fault| fault.remedy(WRITABLE))?;
     if is_suite(path) {
-        let fault = Fault::new(format!("{shown} holds a record already, and records are never overwritten"));
-        return Err(fault.remedy("name another directory with --out, or continue that one with `tare resume`"));
+        return Err(taken(path));
     }
     write_json(&path.join(SUITE), header)
 }
@@ -66,8 +64,8 @@ fn header_in(folder: &Folder) -> Result<SuiteHeader, Fault> {
         None => Ok(header),
         Some(name) => {
             let file = folder.path().join(SUITE);
-            let why = "its parts are folders in the record, each with a name of its own";
-            let fault = Fault::new(format!("{} calls a part '{name}', but {why}", file.display()));
+            let why = "parts are folders in the record with distinct names";
+            let fault = Fault::new(format!("{} has a part '{name}', but {why}", file.display()));
             Err(fault.remedy(HEADER_LOST).as_mistake())
         }
     }
@@ -75,15 +73,15 @@ fn header_in(folder: &Folder) -> Result<SuiteHeader, Fault> {
 
 /// A part; none while it was not begun.
 fn read_part(folder: &Folder, name: &str) -> Result<Option<Record>, Fault> {
-    let remedy = "put it back from a copy of the record";
+    let remedy = "restore it from a copy of the record";
     let part = folder.folder(name, remedy)?;
     let Some(record) = part.as_ref().map_or(Ok(None), read_begun)? else { return Ok(None) };
     let study = &record.header.study;
     let own = study.part.as_ref().map_or(&study.name, |part| &part.name);
     if own != name {
-        // Where the run goes on, it is the part's own word that says where its trials go.
+        // If the run continues, the part's own name decides where its trials are written.
         let place = folder.path().join(name);
-        let fault = Fault::new(format!("{} holds the record of another part, '{own}'", place.display()));
+        let fault = Fault::new(format!("{} contains the record of another part, '{own}'", place.display()));
         return Err(fault.remedy(remedy).as_mistake());
     }
     Ok(Some(record))

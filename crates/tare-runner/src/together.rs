@@ -1,4 +1,4 @@
-//! Several instances of one deployment loaded at the same moment, each by a process of its own.
+//! Several instances of one deployment loaded at the same time, each by a process of its own.
 
 use crate::Event;
 use crate::trial::{Entry, Trial, drive_limit};
@@ -8,10 +8,10 @@ use tare_core::record::FAIRNESS;
 use tare_core::trial::Stage;
 use tare_core::units::CpuSet;
 
-/// What is kept of each instance.
+/// The metrics kept for each instance.
 const KEPT: [&str; 4] = ["throughput", "p50_us", "p99_us", "failed_share"];
 
-/// The generator's CPUs for each of `count` load processes: disjoint where there are enough, else one each in turn.
+/// The generator's CPUs for each of `count` load processes: disjoint if there are enough, else one each in turn.
 pub(crate) fn shares(cpus: &CpuSet, count: usize) -> Vec<CpuSet> {
     let all = cpus.cpus();
     if all.is_empty() {
@@ -23,7 +23,7 @@ pub(crate) fn shares(cpus: &CpuSet, count: usize) -> Vec<CpuSet> {
 }
 
 impl Trial<'_, '_> {
-    /// The plans, one for each entry: the same load, asked for other things, from CPUs of its own.
+    /// The plans, one for each entry: the same load with different requests, each on its own CPUs.
     fn plans(&self, entries: &[Entry]) -> Vec<LoadPlan> {
         let shares = shares(self.inputs.generator_cpus, entries.len());
         let plan = |(at, (entry, cpus)): (usize, (&Entry, CpuSet))| {
@@ -33,7 +33,7 @@ impl Trial<'_, '_> {
         entries.iter().zip(shares).enumerate().map(plan).collect()
     }
 
-    /// Loads and measures all of them, keeps what each came to, and hands over the sum.
+    /// Loads and measures all of them, keeps the result of each, and returns the sum.
     pub(crate) fn run_together(&mut self, entries: &[Entry]) -> Result<LoadSummary, Fault> {
         let plans = self.plans(entries);
         let limit = drive_limit(&plans[0]);
@@ -76,7 +76,7 @@ impl Trial<'_, '_> {
     }
 }
 
-/// The seconds of all instances as those of one: what was counted is added, of the times the worst counts.
+/// The seconds of all instances as those of one: counts are added, of times the worst is taken.
 fn added(seconds: &[Vec<SecondRow>]) -> Vec<SecondRow> {
     let Some((first, rest)) = seconds.split_first() else { return Vec::new() };
     let mut sum = first.clone();

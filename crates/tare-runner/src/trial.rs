@@ -1,4 +1,4 @@
-//! A trial under way: what it needs to know, the stage that it is in, how load is driven in it, how it ends.
+//! A trial under way: its inputs, its stage, how its load is driven, how it ends.
 
 use crate::inside::inside;
 use crate::{Apparatus, Clock, Event, Stop};
@@ -17,17 +17,17 @@ use tare_core::trial::{Outcome, Stage};
 use tare_core::units::CpuSet;
 use tare_core::workload::Workload;
 
-/// What a load process may take beyond the time it was asked to load: connecting, draining, verifying.
+/// How much longer than its load a load process may take: for connecting, draining, verifying.
 pub(crate) const DRIVE_SLACK: Duration = Duration::from_secs(60);
 /// How often telemetry is read.
 pub(crate) const PROBE_PERIOD: Duration = Duration::from_secs(1);
 
-/// What a trial needs to know.
+/// The inputs of a trial.
 pub(crate) struct TrialInputs<'a> {
     pub(crate) study: &'a Study,
-    /// As it is deployed in this form: every instance a service of its own.
+    /// As deployed in this form: every instance is a service of its own.
     pub(crate) workload: Workload,
-    /// Whether it listens at ports that no other form of its block has.
+    /// Whether it has ports that no other form of its block uses.
     pub(crate) own_ports: bool,
     pub(crate) form: &'a Form,
     pub(crate) planned: &'a PlannedTrial,
@@ -35,19 +35,19 @@ pub(crate) struct TrialInputs<'a> {
     pub(crate) seed: u64,
     pub(crate) generator_cpus: &'a CpuSet,
     pub(crate) service_cpus: &'a CpuSet,
-    /// Where services run; else each has the first of their CPUs, as many as it asks for.
+    /// Where services run. Without it, each gets as many of the first service CPUs as it asks for.
     pub(crate) placement: Option<&'a Placement>,
     /// Whether the resource probe runs: in the first trial of each form.
     pub(crate) probe_resources: bool,
-    /// What each service had mapped in the first measured trial of the run.
+    /// The files that each service had mapped in the first measured trial of the run.
     pub(crate) reference_bits: BTreeMap<String, Vec<SeenFile>>,
-    /// Whether the files that services see are held against their bundles: in the first measured trial of each form.
+    /// Whether the files that services see are compared with their bundles: in the first measured trial of each form.
     pub(crate) compare_files: bool,
     /// The peak that the arm's last search found.
     pub(crate) known_peak: Option<f64>,
-    /// How long to settle until steady, where the first block has told; its own trials find out.
+    /// How long to settle until steady, as found by the first block; none in that block, whose trials find it.
     pub(crate) settle_for: Option<Duration>,
-    /// What its services use of a CPU while others are loaded, where earlier trials have seen it.
+    /// The share of a CPU that its services use while others are loaded, if earlier trials have measured it.
     pub(crate) resting_cpu: Option<f64>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn drive_limit(plan: &LoadPlan) -> Duration {
 
 /// Why a trial ended early.
 pub(crate) enum Early {
-    /// It failed in the stage under way.
+    /// It failed in its current stage.
     Failed(Fault),
     /// This machine cannot have the form.
     Unavailable(Fault),
@@ -84,7 +84,7 @@ impl From<Fault> for Early {
 pub(crate) struct Entry {
     /// The instance that is loaded.
     pub(crate) instance: String,
-    /// Where; [`LoadPlan::NOWHERE`] for a load that goes to no port.
+    /// Its address; [`LoadPlan::NOWHERE`] for a load that uses no port.
     pub(crate) endpoint: SocketAddr,
     /// See [`LoadPlan::also`].
     pub(crate) also: Vec<SocketAddr>,
@@ -105,10 +105,10 @@ pub(crate) struct Trial<'a, 'b> {
 }
 
 impl Trial<'_, '_> {
-    /// Stops what runs, closes the host and waits until nothing is left.
+    /// Stops all services, closes the host and waits until nothing is left.
     pub(crate) fn take_down(&mut self, mut host: Box<dyn Host>, started: &[Instance]) {
         self.enter(Stage::Teardown);
-        // Last started, first stopped: a service may need those that were started before it.
+        // In reverse order: a service may need those that were started before it.
         for instance in started.iter().rev() {
             if let Err(fault) = host.stop(&instance.instance) {
                 self.data.record.warnings.push(format!("teardown: {fault}"));
@@ -120,7 +120,7 @@ impl Trial<'_, '_> {
         self.leave();
     }
 
-    /// Loads and measures, and waits as long as that may take.
+    /// Loads and measures, and waits for as long as that may take.
     pub(crate) fn run(&mut self, host: &mut dyn Host, entry: &Entry, plan: &LoadPlan) -> Result<LoadSummary, Fault> {
         self.drive(host, entry, plan, drive_limit(plan))
     }
@@ -147,7 +147,7 @@ impl Trial<'_, '_> {
         })
     }
 
-    /// A load that broke off usually has a cause on the other side: say it if it can be seen.
+    /// When a load fails, the cause is usually on the other side: reports it if it is visible.
     pub(crate) fn blame(&mut self, host: &mut dyn Host, started: &[Instance], fault: Fault) -> Fault {
         for instance in started {
             match host.state(&instance.instance) {
@@ -155,7 +155,7 @@ impl Trial<'_, '_> {
                     let log = host.log(&instance.instance).unwrap_or_default();
                     let what = format!("service {} ended under load: {how}", instance.instance);
                     self.data.record.service_ended = Some(instance.instance.clone());
-                    return Fault::new(format!("{what} (the load says: {})", fault.message)).with_log(log);
+                    return Fault::new(format!("{what} (the load process says: {})", fault.message)).with_log(log);
                 }
                 Ok(InstanceState::Running) => {}
                 Err(gone) => return gone.context(fault.message),
@@ -187,7 +187,7 @@ impl Trial<'_, '_> {
         (self.tell)(Event::StageStarted { stage });
     }
 
-    /// Notes that another stage began a moment ago.
+    /// Notes that another stage began at an earlier moment.
     pub(crate) fn pass_to(&mut self, stage: Stage, began: Duration) {
         spend(self.data, self.stage, began.saturating_sub(self.stage_began));
         (self.stage, self.stage_began) = (stage, began);
@@ -200,7 +200,7 @@ impl Trial<'_, '_> {
     }
 }
 
-/// A stage may be entered more than once.
+/// Adds to the time of a stage, which may be entered more than once.
 fn spend(data: &mut TrialData, stage: Stage, time: Duration) {
     *data.record.stages.entry(stage).or_default() += time.as_secs_f64();
 }

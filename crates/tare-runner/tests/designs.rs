@@ -460,6 +460,6 @@ fn settling_until_steady_ends_when_it_is_or_says_that_it_never_was() {
     run(&path, &header, &[], None);
     let record = read_record(&path).unwrap();
     // The load of this test has two rows a run, which is too few to call it steady.
-    assert!(record.trials[0].record.warnings.iter().any(|warning| warning.contains("not known to be steady within")));
+    assert!(record.trials[0].record.warnings.iter().any(|warning| warning.contains("not shown to be steady within")));
     assert!(record.trials[0].seconds.iter().filter(|row| row.measured).count() == 1);
 }

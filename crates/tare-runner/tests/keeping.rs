@@ -1,4 +1,4 @@
-//! Deployments whose trial failed are kept standing, then taken down as ever.
+//! Deployments whose trial failed are kept standing, then taken down as usual.
 
 use crate::stage;
 
@@ -40,7 +40,7 @@ fn what_failed_stands_until_it_may_go_and_the_run_goes_on() {
     assert_eq!(service.ways_in, [WayIn::new("shell", "enter toy of box")]);
     assert_eq!(service.log, "the last words");
     assert!(ran.events.contains(&Event::LetGo { after: KEPT_FOR }));
-    // That somebody looks into it is no time of the trial's, nor of a stage.
+    // The time for which a person looks into it belongs neither to the trial nor to a stage.
     let record = read_record(&path).unwrap();
     let boxed = record.trials.iter().find(|trial| trial.record.trial.form == "box").unwrap();
     assert!(matches!(boxed.record.outcome, Outcome::Failed { stage: Stage::Deploy, .. }));
@@ -70,7 +70,7 @@ fn an_end_while_it_stands_keeps_its_row_and_takes_everything_down() {
             boxed.map(|record| record.outcome).nth(index)
         };
         assert!(matches!(of_box(0), Some(Outcome::Failed { .. })), "{arrangement:?}: {:?}", of_box(0));
-        // A run that goes on leaves that row as it is.
+        // A run that is continued leaves that row as it is.
         assert_eq!(run(&path, &header, &[], None).ending, Ending::Complete, "{arrangement:?}");
         let record = read_record(&path).unwrap();
         assert!(record.trials.len() >= header.plan.len() && record.lost().is_empty(), "{arrangement:?}");

@@ -217,7 +217,7 @@ fn what_services_see_of_their_bundles_is_compared_once_a_form() {
     assert_eq!(of("other")[0].files["toy"].differing, ["/app.py"]);
     assert!(record.trials.iter().all(|trial| trial.record.outcome.word() == "measured"));
     let many = &of("many")[0];
-    assert!(many.warnings.iter().any(|said| said.contains("is not known: its bundle has too many")), "{many:?}");
+    assert!(many.warnings.iter().any(|said| said.contains("against its bundle: its bundle has too many")), "{many:?}");
     assert_eq!(ran.log.iter().filter(|step| *step == "files of toy").count(), 3);
 }
 

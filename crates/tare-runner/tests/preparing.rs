@@ -91,7 +91,7 @@ fn what_cannot_be_restored_is_loaded_with_a_warning() {
     let (_folder, path) = fresh();
     let ran = run(&path, &prepared(&["full"], 1), &[("full", Trouble::RestoreFails)], None);
     assert_eq!(deployments(&ran)[1], steps(&[&[RESTORE], &ALL]));
-    let warning = "the kept data were not restored, and loaded instead: no room";
+    let warning = "the kept data could not be restored and were loaded: no room";
     assert!(trials(&path).iter().all(|trial| trial.outcome == Outcome::Measured && trial.warnings == [warning]));
     assert!(facts(&path).iter().all(|fact| fact == "loaded in this deployment"));
 }

@@ -49,21 +49,21 @@ fn nothing_in_a_record_is_followed_or_waited_for() {
         fs::rename(&place, &aside).unwrap();
         // To what it was, so that who follows it sees nothing wrong.
         symlink(&aside, &place).unwrap();
-        told(&read_record(&path).unwrap_err(), &place, "is a link, where a record has a");
+        told(&read_record(&path).unwrap_err(), &place, "is a link instead of a");
         fs::remove_file(&place).unwrap();
         mkfifoat(CWD, &place, Mode::RWXU).unwrap();
-        told(&read_record(&path).unwrap_err(), &place, "is a pipe, where a record has a");
+        told(&read_record(&path).unwrap_err(), &place, "is a pipe instead of a");
         fs::remove_file(&place).unwrap();
         if aside.is_dir() {
             File::create(&place).unwrap();
-            told(&read_record(&path).unwrap_err(), &place, "is a file, where a record has a folder");
+            told(&read_record(&path).unwrap_err(), &place, "is a file instead of a folder");
             fs::remove_file(&place).unwrap();
         } else {
             symlink("/dev/zero", &place).unwrap();
-            told(&read_record(&path).unwrap_err(), &place, "is a link, where a record has a file");
+            told(&read_record(&path).unwrap_err(), &place, "is a link instead of a file");
             fs::remove_file(&place).unwrap();
             fs::create_dir(&place).unwrap();
-            told(&read_record(&path).unwrap_err(), &place, "is a folder, where a record has a file");
+            told(&read_record(&path).unwrap_err(), &place, "is a folder instead of a file");
             fs::remove_dir(&place).unwrap();
         }
         fs::rename(&aside, &place).unwrap();
@@ -91,7 +91,7 @@ fn no_file_of_a_record_is_read_without_end() {
         fs::copy(&place, &aside).unwrap();
         // It takes no room on the disk.
         File::options().write(true).open(&place).unwrap().set_len(most + 1).unwrap();
-        told(&read_record(&path).unwrap_err(), &place, "is longer than ");
+        told(&read_record(&path).unwrap_err(), &place, "is larger than ");
         fs::rename(&aside, &place).unwrap();
     }
     // A row is not gathered without end either.
@@ -104,7 +104,7 @@ fn no_file_of_a_record_is_read_without_end() {
     fs::write(&rows, text).unwrap();
     let events = path.join("events.jsonl");
     File::options().write(true).open(&events).unwrap().set_len(gib + 1).unwrap();
-    told(&RecordDir::open(&path).unwrap_err(), &events, "is longer than ");
+    told(&RecordDir::open(&path).unwrap_err(), &events, "is larger than ");
     fs::remove_file(&events).unwrap();
     symlink(&rows, &events).unwrap();
     told(&RecordDir::open(&path).unwrap_err(), &events, "is a link");
@@ -150,18 +150,18 @@ fn a_part_lies_in_the_record_under_its_own_name() {
     let other = above.path().join("other");
     run(&other, &part, &[], None);
     symlink(&other, path.join("two")).unwrap();
-    told(&read_suite(&path).unwrap_err(), &path.join("two"), "is a link, where a record has a folder");
+    told(&read_suite(&path).unwrap_err(), &path.join("two"), "is a link instead of a folder");
     fs::remove_file(path.join("two")).unwrap();
     for wrong in ["../other", "..", ".", "", other.to_str().unwrap()] {
         call(&["one", wrong]);
-        told(&read_suite(&path).unwrap_err(), &path.join("suite.json"), &format!("calls a part '{wrong}'"));
+        told(&read_suite(&path).unwrap_err(), &path.join("suite.json"), &format!("has a part '{wrong}'"));
     }
     call(&["one", "one"]);
-    told(&read_suite(&path).unwrap_err(), &path.join("suite.json"), "calls a part 'one'");
+    told(&read_suite(&path).unwrap_err(), &path.join("suite.json"), "has a part 'one'");
     call(&["one", "two"]);
     part.study.name = "../other".to_owned();
     run(&path.join("two"), &part, &[], None);
-    told(&read_suite(&path).unwrap_err(), &path.join("two"), "holds the record of another part, '../other'");
+    told(&read_suite(&path).unwrap_err(), &path.join("two"), "contains the record of another part, '../other'");
     fs::remove_file(path.join("suite.json")).unwrap();
     symlink(named.join("one/record.json"), path.join("suite.json")).unwrap();
     told(&read_suite(&path).unwrap_err(), &path.join("suite.json"), "is a link");

@@ -369,7 +369,7 @@ fn every_damage_of_a_record_comes_with_a_remedy() {
     }
     let record = desk.record("bare", |_| {});
     std::fs::remove_dir_all(Path::new(&record).join("trials")).unwrap();
-    assert!(flat(&desk.says(2, &["report", &record])).contains("to do: put it back"));
+    assert!(flat(&desk.says(2, &["report", &record])).contains("to do: restore it"));
 }
 
 #[test]
@@ -387,7 +387,7 @@ fn a_torn_last_line_is_left_out_by_every_reader() {
     desk.says(0, &["history", "--add", &record]);
     desk.says(0, &["resume", &record]);
     let html = desk.says(0, &["report", &record, "--format", "html"]);
-    assert!(html.contains("the last line of seconds.jsonl is torn") && html.contains("of telemetry.jsonl is torn"));
+    assert!(html.contains("line of seconds.jsonl is incomplete") && html.contains("of telemetry.jsonl is incomplete"));
 }
 
 #[test]

@@ -186,11 +186,11 @@ fn a_record_whose_services_are_named_by_paths_is_not_resumed() {
         for verb in ["resume", "report"] {
             let (code, text) = said(folder.path(), &[verb, path.to_str().unwrap()]);
             assert_eq!(code, Some(1), "{name}: {text}");
-            assert!(text.contains(&format!("'{name}' is no name of a service")), "{verb} {name}: {text}");
+            assert!(text.contains(&format!("'{name}' is not a valid name of a service")), "{verb} {name}: {text}");
         }
     }
     // Only the name is wrong: otherwise the record can be read.
     let path = folder.path().join("sound");
     RecordDir::create(&path, &sample::record().header).unwrap();
-    assert!(!said(folder.path(), &["report", path.to_str().unwrap()]).1.contains("no name of a service"));
+    assert!(!said(folder.path(), &["report", path.to_str().unwrap()]).1.contains("valid name of a service"));
 }
