@@ -1,6 +1,5 @@
 //! What studies and workloads may refer to.
 
-use crate::config::{Node, Problems};
 use crate::fault::Fault;
 use crate::image::ImageConfig;
 use crate::layer::LayerOptions;

@@ -19,7 +19,6 @@ use tare_clock::monotonic_ns;
 use tare_core::load::{
     Arrivals, Behaviour, Distribution, LoadLine, LoadPlan, LoadProfile, LoadSummary, Pause, UserConnections, WarmUp,
 };
-use tare_testkit::clock::monotonic_ns;
 use tare_testkit::histogram::decode;
 use tare_testkit::peer;
 

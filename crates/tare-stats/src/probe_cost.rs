@@ -218,7 +218,7 @@ struct Rested {
 
 impl Rested {
     /// When it is over at the earliest: the reading before it takes a moment.
-    fn to_ns(&self) -> u64 {
+    fn to_ns(self) -> u64 {
         self.from_ns.saturating_add(self.lasts_ns)
     }
 }

@@ -3,7 +3,6 @@
 //!
 //! It knows `tare-core` and no other crate of Tare's. What it panics for is a test that fails.
 
-pub mod clock;
 pub mod files;
 pub mod histogram;
 pub mod load;

@@ -4,7 +4,6 @@ use crate::images::plain_image;
 use crate::layers::LAYERS;
 use crate::paths;
 use tare_core::catalog::Catalog;
-use tare_core::config::{Node, Problems};
 use tare_core::fault::Fault;
 use tare_core::image::ImageConfig;
 use tare_core::layer::LayerOptions;

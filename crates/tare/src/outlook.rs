@@ -89,7 +89,9 @@ fn measure_more_deployments(study: &mut Study, pace: &Pace, most: Duration) -> O
     }
     study.measure = measure;
     let (measure, asked) = (exact_duration(measure), exact_duration(asked));
-    Some(format!("each trial measures {measure} instead of {asked}, for {more} blocks show more than {few} longer ones"))
+    Some(format!(
+        "each trial measures {measure} instead of {asked}, for {more} blocks show more than {few} longer ones"
+    ))
 }
 
 /// How many rounds of the study fit into `most`.

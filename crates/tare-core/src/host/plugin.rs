@@ -366,7 +366,7 @@ mod tests {
         let options = read("{}").0.unwrap();
         assert_eq!(options, json!({ "lid": true }));
         let rungs = jar.rungs(&options, &[], LoadOrigin::Outside);
-        assert_eq!(rungs.into_iter().map(|rung| rung.options).collect::<Vec<_>>(), [options.clone()]);
+        assert_eq!(rungs.into_iter().map(|rung| rung.options).collect::<Vec<_>>(), std::slice::from_ref(&options));
         assert_eq!(jar.variants(&options, LoadOrigin::Outside), []);
         assert_eq!((jar.listens(&options), jar.has_quota(&options)), (Listens::Apart, false));
         assert_eq!((jar.memory_bytes(&options, 7, 5), jar.fits(&options, &[])), (7, Ok(())));

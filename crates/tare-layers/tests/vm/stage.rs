@@ -20,7 +20,6 @@ use tare_layers::local::LocalHost;
 use tare_layers::network::{GeneratorSeat, free_subnets};
 use tare_layers::run_mark::RunMark;
 use tare_layers::{LAYERS, leftovers};
-pub(crate) use tare_testkit::clock::monotonic_ns;
 use tare_testkit::sample;
 
 /// Debian's Redis.
