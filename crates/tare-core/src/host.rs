@@ -201,8 +201,8 @@ pub trait Host: Send {
     /// When the host does not answer or knows no such instance.
     fn log(&mut self, instance: &str) -> Result<String, Fault>;
 
-    /// How a person gets into an instance that was started, from a root shell of this machine; also into what is left of
-    /// one that has ended. Empty where nothing is known of that.
+    /// How a person gets into an instance that was started, from a root shell of this machine; also into what is left
+    /// of one that has ended. Empty where nothing is known of that.
     fn ways_in(&mut self, _instance: &str) -> Vec<WayIn> {
         Vec::new()
     }

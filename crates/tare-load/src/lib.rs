@@ -1,8 +1,8 @@
 //! The load: plans carried out against an endpoint, by a process of its own.
 //!
 //! [`serve`] is that process's whole life: one [`LoadPlan`](tare_core::load::LoadPlan) as JSON on its standard input,
-//! [`LoadLine`](tare_core::load::LoadLine)s on its standard output. The engine that keeps connections busy, measures and
-//! counts is shared by all protocols.
+//! [`LoadLine`](tare_core::load::LoadLine)s on its standard output. The engine that keeps connections busy, measures
+//! and counts is shared by all protocols.
 //!
 //! **Protocols.** [`serve`] is given a list of them. [`PROTOCOLS`] are those of this crate, each a folder under
 //! `protocol/`. One of another crate implements [`LoadProtocol`], hands to [`drive`] what implements

@@ -7,7 +7,8 @@ use tare_stats::{AbsoluteDifference, Analysis, Contrast, Figure};
 /// Figures that are said where there is little room.
 const SAID: usize = 3;
 
-/// The clearest differences of a form: `CPU of port proxy per op 16.2 us instead of 0 us; packets per op 4 instead of 2`.
+/// The clearest differences of a form: `CPU of port proxy per op 16.2 us instead of 0 us; packets per op 4 instead of
+/// 2`.
 fn sentence(contrast: &Contrast) -> String {
     let said: Vec<String> = contrast.figures.iter().take(SAID).map(figure).collect();
     let more = contrast.figures.len().saturating_sub(SAID);

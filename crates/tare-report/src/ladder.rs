@@ -117,8 +117,8 @@ fn parts(cost: Cost) -> (String, String) {
 }
 
 /// What the rungs come to by the first metric, and the whole measured once more: `together the
-/// rungs make 0.69 of the throughput; measured independently, container against native (A/A) is 0.70 [0.66, 0.74], which
-/// agrees`.
+/// rungs make 0.69 of the throughput; measured independently, container against native (A/A) is 0.70 [0.66, 0.74],
+/// which agrees`.
 pub(crate) fn sum(ladder: &LadderCosts, analysis: &Analysis) -> Option<String> {
     let first = ladder.metrics.first()?;
     let together =

@@ -59,7 +59,7 @@ fn change(changes: ProbeEffect, cost: ProbeRatio) -> String {
 /// That it takes too much from a form.
 pub(crate) fn weighs(form: &str, changes: ProbeEffect, cost: ProbeRatio) -> String {
     format!(
-        "the probe weighs on {form}: {} than while it rests, and its figures hold that. To do: leave the machine, and each \
+        "the probe slows {form} down: {} than while it rests, and the figures of {form} include most of that. To do: leave the machine, and each \
          guest, a CPU that no service is bound to",
         change(changes, cost)
     )

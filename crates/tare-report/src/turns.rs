@@ -78,7 +78,8 @@ pub(crate) fn lines(record: &Record, analysis: &Analysis) -> Vec<String> {
 }
 
 /// `slices last at least 40 ms, found before the first block: compared with turns of 200 ms, those of 10 ms are 12 %
-/// slower (+- 1.1 %), of 20 ms are 5.1 % slower (+- 0.9 %), of 40 ms are 0.4 % slower (+- 0.8 %); +- is a standard error`.
+/// slower (+- 1.1 %), of 20 ms are 5.1 % slower (+- 0.9 %), of 40 ms are 0.4 % slower (+- 0.8 %); +- is a standard
+/// error`.
 fn compared(found: &Warmth) -> String {
     let time = |ns: u64| plain_quantity(ns as f64 / 1e3, "us");
     let loss = |loss: &Loss| {

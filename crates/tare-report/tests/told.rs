@@ -161,8 +161,9 @@ fn a_probe_that_weighs_on_a_form_is_a_warning() {
     let cost = ProbeRatio { ratio: 0.991, interval: Some(Interval { low: 0.989, high: 0.993 }) };
     let (form, changes) = ("container".to_owned(), ProbeEffect::Throughput);
     analysis.warnings.push(Warning::ProbeCosts { form, changes, cost });
-    let said = "the probe weighs on container: 0.9 % fewer operations [0.7, 1.1] than while it rests, and its figures \
-                hold that. To do: leave the machine, and each guest, a CPU that no service is bound to";
+    let said = "the probe slows container down: 0.9 % fewer operations [0.7, 1.1] than while it rests, and the figures \
+                of container include most of that. To do: leave the machine, and each guest, a CPU that no service is \
+                bound to";
     for format in ["terminal", "html"] {
         let text = told(format, &record, &analysis, true);
         assert!(text.contains(said), "{format}: {text}");

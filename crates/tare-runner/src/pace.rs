@@ -72,14 +72,28 @@ impl Pace {
         if self.of(form).emulated { OVERHEAD_GUESS_EMULATED } else { OVERHEAD_GUESS }
     }
 
+    /// How long a planned trial takes: in the first blocks of a chopped load, more than [`Pace::of_trial`].
+    pub fn of_planned(&self, study: &Study, trial: &PlannedTrial) -> Duration {
+        let once = match &study.design.arrangement {
+            Arrangement::Chop(chop) if chop.pieces.is_none() && !self.of(&trial.form).unavailable => {
+                let (settles, lasts) = alone_for(study);
+                let alone = if trial.block < BLOCKS_ALONE { settles + lasts } else { Duration::ZERO };
+                let compared = trial.block == 0 && chop.slice.is_none();
+                alone + if compared { compared_for(study) } else { Duration::ZERO }
+            }
+            _ => Duration::ZERO,
+        };
+        self.of_trial(study, &trial.form) + once
+    }
+
     /// How long these trials take.
     pub fn of_trials<'a>(&self, study: &Study, trials: impl IntoIterator<Item = &'a PlannedTrial>) -> Duration {
-        trials.into_iter().map(|trial| self.of_trial(study, &trial.form)).sum()
+        trials.into_iter().map(|trial| self.of_planned(study, trial)).sum()
     }
 
     /// How many blocks of the plan fit into `most`. The first round is always carried out, however long it takes.
     pub fn blocks_within(&self, study: &Study, plan: &[PlannedTrial], most: Duration) -> u32 {
-        fitting(study, plan, 0, most, &mut |trial| self.of_trial(study, &trial.form)).max(end_of_round(study, plan, 0))
+        fitting(study, plan, 0, most, &mut |trial| self.of_planned(study, trial)).max(end_of_round(study, plan, 0))
     }
 
     /// The costs of the study's rounds. All rounds cost the same, except for work that is done only in the first ones:
@@ -92,7 +106,10 @@ impl Pace {
         // A round's order follows from its number, so the first rounds of both plans are the same.
         let later = of_rounds(early + 1).split_off(first.len());
         let there = later.iter().filter(|trial| !self.of(&trial.form).unavailable).count() as f64;
-        let round_s = self.of_trials(study, &later).as_secs_f64();
+        let plain = |trials: &[PlannedTrial]| -> f64 {
+            trials.iter().map(|trial| self.of_trial(study, &trial.form).as_secs_f64()).sum()
+        };
+        let round_s = plain(&later);
         let once_s = match &study.design.arrangement {
             Arrangement::Chop(chop) => {
                 let (settles, lasts) = alone_for(study);
@@ -112,7 +129,7 @@ impl Pace {
             _ => there,
         };
         Costs {
-            begin_s: self.of_trials(study, &first).as_secs_f64() - f64::from(early) * round_s + once_s,
+            begin_s: plain(&first) - f64::from(early) * round_s + once_s,
             round_s: (round_s - deployments * measure_s).max(0.0),
             deployments,
         }
@@ -220,8 +237,8 @@ impl Timed {
 
     /// How long the next trial of `form` will take; `pace` is what was known before the run. The first trial of a form
     /// also reads its resources and prepares things for later ones, so its duration is an upper bound.
-    pub(crate) fn next(&self, study: &Study, pace: &Pace, form: &str) -> Duration {
-        let known = pace.of_trial(study, form);
+    pub(crate) fn next(&self, study: &Study, pace: &Pace, trial: &PlannedTrial) -> Duration {
+        let (known, form) = (pace.of_planned(study, trial), trial.form.as_str());
         match self.0.get(form).map(Vec::as_slice) {
             None | Some([]) => known,
             Some([first]) if pace.of(form).overhead.is_some() => known.min(*first),

@@ -472,7 +472,7 @@ impl Run<'_> {
     }
 
     pub(crate) fn expected(&self, state: &Progress, trial: &PlannedTrial) -> Duration {
-        state.timed.next(&self.header.study, &self.pace, &trial.form)
+        state.timed.next(&self.header.study, &self.pace, trial)
     }
 
     /// Reports the beginnings and ends of the run and of trials to the subscriber and to the record. Events within a

@@ -104,7 +104,13 @@ const GROUPS: &[Group] = &[
             ("switches_per_op", "", "context switches of the machine per op", &["context_switches"], 1.0),
             ("starts_per_op", "", "processes and threads started per op", &["tasks_started"], 1.0),
             ("interrupts_per_op", "", "interrupts per op", &["interrupts"], 1.0),
-            ("softirqs_net_rx_per_op", "", "network receive interrupts (software) per op", &["softirqs_net_rx"], 1.0),
+            (
+                "softirqs_net_rx_per_op",
+                "",
+                "software interrupts for received packets per op",
+                &["softirqs_net_rx"],
+                1.0,
+            ),
             (
                 "packets_per_op",
                 "",

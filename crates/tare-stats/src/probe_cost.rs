@@ -11,6 +11,7 @@
 use crate::family::CONFIDENCE;
 use crate::interval::Interval;
 use crate::paired::Differences;
+use crate::warnings::ProbeEffect;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tare_core::load::{LoadSummary, SecondRow, TurnSpan};
@@ -71,9 +72,12 @@ impl ProbeRatio {
         (differences.n() > 0).then(|| ProbeRatio { ratio: differences.mean().exp(), interval })
     }
 
-    /// Whether the whole interval lies farther from 1 than this share.
-    pub(crate) fn is_beyond(&self, share: f64) -> bool {
-        self.interval.is_some_and(|interval| interval.high < 1.0 - share || interval.low > 1.0 + share)
+    /// Whether the whole interval says that the probe costs more than this share.
+    pub(crate) fn costs_more_than(&self, share: f64, changes: ProbeEffect) -> bool {
+        self.interval.is_some_and(|interval| match changes {
+            ProbeEffect::Throughput => interval.high < 1.0 - share,
+            ProbeEffect::CpuPerOp => interval.low > 1.0 + share,
+        })
     }
 }
 

@@ -82,15 +82,14 @@ fn moves_untold(record: &Record) -> Option<Warning> {
     (blocks > 0).then_some(Warning::MovesUntold { arms, blocks, of: of.len() })
 }
 
-/// Forms from which the probe takes more than half a per cent, or than counts as a difference, to the one or the other
-/// end of its interval.
+/// Forms that the probe costs more than half a per cent, or than counts as a difference, at both ends of its interval.
 fn probe_warnings(analysis: &Analysis) -> Vec<Warning> {
     let limit = NO_DETAIL.min(analysis.margin);
     let forms = analysis.apparatus.probe_cost.iter().flat_map(|cost| &cost.forms);
     let of_form = |found: &FormProbeCost| {
         let cpu = found.cpu_per_op.map(|cost| (ProbeEffect::CpuPerOp, cost));
         let all = [Some((ProbeEffect::Throughput, found.throughput)), cpu].into_iter().flatten();
-        let named = all.filter(|(_, cost)| cost.is_beyond(limit));
+        let named = all.filter(|(changes, cost)| cost.costs_more_than(limit, *changes));
         let warning = |(changes, cost)| Warning::ProbeCosts { form: found.form.clone(), changes, cost };
         named.map(warning).collect::<Vec<_>>()
     };

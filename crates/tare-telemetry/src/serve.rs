@@ -78,8 +78,9 @@ fn run(stdin: impl Read + Send + 'static, stdout: impl Write) -> Result<(), Faul
             sampler.rest(true);
             is_over = rests.wait(&told, began + lasts);
             sampler.rest(false);
+            // The next reading comes when it was due before: right after each rest, readings would be rarer than while
+            // the sampler is at work.
             rests.rested += began.elapsed();
-            due = Instant::now();
         }
         if is_over {
             let _ = write_rows(&mut sampler, &mut out, &rests);

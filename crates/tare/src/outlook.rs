@@ -20,6 +20,11 @@ const ROUNDS_MIN: u32 = 3;
 /// To fit, a trial's measuring time is cut no further than to this time, and to this share of the requested time.
 const MEASURE_MIN: Duration = Duration::from_secs(2);
 const MEASURE_SHARE_MIN: f64 = 0.25;
+/// Slices per deployment, so that the orders of rounds are balanced.
+const SLICES_MIN: u32 = 10;
+/// What a deployment usually takes beyond settling and measuring: of a plain process, and for each of its layers more.
+const LAYERLESS_USUAL: Duration = Duration::from_secs(1);
+const LAYER_USUAL: Duration = Duration::from_secs(2);
 
 /// How long trials of the study took on this machine before. `forms` says what each form is here; without it, each is
 /// assumed to be what it was last time.
@@ -59,8 +64,12 @@ pub(crate) fn fit(study: &mut Study, pace: &Pace, typed: bool) -> Option<String>
     }
     let fixed = typed || study.peak.is_some() || study.load.span().is_some();
     let sliced = matches!(study.design.arrangement, Arrangement::Alternate(_) | Arrangement::Chop(_));
-    if !fixed && matches!(study.design.arrangement, Arrangement::Chop(_)) {
-        said.extend(measure_more_deployments(study, pace, most));
+    if !fixed && let Arrangement::Chop(chop) = &study.design.arrangement {
+        // Percentiles that are held against a limit need the operations that were asked for.
+        let least = chop.slice.map_or(Duration::ZERO, |slice| SLICES_MIN * slice);
+        if study.qos.is_none() {
+            said.extend(measure_more_deployments(study, pace, most, least));
+        }
     } else if !fixed && !sliced && allowed(study) < needed {
         let (asked, least) = (study.measure, MEASURE_MIN.max(study.measure.mul_f64(MEASURE_SHARE_MIN)));
         let whole_seconds = (least.as_secs_f64().ceil() as u64..asked.as_secs_f64().ceil() as u64).rev();
@@ -77,20 +86,29 @@ pub(crate) fn fit(study: &mut Study, pace: &Pace, typed: bool) -> Option<String>
     (!said.is_empty()).then(|| format!("to fit into {}: {}", exact_duration(most), said.join("; ")))
 }
 
-/// Measures each deployment for a shorter time where a run of `most` then gives narrower intervals. Says so.
-fn measure_more_deployments(study: &mut Study, pace: &Pace, most: Duration) -> Option<String> {
-    let (costs, asked) = (pace.costs(study), study.measure);
+/// Measures each deployment for a shorter time, but no shorter than `least`, if a run of `most` then gives narrower
+/// intervals. Returns that in words. What deployments took here before does not count: the same command must measure
+/// for as long each time, or runs could not be compared.
+fn measure_more_deployments(study: &mut Study, pace: &Pace, most: Duration, least: Duration) -> Option<String> {
+    let usual = |form: &Form| {
+        let known = pace.of(&form.name);
+        let usual = LAYERLESS_USUAL + LAYER_USUAL * form.layers.len() as u32;
+        (form.name.clone(), FormPace { overhead: Some(usual).filter(|_| !known.emulated), ..known })
+    };
+    let costs = Pace::new(study.forms.iter().map(usual).collect()).costs(study);
+    let asked = study.measure;
     let blocks = |measure: Duration| costs.blocks_within(most.as_secs_f64(), measure.as_secs_f64()).min(study.repeat);
-    let best_s = best_length_s(&costs, asked.as_secs_f64(), most.as_secs_f64())?;
+    let best_s = best_length_s(&costs, asked.as_secs_f64(), most.as_secs_f64(), study.repeat)?;
     let measure = Duration::from_secs_f64(best_s);
     let (few, more) = (blocks(asked), blocks(measure));
-    if more <= few {
+    if more <= few || measure < least {
         return None;
     }
     study.measure = measure;
     let (measure, asked) = (exact_duration(measure), exact_duration(asked));
     Some(format!(
-        "each trial measures {measure} instead of {asked}, for {more} blocks show more than {few} longer ones"
+        "each trial measures {measure} instead of {asked}, because more and shorter ones give narrower intervals \
+         (--measure keeps it)"
     ))
 }
 
@@ -346,15 +364,15 @@ mod tests {
     #[test]
     fn a_short_chopped_run_measures_more_deployments_for_a_shorter_time() {
         let fit_within = |most: &str, typed| {
-            let mut study = study(&format!("at_most: {most}\ndesign: chop\nruler: 1 %"));
+            let mut study = study(&format!("at_most: {most}\ndesign: chop\nrepeat: 100\nruler: 1 %"));
             study.forms.retain(|form| form.name == "plain");
             let said = fit(&mut study, &slow(), typed).unwrap_or_default();
             (study.measure.as_secs(), said)
         };
         let (measure, said) = fit_within("120s", false);
-        assert!((1..=2).contains(&measure) && said.contains("instead of 8 s"), "{measure}: {said}");
+        assert!((2..=3).contains(&measure) && said.contains("instead of 8 s"), "{measure}: {said}");
         assert_eq!(fit_within("120s", true), (8, String::new()), "what was typed is kept");
-        assert_eq!(fit_within("2h", false), (8, String::new()), "there is time for all five blocks");
+        assert_eq!(fit_within("2h", false), (8, String::new()), "there is time for all blocks");
     }
 
     #[test]

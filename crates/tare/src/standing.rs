@@ -1,8 +1,9 @@
 //! What `--keep-failed` keeps standing: told to a person, and kept until that person, or a signal, lets it go.
 
+use crate::terminal::note;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{QueueSelector, tcflush, tcgetpgrp};
-use std::io::{IsTerminal, Stdin, stdin};
+use std::io::{IsTerminal, Stdin, stdin, stdout};
 use std::time::Duration;
 use tare_core::host::{InstanceState, WayIn};
 use tare_report::{paragraph, whole};
@@ -13,12 +14,16 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How many lines of a service's output are shown where nothing else leads to it.
 const LINES: usize = 15;
 
-/// Waits until a person at the terminal presses Enter, or `stop` is raised. Without a terminal, only for the latter.
+/// Waits until a person at the terminal presses Enter (or Ctrl-D), or `stop` is raised. Without a terminal, only for the latter.
 pub(crate) fn wait(stop: &Stop) {
     let input = stdin();
     if is_asked(&input) {
         // What was typed while trials ran is no answer.
         let _ = tcflush(&input, QueueSelector::IFlush);
+        if !stdout().is_terminal() {
+            // Whoever is asked does not see what was said before.
+            note(&how_to_end());
+        }
     }
     while !stop.raised() {
         // A shell may have put it into the background meanwhile, where reading would suspend it.

@@ -7,8 +7,8 @@ use tare_core::host::WayIn;
 /// What is started in a service's root to look around, where its bundle brings one.
 const SHELL: &str = "/bin/sh";
 
-/// Ways into a running process with this number: its files, and a shell beside it. `enter` is what starts a shell there;
-/// `nsenter` does where there is nothing better.
+/// Ways into a running process with this number: its files, and a shell beside it. `enter` is what starts a shell
+/// there; `nsenter` does where there is nothing better.
 pub(crate) fn into_process(pid: u32, enter: Option<String>) -> Vec<WayIn> {
     let root = format!("/proc/{pid}/root");
     let enter = enter.unwrap_or_else(|| format!("nsenter --target {pid} --all sh"));

@@ -137,7 +137,7 @@ impl Found {
         let interval = found.interval.unwrap();
         self.held += u32::from(interval.contains(truth));
         self.below_one += u32::from(interval.high < 1.0);
-        self.no_detail += u32::from(found.is_beyond(NO_DETAIL));
+        self.no_detail += u32::from(found.costs_more_than(NO_DETAIL, ProbeEffect::Throughput));
     }
 }
 
