@@ -7,8 +7,12 @@ use std::time::Duration;
 /// The sizes of numbers that are read. Beyond them, products of a few run out of what a float holds.
 const NUMBERS: std::ops::RangeInclusive<f64> = 1e-12..=1e15;
 
-/// The fields of one map, being read. Ask for every field that may stand there, then call [`Fields::finish`], which
-/// reports what nobody asked for.
+/// The fields of one map, being read. Ask for every field that may stand there, whatever the others say, then call
+/// [`Fields::finish`], which reports what nobody asked for.
+///
+/// What reads an optional field returns `None` both when it is absent and, with a problem added, when its value is
+/// wrong. So a reader fills in a default for either, goes on to find further mistakes, and at its end compares
+/// [`Problems::len`] with what it was at the beginning.
 pub struct Fields<'n> {
     what: String,
     place: Place,

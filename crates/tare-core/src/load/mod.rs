@@ -62,7 +62,8 @@ pub struct LoadPlan {
     pub options: serde_json::Value,
     /// Where the service is reached; [`LoadPlan::NOWHERE`] for a tool inside the form that needs no port.
     pub endpoint: SocketAddr,
-    /// Where else connections go, in turn with `endpoint`: further instances that are one site with it.
+    /// Where else connections go, in turn with `endpoint`: further instances that are one site with it. Empty unless
+    /// the workload says `spread: true`: otherwise each instance that is loaded has a plan of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<SocketAddr>,
     /// Where every instance of the deployment is reached that the load belongs to: by service where that has one port,
@@ -440,11 +441,12 @@ pub struct Check {
     pub passed: bool,
     /// Both sides of it, for the reader.
     pub detail: String,
-    /// Whether it holds beyond what the service carries as well, where counts may be off.
+    /// Whether a search for the peak is void as well when it fails. A search overloads the service on purpose, and its
+    /// counts may then be off; what must hold even so, such as that no data are lost, is checked with `always`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub always: bool,
-    /// Whether the service's failing is all that it says: an outcome, which voids nothing. Any other check that failed
-    /// says that the figures are not what they seem.
+    /// Whether its failure is an outcome of the service: then it voids nothing and becomes a warning. Any other check
+    /// that failed says that the figures are not what they seem, and voids the trial.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub outcome: bool,
 }

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Why an operation was not answered correctly.
+/// Why an operation was not answered correctly. A protocol judges replies: most need `ErrorReply`, `WrongReply`,
+/// `Garbage` and `TooLarge`. What goes wrong with connections, and what is late, the engine tells by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
     /// The service said that it could not.
@@ -76,7 +77,7 @@ impl Failure {
         Failure::Retries,
     ];
 
-    /// Its name in a record.
+    /// Its name in a record, such as `wrong reply`: a key of [`LoadSummary::failures`](tare_core::load::LoadSummary).
     pub fn name(self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Failure::Status(status) => return Cow::Owned(format!("status {status}")),

@@ -2,17 +2,18 @@
 
 use super::Failure;
 
-/// What was sent and answered over a whole run, settling and draining included, by operation: to be held against the
-/// server's own counts.
+/// What was sent and answered over a whole run, settling and draining included: to be held against the server's own
+/// counts. The lists have an item for each operation, in the order of
+/// [`Protocol::operations`](super::Protocol::operations). Readiness and the data set are in none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ledger {
-    /// Requests sent.
+    /// Operations begun and sent, each once, however many requests it takes.
     pub sent: Vec<u64>,
-    /// Requests answered, rightly or not.
+    /// Operations answered, rightly or not.
     pub answered: Vec<u64>,
     /// Operations that came to no answer and were counted as failed, also those that were never sent.
     pub lost: Vec<u64>,
-    /// Answers that said that there is nothing.
+    /// Of those answered: so many answers said that there is nothing ([`Reply::Empty`](super::Reply)).
     pub empty: Vec<u64>,
     /// The longest time in which a worker had no connection although it wanted one, ns, and what connecting came to.
     pub away: Option<(u64, Failure)>,

@@ -37,7 +37,9 @@ impl Stream {
     }
 }
 
-/// A blocking connection on which nothing waits longer than its time limit.
+/// A blocking connection on which nothing waits longer than its time limit. What a protocol asks outside of its
+/// operations goes over one: [`Link::to`], [`Link::send`], [`Link::receive`]; and [`Link::greet`] first, where the
+/// protocol has a greeting.
 pub struct Link {
     stream: Stream,
     // Where it leads, in words.
@@ -51,7 +53,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// Connects within `limit`, which then holds for every exchange.
+    /// Connects within `limit`, which then holds for every exchange. A plan's `timeout` is how long one operation may
+    /// take; what takes longer, such as filling a database, needs a longer limit.
     ///
     /// # Errors
     /// When nothing accepts the connection.
@@ -121,7 +124,9 @@ impl Link {
     }
 
     /// Feeds what comes to `take` until it says it has enough: it is handed bytes and returns how many it took, and
-    /// its result once there is one.
+    /// its result once there is one. Without a result it must take all of them and keep what it needs, such as half a
+    /// line: bytes that it leaves are handed to it again at once, without further ones. What it leaves when it has a
+    /// result is handed to the next `take`.
     ///
     /// # Errors
     /// When nothing comes in time, the peer closes, or `take` finds a fault.

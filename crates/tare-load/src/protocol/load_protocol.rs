@@ -18,11 +18,12 @@ pub trait LoadProtocol: 'static {
     /// The options, checked and with every default filled in. They are written as JSON into plans and records, and must
     /// be the same when they are read back.
     type Options: Serialize + DeserializeOwned;
-    /// The name in workload files.
+    /// The name in workload files, under `protocol:`. Lower case, words joined by `-`; no other protocol may have it.
     const NAME: &'static str;
     /// What it is, in a sentence.
     const ABOUT: &'static str;
-    /// Whether it reports every second what was done in it. An external tool reports once, at its end.
+    /// Whether it reports every second what was done in it, as whatever is handed to [`drive`](crate::drive) does. An
+    /// external tool reports once, at its end.
     const TELLS_SECONDS: bool = true;
 
     /// Checks a user's options and fills in every default. `None` adds problems. The JSON Schema of workload files is
@@ -30,30 +31,34 @@ pub trait LoadProtocol: 'static {
     /// [`Fields`](tare_core::config::Fields) and [`Node::unknown`].
     fn read(node: &Node, problems: &mut Problems) -> Option<Self::Options>;
 
-    /// The names of the operations, at least one.
+    /// The names of the operations, at least one. Studies and workloads may name them, for limits of times and for
+    /// behaviours of users; they are those of
+    /// [`Protocol::operations`](crate::operation::Protocol::operations), in any order.
     fn operations(options: &Self::Options) -> Vec<String>;
 
-    /// The names of the values that operations capture, set or draw. A user may choose its next operation by them.
+    /// The names of the values that operations capture, set or draw. A user may choose its next operation by them. None
+    /// by default.
     fn variables(_options: &Self::Options) -> Vec<String> {
         Vec::new()
     }
 
-    /// The metrics that the load itself defines, in addition to those of every trial.
+    /// The metrics that the load itself defines, in addition to those of every trial. None by default.
     fn metrics(_options: &Self::Options) -> Vec<OwnMetric> {
         Vec::new()
     }
 
-    /// The other services that the load talks to, such as those behind a proxy, by name.
+    /// The other services that the load talks to, such as those behind a proxy, by name. None by default.
     fn speaks_to(_options: &Self::Options) -> Vec<String> {
         Vec::new()
     }
 
-    /// Whether the load is a tool that runs inside the form, next to the service.
+    /// Whether the load is a tool that runs inside the form, next to the service. `false` by default.
     fn runs_inside(_options: &Self::Options) -> bool {
         false
     }
 
-    /// Checks that this machine has what the protocol needs. It is asked before anything is deployed.
+    /// Checks that this machine has what the protocol needs. It is asked before anything is deployed. Nothing is needed
+    /// by default.
     ///
     /// # Errors
     /// What is missing, and how to get it.
