@@ -18,7 +18,7 @@ pub struct Turns {
     #[serde(default)]
     pub at_least: Option<Duration>,
     /// Instead of turns of one length: such of several, from the one that the load would take up to this one, so that
-    /// the rates in them can be compared ([`LoadSummary::lengths`]).
+    /// the rates in them can be compared ([`LoadSummary::lengths`](super::LoadSummary::lengths)).
     #[serde(default)]
     pub compared_to: Option<Duration>,
     /// The plans of the others.
