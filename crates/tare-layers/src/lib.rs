@@ -31,7 +31,7 @@ pub mod vm;
 
 use tare_core::host::Layers;
 
-/// The layers of this crate. A new one is a folder and an entry here, and gets the contract test unasked.
+/// The layers of this crate. A new one is a folder and an entry here; the contract tests run over this list.
 pub const LAYERS: Layers = &[&container::Container, &vm::Vm];
 
 /// The first two numbers of a version: `20.10` of `20.10.24+dfsg1`.

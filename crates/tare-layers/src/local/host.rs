@@ -37,6 +37,10 @@ pub(crate) const PROBE_WITHIN: Duration = Duration::from_secs(120);
 
 /// Services as processes of this machine, each rooted in its bundle, unprivileged, within its limits.
 ///
+/// Services, commands and the resource probe are children of a thread that is started by the one that calls, so they
+/// begin with its niceness and scheduling policy. Root, user, CPUs, NUMA nodes, limits, environment, capabilities and
+/// network are set for each.
+///
 /// Inside a guest whose first process collects every child that ends, it must leave the children of this host alone.
 pub struct LocalHost {
     carrier: Arc<Carrier>,

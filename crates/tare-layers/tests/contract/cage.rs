@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tare_core::config::{Fields, Node, Problems};
 use tare_core::host::{Availability, Carrier, Facts, Host, Layer, LocalOuter, OpenError, Surroundings};
+use tare_core::layer::Listens;
 
 /// The layer `cage`: bars around a service.
 pub struct Cage;
@@ -38,5 +39,9 @@ impl Layer for Cage {
 
     fn open(_: CageOptions, outer: Box<dyn LocalOuter>, _: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
         Ok(outer.into_host())
+    }
+
+    fn listens(_: &CageOptions) -> Listens {
+        Listens::Everywhere
     }
 }
