@@ -144,6 +144,10 @@ pub struct Property {
 pub type Facts = BTreeMap<String, String>;
 
 /// A place that can start a service, read counters and open a layer.
+///
+/// The defaults are those of a host that can do no more than the compiler asks for: it keeps no volumes on this
+/// machine, runs no commands, is never frozen or profiled. So a host that leaves services on its outer host passes on
+/// every method.
 pub trait Host: Send {
     /// What this host is, this layer and those outside it.
     ///
@@ -165,13 +169,13 @@ pub trait Host: Send {
 
     /// Where the volumes of a service that is started here stand on this machine, in the order of their paths inside.
     /// What lies there when it starts, it finds; what it leaves there when it stops, stays until this host is closed.
-    /// None where this machine's files do not reach: in a guest, in a container's own layer.
+    /// None where this machine's files do not reach: in a guest, in a container's own layer; and by default.
     fn volumes(&self, _start: &ServiceStart) -> Option<Vec<PathBuf>> {
         None
     }
 
     /// Whether a service that is about to be started reaches `other`, which runs, at its [`Instance::peers`]; it does
-    /// not where they stand in guests of their own.
+    /// not where they stand in guests of their own. By default it does.
     fn beside(&self, _start: &ServiceStart, _other: &str) -> bool {
         true
     }
@@ -202,7 +206,7 @@ pub trait Host: Send {
     fn log(&mut self, instance: &str) -> Result<String, Fault>;
 
     /// How a person gets into an instance that was started, from a root shell of this machine; also into what is left
-    /// of one that has ended. Empty where nothing is known of that.
+    /// of one that has ended. Empty where nothing is known of that, and by default.
     fn ways_in(&mut self, _instance: &str) -> Vec<WayIn> {
         Vec::new()
     }
@@ -218,7 +222,7 @@ pub trait Host: Send {
     /// with the instance.
     ///
     /// # Errors
-    /// When the instance does not run, has a command already, or the program cannot be run.
+    /// When the instance does not run, has a command already, or the program cannot be run; by default, always.
     fn begin_command(&mut self, instance: &str, _command: &CommandStart) -> Result<(), Fault> {
         Err(Fault::new(format!("this kind of form cannot run a command beside '{instance}'"))
             .remedy("let the tool run beside the form, where its protocol can"))
@@ -228,7 +232,8 @@ pub trait Host: Send {
     /// whose time is over is ended here, with all that it has started, and so is what it leaves running.
     ///
     /// # Errors
-    /// When there is no command, its program could not be run, or it printed too much; then it is ended.
+    /// When there is no command, its program could not be run, or it printed too much; then it is ended. By default,
+    /// always.
     fn await_command(&mut self, instance: &str, _patience: Duration) -> Result<Option<CommandEnd>, Fault> {
         Err(Fault::new(format!("no command runs beside '{instance}'")))
     }
@@ -245,7 +250,7 @@ pub trait Host: Send {
     /// until [`Host::thaw`].
     ///
     /// # Errors
-    /// When this kind of host cannot, or something still runs.
+    /// When this kind of host cannot, which is the default, or something still runs.
     fn freeze(&mut self) -> Result<(), Fault> {
         Err(Fault::new("this kind of form cannot be frozen")
             .remedy("use `design: blocks`, in which forms do not stand beside each other"))
@@ -254,7 +259,7 @@ pub trait Host: Send {
     /// Lets what was frozen run on. Does nothing to what is not frozen.
     ///
     /// # Errors
-    /// When it does not.
+    /// When it does not; by default, always.
     fn thaw(&mut self) -> Result<(), Fault> {
         Err(Fault::new("this kind of form cannot be thawed"))
     }
@@ -263,13 +268,14 @@ pub trait Host: Send {
     /// [`Host::freeze`] need not. After this, [`Host::thaw`] takes nothing for running.
     ///
     /// # Errors
-    /// When this kind of host cannot tell.
+    /// When this kind of host cannot tell, which is the default.
     fn held(&mut self) -> Result<Vec<Held>, Fault> {
         Err(Fault::new("this kind of form cannot be frozen while others are loaded")
             .remedy("leave 'freeze' out of the study's design"))
     }
 
-    /// What serves requests here, as this machine charges it with CPU time: of a guest its hypervisor.
+    /// What serves requests here, as this machine charges it with CPU time: of a guest its hypervisor. Nothing by
+    /// default.
     ///
     /// # Errors
     /// When it cannot be told.
@@ -283,7 +289,7 @@ pub trait Host: Send {
     /// When nothing can be sampled.
     fn begin_probe(&mut self, outside: &[Scope], period: Duration) -> Result<(), Fault>;
 
-    /// Has every sampler that was begun rest in these stretches from now on.
+    /// Has every sampler that was begun rest in these stretches from now on. Does nothing by default.
     ///
     /// # Errors
     /// When a sampler died, or none was begun.
@@ -309,13 +315,14 @@ pub trait Host: Send {
     /// Ends watching and hands over what was seen between two moments of CLOCK_MONOTONIC, ns.
     ///
     /// # Errors
-    /// When the profiler died, or was never begun.
+    /// When the profiler died, or was never begun; by default, always.
     fn end_profile(&mut self, _from_ns: u64, _to_ns: u64) -> Result<Profile, Fault> {
         Err(Fault::new("this kind of form cannot be profiled"))
     }
 
     /// Opens a layer on this host. The inner host owns the outer one and closes it after itself. On a failure the
-    /// outer host has been closed, and nothing of the layer is left.
+    /// outer host has been closed, and nothing of the layer is left. A host in which no layer can stand closes itself
+    /// and returns [`OpenError::Unavailable`].
     ///
     /// # Errors
     /// [`OpenError::Unavailable`] when this host cannot have the layer at all, else what went wrong.

@@ -68,7 +68,8 @@ pub enum Listens {
     /// At [`Surroundings::address`](crate::host::Surroundings::address), which forms that stand side by side have each
     /// for itself.
     AtItsAddress,
-    /// At every address of the machine: nothing else can listen at the same ports there.
+    /// At every address of the machine, as plain processes do: nothing else can listen at the same ports there. The
+    /// form without layers gets a network of its own beside others; a form with layers does not.
     Everywhere,
 }
 

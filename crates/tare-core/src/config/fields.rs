@@ -74,7 +74,7 @@ impl<'n> Fields<'n> {
         self.require(name, problems)?.text(problems)
     }
 
-    /// An optional whole number within `range`.
+    /// An optional whole number within `range`. One that may be negative is read by [`Fields::number`].
     pub fn integer(
         &mut self,
         name: &'static str,

@@ -25,13 +25,14 @@ pub fn layer_named(layers: Layers, name: &str) -> Option<&'static dyn ErasedLaye
 }
 
 /// A kind of layer. Implement it for a type without fields and put a reference to that into the list of [`Layers`].
-/// What has a default need only be written where the layer differs.
+/// Methods with a default say what it is; write those in which the layer differs.
 pub trait Layer: Sync + 'static {
     /// The layer's options, with a value for each. What is written into a record is made of them, so that an option
-    /// that is added later needs a `#[serde(default)]`.
+    /// that is added later needs a `#[serde(default)]`. A layer of this repository serializes each option under the
+    /// name that it has in studies: a test compares these names with the layers' README.
     type Options: Serialize + DeserializeOwned + Clone;
 
-    /// The layer's name in study files.
+    /// The layer's name in study files: a-z, 0-9 and -, like `container`.
     const NAME: &'static str;
     /// What it is, in a sentence, for `tare doctor` and the documentation.
     const ABOUT: &'static str;
@@ -42,6 +43,8 @@ pub trait Layer: Sync + 'static {
     fn read(node: &Node, problems: &mut Problems) -> Option<Self::Options>;
 
     /// Whether this machine can have the layer, and what it would be: asked before a study starts, may take seconds.
+    /// The facts are recorded with the form, and [`Layer::words`] gets them; what a trial records is [`Host::facts`] of
+    /// the host that [`Layer::open`] returned.
     fn probe(options: &Self::Options, carrier: &Carrier) -> Availability;
 
     /// What [`Layer::probe`] found, in a few words: which software it is, and of which version.
@@ -57,35 +60,38 @@ pub trait Layer: Sync + 'static {
         surroundings: &Surroundings,
     ) -> Result<Box<dyn Host>, OpenError>;
 
-    /// Where services in this layer listen, when it stands on this machine beside other forms.
+    /// Where services in this layer listen, when it stands on this machine beside other forms. By default
+    /// [`Listens::Apart`]: a layer that leaves services in the network of its outer host must return
+    /// [`Listens::Everywhere`].
     fn listens(_options: &Self::Options) -> Listens {
         Listens::Apart
     }
 
-    /// Whether services in this layer get their CPU time by quota, whatever the workload says.
+    /// Whether services in this layer get their CPU time by quota, whatever the workload says. By default they do not.
     fn has_quota(_options: &Self::Options) -> bool {
         false
     }
 
     /// How much of this machine's memory a deployment takes when this layer is its outermost one, bytes: given what its
-    /// services are allowed, and what the layers further inside need for themselves.
+    /// services are allowed, and what the layers further inside need for themselves. By default what the services are
+    /// allowed.
     fn memory_bytes(_options: &Self::Options, services: u64, _inner: u64) -> u64 {
         services
     }
 
     /// The layer by its features, one more in each rung, up to the whole layer as it is given; on the layers `below`
-    /// it, with the load from there.
+    /// it, with the load from there. By default the whole layer is the only rung.
     fn rungs(options: &Self::Options, _below: &[LayerUse], _from: LoadOrigin) -> Vec<LayerRung<Self::Options>> {
         vec![LayerRung { name: "whole", adds: "the layer as a whole", options: options.clone() }]
     }
 
     /// What could be otherwise in the layer and may win back what it costs, one thing in each; with the load from
-    /// there.
+    /// there. None by default.
     fn variants(_options: &Self::Options, _from: LoadOrigin) -> Vec<LayerVariant<Self::Options>> {
         Vec::new()
     }
 
-    /// Whether what a form deploys can be dealt out as the options say.
+    /// Whether what a form deploys can be dealt out as the options say. By default it can.
     ///
     /// # Errors
     /// Why it cannot.
@@ -93,12 +99,14 @@ pub trait Layer: Sync + 'static {
         Ok(())
     }
 
-    /// What must be in a guest for this layer to be opened there; bundles come with it as disks, in this order.
+    /// What must be in a guest for this layer to be opened there; bundles come with it as disks, in this order. By
+    /// default nothing but the services' bundles, as trees.
     fn in_guest(_options: &Self::Options) -> GuestNeeds {
         GuestNeeds::default()
     }
 
-    /// What this layer left on this machine, of any run, alive or dead. Never anything that is not ours.
+    /// What this layer left on this machine, of any run, alive or dead. Never anything that is not ours. Nothing by
+    /// default: what the local host left is found without the layer.
     ///
     /// # Errors
     /// When it cannot be told, as where an engine does not answer.
@@ -114,7 +122,7 @@ pub trait Layer: Sync + 'static {
         Ok(())
     }
 
-    /// What this layer keeps on this machine between runs, to save time.
+    /// What this layer keeps on this machine between runs, to save time. Nothing by default.
     ///
     /// # Errors
     /// When it cannot be told.
