@@ -65,7 +65,8 @@ pub struct Metric {
 
 macro_rules! metrics {
     ($($name:literal $kind:literal $meaning:literal)*) => {
-        /// Every metric that a source may deliver.
+        /// Every metric that a source may deliver. Of whom, the machine or scopes, the source decides: one name may be
+        /// delivered of both, as `major_faults` is. The rows of the table of sources say which source has which.
         pub const METRICS: &[Metric] = &[$(Metric { name: $name, counter: matches!($kind, 'c'), meaning: $meaning }),*];
     };
 }
