@@ -146,7 +146,7 @@ fn what_the_probe_costs_is_told_of_all_forms_and_of_each() {
         assert!(text.contains(of_all) && text.contains(&format!("{label}{of_each}")), "{format}: {text}");
         assert!(!text.contains("what the probe takes from the load"), "{format}: {text}");
     }
-    assert!(!told("terminal", &record, &analysis, false).contains("fewer operations"));
+    assert!(!told("terminal", &record, &analysis, false).contains("while it rests"));
     let container = form("container", cost(1.004, 1.001, 1.007), Some(cost(0.997, 0.995, 0.999)));
     analysis.apparatus.probe_cost.iter_mut().for_each(|found| found.forms = vec![container.clone()]);
     let text = told("terminal", &record, &analysis, true);

@@ -11,7 +11,6 @@
 use crate::family::CONFIDENCE;
 use crate::interval::Interval;
 use crate::paired::Differences;
-use crate::warnings::ProbeEffect;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tare_core::load::{LoadSummary, SecondRow, TurnSpan};
@@ -79,6 +78,16 @@ impl ProbeRatio {
             ProbeEffect::CpuPerOp => interval.low > 1.0 + share,
         })
     }
+}
+
+/// What sampling changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProbeEffect {
+    /// Operations a second.
+    Throughput,
+    /// CPU time by operation.
+    CpuPerOp,
 }
 
 /// What a trial says.

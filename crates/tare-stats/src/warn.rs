@@ -2,12 +2,12 @@
 
 use crate::analysis::Analysis;
 use crate::arm::Arm;
-use crate::probe_cost::{FormProbeCost, NO_DETAIL};
+use crate::probe_cost::{FormProbeCost, NO_DETAIL, ProbeEffect};
 use crate::same::Sameness;
 use crate::verdict::Verdict;
 use crate::voids::{counted, oftener};
 use crate::warmth::slice_of_unknown_warmth;
-use crate::warnings::{MachineFacts, Missing, ProbeEffect, Unfinished, Unsteady, Warning};
+use crate::warnings::{MachineFacts, Missing, Unfinished, Unsteady, Warning};
 use std::collections::BTreeSet;
 use tare_core::load::TurnsSummary;
 use tare_core::record::{DECIDED, INTERRUPTED, Record, TrialData};

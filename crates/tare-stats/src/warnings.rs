@@ -1,6 +1,6 @@
 //! What a reader must be told before the figures. Words are made of it where reports are made.
 
-use crate::probe_cost::ProbeRatio;
+use crate::probe_cost::{ProbeEffect, ProbeRatio};
 use crate::stalls::Stalls;
 use serde::Serialize;
 
@@ -121,16 +121,6 @@ pub enum Warning {
     },
     /// The run ended because of what it had found: ratios lean away from 1.
     EndedByFinding,
-}
-
-/// What sampling changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ProbeEffect {
-    /// Operations a second.
-    Throughput,
-    /// CPU time by operation.
-    CpuPerOp,
 }
 
 /// What a machine says of itself, as far as it does.

@@ -14,7 +14,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How many lines of a service's output are shown where nothing else leads to it.
 const LINES: usize = 15;
 
-/// Waits until a person at the terminal presses Enter (or Ctrl-D), or `stop` is raised. Without a terminal, only for the latter.
+/// Waits until a person at the terminal presses Enter (or Ctrl-D), or `stop` is raised. Without a terminal, only for
+/// the latter.
 pub(crate) fn wait(stop: &Stop) {
     let input = stdin();
     if is_asked(&input) {

@@ -18,8 +18,8 @@ const SHARE_MIN: f64 = 0.25;
 const LEVEL: f64 = 0.975;
 
 /// How long each deployment is to be measured, s, so that a run of `time_s` and at most `blocks` blocks gives the
-/// narrowest intervals; none where `asked_s` gives nearly as narrow ones. No longer than `asked_s`: a longer measurement
-/// may be more than a service stays the same for. No shorter than a quarter of it.
+/// narrowest intervals; none where `asked_s` gives nearly as narrow ones. No longer than `asked_s`: a longer
+/// measurement may be more than a service stays the same for. No shorter than a quarter of it.
 ///
 /// A short run that measures each deployment for long has few of them, and Student's t makes its intervals wide.
 pub fn best_length_s(costs: &Costs, asked_s: f64, time_s: f64, blocks: u32) -> Option<f64> {
