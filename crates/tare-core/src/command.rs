@@ -78,24 +78,24 @@ pub struct CommandEnd {
 
 /// What is kept of what a command prints: the start of it or the end, up to a limit.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct CappedOutput {
     bytes: Vec<u8>,
     limit: usize,
     of_the_end: bool,
     cut: bool,
 }
 
-impl Kept {
+impl CappedOutput {
     /// Keeps the start; with more than `limit` bytes it is not whole, and no more is wanted.
     #[must_use]
-    pub fn start(limit: usize) -> Kept {
-        Kept { limit, ..Kept::default() }
+    pub fn start(limit: usize) -> CappedOutput {
+        CappedOutput { limit, ..CappedOutput::default() }
     }
 
     /// Keeps the last `limit` bytes.
     #[must_use]
-    pub fn end(limit: usize) -> Kept {
-        Kept { limit, of_the_end: true, ..Kept::default() }
+    pub fn end(limit: usize) -> CappedOutput {
+        CappedOutput { limit, of_the_end: true, ..CappedOutput::default() }
     }
 
     /// Adds a piece; false when no more is wanted.
@@ -130,11 +130,11 @@ mod tests {
 
     #[test]
     fn of_an_output_the_start_is_kept_and_of_errors_the_end() {
-        let mut start = Kept::start(4);
+        let mut start = CappedOutput::start(4);
         assert!(start.add(b"ab") && start.add(b"cd") && start.is_whole());
         assert!(!start.add(b"e") && !start.add(b"") && !start.is_whole());
         assert_eq!(start.text(), "abcd");
-        let mut end = Kept::end(4);
+        let mut end = CappedOutput::end(4);
         assert!(end.add(b"abc") && end.add(b"defgh") && end.add(b"") && end.is_whole());
         assert_eq!(end.text(), "efgh");
     }

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 /// What a host needs to know of the run it serves. Plain data: it crosses into guests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Surroundings {
+pub struct TrialContext {
     /// The run's id; everything that is made carries it.
     pub run: String,
     /// The trial's label, unique in the run: short, a-z, 0-9 and -.
@@ -38,8 +38,8 @@ pub struct Surroundings {
     /// octets. The third octet 0 is taken by the generator's own link; layers use the others.
     pub subnets: (u8, u8),
     /// The third octets of those networks of which a layer may choose: the first, and the one behind the last.
-    #[serde(default = "thirds")]
-    pub thirds: (u8, u8),
+    #[serde(default = "third_octets")]
+    pub third_octets: (u8, u8),
     /// CPUs for the system under test: services, hypervisor, engine helpers.
     pub cpus: CpuSet,
     /// CPUs for those threads of hypervisors that are no virtual CPUs; empty when they share the services' CPUs.
@@ -57,7 +57,7 @@ pub struct Surroundings {
 
 /// Third octets that layers may choose of where nobody says more. Low ones are left to the generator's own links,
 /// higher ones to guests.
-pub const fn thirds() -> (u8, u8) {
+pub const fn third_octets() -> (u8, u8) {
     (16, 32)
 }
 
@@ -326,7 +326,7 @@ pub trait Host: Send {
     ///
     /// # Errors
     /// [`OpenError::Unavailable`] when this host cannot have the layer at all, else what went wrong.
-    fn open(self: Box<Self>, layer: &LayerUse, surroundings: &Surroundings) -> Result<Box<dyn Host>, OpenError>;
+    fn open(self: Box<Self>, layer: &LayerUse, surroundings: &TrialContext) -> Result<Box<dyn Host>, OpenError>;
 
     /// Closes this host: stops what runs, inner before outer, waits, and leaves nothing behind.
     ///
@@ -354,7 +354,7 @@ impl From<Fault> for OpenError {
 }
 
 /// What the process that carries a host supplies to it: things a layer may use but must not make itself.
-pub struct Carrier {
+pub struct MachineServices {
     /// Bundles by recipe.
     pub bundles: Arc<dyn BundleStore>,
     /// Makes a sampler for the machine this process runs on.
@@ -367,7 +367,7 @@ pub struct Carrier {
 
 /// Something that a layer keeps between runs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Kept {
+pub struct CachedItem {
     /// What it is: "image", "initial file system" ...
     pub kind: String,
     /// What its kind calls it.
@@ -390,7 +390,7 @@ pub struct Leftover {
 /// A host on which a layer can be opened by code that runs there: it hands out its carrier.
 pub trait LocalOuter: Host {
     /// What the carrying process supplies.
-    fn carrier(&self) -> Arc<Carrier>;
+    fn carrier(&self) -> Arc<MachineServices>;
     /// The host itself, to be owned by the layer.
     fn into_host(self: Box<Self>) -> Box<dyn Host>;
 }

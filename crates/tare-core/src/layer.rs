@@ -65,7 +65,7 @@ pub struct LayerVariant<O = Value> {
 pub enum Listens {
     /// At addresses of the layer's own: it gets in nobody's way.
     Apart,
-    /// At [`Surroundings::address`](crate::host::Surroundings::address), which forms that stand side by side have each
+    /// At [`TrialContext::address`](crate::host::TrialContext::address), which forms that stand side by side have each
     /// for itself.
     AtItsAddress,
     /// At every address of the machine, as plain processes do: nothing else can listen at the same ports there. The

@@ -29,7 +29,7 @@ use crate::ladder::Ladder;
 use crate::load::{LoadOrigin, LoadProfile, SpokenNames};
 use crate::parameters::{self, Parameters};
 use crate::peak::PeakPlan;
-use crate::placement::{Kept, Rules};
+use crate::placement::{ReservedCpus, Rules};
 use crate::profile::Profiled;
 use crate::protocol::ProtocolFacts;
 use crate::qos::Qos;
@@ -100,7 +100,7 @@ pub struct Study {
     pub placement: Option<Rules>,
     /// What of the machine is kept from services.
     #[serde(default)]
-    pub kept: Kept,
+    pub kept: ReservedCpus,
     /// How often services are deployed, where a form does not say otherwise.
     #[serde(default, skip_serializing_if = "Instances::is_empty")]
     pub instances: Instances,
@@ -146,7 +146,7 @@ impl Study {
             advice: None,
             profile: None,
             placement: None,
-            kept: Kept::default(),
+            kept: ReservedCpus::default(),
             instances: Instances::default(),
             options: BTreeMap::new(),
             parameters: Parameters::new(),

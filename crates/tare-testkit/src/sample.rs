@@ -2,19 +2,19 @@
 
 use std::net::IpAddr;
 use std::path::Path;
-use tare_core::host::Surroundings;
+use tare_core::host::TrialContext;
 use tare_core::units::CpuSet;
 use tare_core::workload::{ProtocolUse, Service, Workload};
 
 /// The surroundings of a trial `t1` that has CPU 0, starts nothing and stands alone; its scratch is below `scratch`.
-pub fn surroundings(run: &str, scratch: &Path, address: impl Into<IpAddr>, subnets: (u8, u8)) -> Surroundings {
-    Surroundings {
+pub fn surroundings(run: &str, scratch: &Path, address: impl Into<IpAddr>, subnets: (u8, u8)) -> TrialContext {
+    TrialContext {
         run: run.to_owned(),
         trial: "t1".to_owned(),
         scratch: scratch.join("t1"),
         address: address.into(),
         subnets,
-        thirds: tare_core::host::thirds(),
+        third_octets: tare_core::host::third_octets(),
         cpus: CpuSet::new([0]),
         hypervisor: CpuSet::default(),
         services: Vec::new(),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tare_bundle::DataSets;
 use tare_core::fault::Fault;
 use tare_core::form::Form;
-use tare_core::host::{Carrier, Host, OpenError, ServiceStart, Surroundings};
+use tare_core::host::{Host, MachineServices, OpenError, ServiceStart, TrialContext};
 use tare_core::load::{LoadOrder, LoadPlan, LoadSummary, SecondRow, WindowRow};
 use tare_core::units::CpuSet;
 use tare_layers::local::{LoadGroup, LocalHost};
@@ -22,9 +22,9 @@ use tare_runner::{Apparatus, DataSet, Place, Restored, RunInside, Stop};
 const CONNECT_LIMIT: Duration = Duration::from_millis(500);
 
 /// This machine, as a run uses it.
-pub(crate) struct Machine {
+pub(crate) struct LocalApparatus {
     pub(crate) run: String,
-    pub(crate) carrier: Arc<Carrier>,
+    pub(crate) carrier: Arc<MachineServices>,
     /// The namespace of the load generator; none if it uses the host's loopback.
     pub(crate) seat: Option<GeneratorSeat>,
     pub(crate) address: IpAddr,
@@ -43,10 +43,10 @@ pub(crate) struct Machine {
     pub(crate) keep_failed: bool,
 }
 
-impl Apparatus for Machine {
+impl Apparatus for LocalApparatus {
     fn open_form(&mut self, label: &str, form: &Form, services: &[ServiceStart]) -> Result<Box<dyn Host>, OpenError> {
         let around = self.surroundings(label, services);
-        let host = LocalHost::new(self.carrier.clone(), Surroundings { inner: form.layers.clone(), ..around.clone() })?;
+        let host = LocalHost::new(self.carrier.clone(), TrialContext { inner: form.layers.clone(), ..around.clone() })?;
         open_layers(Box::new(host), form, &around)
     }
 
@@ -58,7 +58,7 @@ impl Apparatus for Machine {
         services: &[ServiceStart],
     ) -> Result<Box<dyn Host>, OpenError> {
         let Place { number, own_ports } = place;
-        let around = Surroundings { place: number, ..self.surroundings(label, services) };
+        let around = TrialContext { place: number, ..self.surroundings(label, services) };
         let address = match &self.seat {
             // A plain process listens on every address, so two of them would need the same ports.
             Some(seat) if form.layers.is_empty() && !own_ports => {
@@ -73,8 +73,8 @@ impl Apparatus for Machine {
                 return Err(OpenError::Unavailable(fault.remedy("use `from: outside` or `design: blocks`")));
             }
         };
-        let around = Surroundings { address, subnets: self.beside.at(number)?, ..around };
-        let host = LocalHost::new(self.carrier.clone(), Surroundings { inner: form.layers.clone(), ..around.clone() })?;
+        let around = TrialContext { address, subnets: self.beside.at(number)?, ..around };
+        let host = LocalHost::new(self.carrier.clone(), TrialContext { inner: form.layers.clone(), ..around.clone() })?;
         open_layers(Box::new(host), form, &around)
     }
 
@@ -182,7 +182,7 @@ impl Apparatus for Machine {
     }
 }
 
-impl Machine {
+impl LocalApparatus {
     fn key(&self, data: &DataSet) -> Result<String, Fault> {
         DataSets::key(self.carrier.bundles.as_ref(), &data.makers, &data.holders)
     }
@@ -206,8 +206,8 @@ impl Machine {
         Ok(driver)
     }
 
-    fn surroundings(&self, label: &str, services: &[ServiceStart]) -> Surroundings {
-        Surroundings {
+    fn surroundings(&self, label: &str, services: &[ServiceStart]) -> TrialContext {
+        TrialContext {
             run: self.run.clone(),
             trial: label.to_owned(),
             scratch: self.scratch.join(label),
@@ -218,7 +218,7 @@ impl Machine {
             services: services.to_vec(),
             inner: Vec::new(),
             place: 0,
-            thirds: tare_core::host::thirds(),
+            third_octets: tare_core::host::third_octets(),
         }
     }
 }
@@ -232,9 +232,9 @@ fn shortened<'a>(inside: Option<&'a mut RunInside<'_>>) -> Option<&'a mut RunIns
 }
 
 /// Opens the layers of a form on this machine, outermost first.
-fn open_layers(mut host: Box<dyn Host>, form: &Form, around: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
+fn open_layers(mut host: Box<dyn Host>, form: &Form, around: &TrialContext) -> Result<Box<dyn Host>, OpenError> {
     for (at, layer) in form.layers.iter().enumerate() {
-        host = host.open(layer, &Surroundings { inner: form.layers[at + 1..].to_vec(), ..around.clone() })?;
+        host = host.open(layer, &TrialContext { inner: form.layers[at + 1..].to_vec(), ..around.clone() })?;
     }
     Ok(host)
 }

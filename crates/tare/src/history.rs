@@ -185,7 +185,8 @@ fn insert(db: &mut Connection, record: &Record, path: &Path) -> Result<()> {
     )?;
     for (position, form) in header.study.forms.iter().enumerate() {
         for metric in header.metrics().into_iter().filter(|metric| metric.compared) {
-            let Kept { ratio, interval, side } = Kept::of(tare_stats::ratio_of(&analysis, &form.name, metric.name));
+            let StoredRatio { ratio, interval, side } =
+                StoredRatio::of(tare_stats::ratio_of(&analysis, &form.name, metric.name));
             let (low, high) = (interval.map(|interval| interval.low), interval.map(|interval| interval.high));
             let side = side.map(|side| serde_json::to_string(&side)).transpose()?;
             transaction.execute(
@@ -220,21 +221,21 @@ fn insert(db: &mut Connection, record: &Record, path: &Path) -> Result<()> {
 
 /// What the history keeps of a ratio.
 #[derive(Debug, PartialEq)]
-struct Kept {
+struct StoredRatio {
     ratio: Option<f64>,
     interval: Option<Interval>,
     side: Option<Side>,
 }
 
-impl Kept {
+impl StoredRatio {
     /// A bound is kept without an interval, and so is a ratio whose verdict is withheld: neither is followed from run
     /// to run.
-    fn of(ratio: Option<&Ratio>) -> Kept {
+    fn of(ratio: Option<&Ratio>) -> StoredRatio {
         let side = ratio.and_then(|ratio| ratio.bound).map(|bound| bound.side);
         let followed =
             |ratio: &&Ratio| side.is_none() && ratio.withheld.is_none() && ratio.verdict != Verdict::Withheld;
         let interval = ratio.filter(followed).and_then(|ratio| ratio.interval);
-        Kept { ratio: ratio.map(|ratio| ratio.ratio), interval, side }
+        StoredRatio { ratio: ratio.map(|ratio| ratio.ratio), interval, side }
     }
 }
 

@@ -5,7 +5,7 @@ use crate::paths;
 use crate::terminal::note;
 use tare_bundle::DataSets;
 use tare_core::fault::Fault;
-use tare_core::host::{ErasedLayer, Kept};
+use tare_core::host::{CachedItem, ErasedLayer};
 use tare_layers::home;
 
 /// Who keeps something between runs, and removes it.
@@ -18,14 +18,14 @@ pub(crate) enum Keeper {
 }
 
 impl Keeper {
-    fn kept(self) -> Result<Vec<Kept>, Fault> {
+    fn kept(self) -> Result<Vec<CachedItem>, Fault> {
         match self {
             Keeper::Layer(layer) => layer.kept(),
             Keeper::DataSets => data_sets(),
         }
     }
 
-    fn forget(self, kept: &Kept) -> Result<(), Fault> {
+    fn forget(self, kept: &CachedItem) -> Result<(), Fault> {
         match self {
             Keeper::Layer(layer) => layer.forget(kept),
             Keeper::DataSets => forget_data_set(kept),
@@ -35,7 +35,7 @@ impl Keeper {
 
 /// What is kept between runs to save time: what layers made of bundles, and data sets, each with who keeps it; and
 /// whether some could not be listed.
-pub(crate) fn all_kept() -> (Vec<(Keeper, Kept)>, bool) {
+pub(crate) fn all_kept() -> (Vec<(Keeper, CachedItem)>, bool) {
     let (mut all, mut failed) = (Vec::new(), false);
     let layers =
         LAYERS.iter().map(|layer| (Keeper::Layer(*layer), format!("layer '{}' keeps between runs", layer.name())));
@@ -51,22 +51,22 @@ pub(crate) fn all_kept() -> (Vec<(Keeper, Kept)>, bool) {
     (all, failed)
 }
 
-fn data_sets() -> Result<Vec<Kept>, Fault> {
+fn data_sets() -> Result<Vec<CachedItem>, Fault> {
     // Nothing is kept in somebody else's folder.
     if home::look().is_err() {
         return Ok(Vec::new());
     }
     let keys = DataSets::open(&paths::bundles())?.list()?;
-    Ok(keys.into_iter().map(|name| Kept { kind: "prepared data set".to_owned(), name, bundle: None }).collect())
+    Ok(keys.into_iter().map(|name| CachedItem { kind: "prepared data set".to_owned(), name, bundle: None }).collect())
 }
 
-fn forget_data_set(kept: &Kept) -> Result<(), Fault> {
+fn forget_data_set(kept: &CachedItem) -> Result<(), Fault> {
     home::look()?;
     DataSets::open(&paths::bundles())?.remove(&kept.name)
 }
 
 /// Removes all of these, reporting each; returns whether some could not be removed.
-pub(crate) fn forget_all(all: &[(Keeper, Kept)], say: &dyn Fn(String)) -> bool {
+pub(crate) fn forget_all(all: &[(Keeper, CachedItem)], say: &dyn Fn(String)) -> bool {
     let mut failed = false;
     for (keeper, kept) in all {
         match keeper.forget(kept) {

@@ -15,7 +15,7 @@ use tare_core::bundle::{Bundle, BundleStore};
 use tare_core::config::{Node, NodeKind, Place, Problems};
 use tare_core::fault::Fault;
 use tare_core::form::Form;
-use tare_core::host::{Availability, Carrier, layer_named};
+use tare_core::host::{Availability, MachineServices, layer_named};
 use tare_core::record::FormState;
 use tare_core::study::Study;
 use tare_core::workload::{Service, Workload};
@@ -30,14 +30,14 @@ pub(crate) fn new_run_id() -> String {
 }
 
 /// What layers need from this machine.
-pub(crate) fn carrier() -> Result<Arc<Carrier>> {
+pub(crate) fn carrier() -> Result<Arc<MachineServices>> {
     tare_layers::home::claim()?;
     let store = Store::open(&paths::bundles())?.with_puller(Box::new(ByEngine)).with_bounds(Box::new(ByGroup));
     // On standard error, to keep results on standard output clean.
     let store = store.with_teller(Box::new(note));
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
     let prober = tare_telemetry::process_prober;
-    Ok(Arc::new(Carrier { bundles: Arc::new(store), prober, program, layers: LAYERS }))
+    Ok(Arc::new(MachineServices { bundles: Arc::new(store), prober, program, layers: LAYERS }))
 }
 
 /// Fetches images from registries through a layer's engine, which has the user's credentials and mirrors.
@@ -75,11 +75,11 @@ impl BuildRoom for Grouped {
 }
 
 /// What each form is on this machine. May take seconds, because it boots a guest to find out whether guests run.
-pub(crate) fn form_states(study: &Study, carrier: &Carrier) -> BTreeMap<String, FormState> {
+pub(crate) fn form_states(study: &Study, carrier: &MachineServices) -> BTreeMap<String, FormState> {
     study.forms.iter().map(|form| (form.name.clone(), form_state(form, carrier))).collect()
 }
 
-fn form_state(form: &Form, carrier: &Carrier) -> FormState {
+fn form_state(form: &Form, carrier: &MachineServices) -> FormState {
     let mut state = FormState {
         describe: describe(form),
         emulated: None,

@@ -9,7 +9,7 @@ use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::design::Arrangement;
 use tare_core::load::LoadOrigin;
-use tare_core::placement::{Aside, Kept, Placement, Rules, Unmet};
+use tare_core::placement::{Aside, Placement, ReservedCpus, Rules, Unmet};
 use tare_core::study::Study;
 use tare_core::topology::Topology;
 use tare_core::units::CpuSet;
@@ -66,7 +66,7 @@ pub(crate) fn machine(study: &Study) -> Result<(Topology, Aside)> {
 
 /// How many CPUs are kept aside: for this study, and if the load came from outside the form.
 fn asides(study: &Study, topology: &Topology) -> [Aside; 2] {
-    let Kept { generator, hypervisor, interrupts } = study.kept;
+    let ReservedCpus { generator, hypervisor, interrupts } = study.kept;
     let count = topology.cpus.len() as u32;
     let usual = if count < 2 { 0 } else { generator.unwrap_or((count / 4).max(1)) };
     let outside = Aside { generator: usual, hypervisor, interrupts };

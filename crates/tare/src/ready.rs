@@ -8,7 +8,7 @@ use crate::{machine, null_cost};
 use anyhow::Result;
 use std::collections::BTreeMap;
 use tare_core::fault::Fault;
-use tare_core::host::{Carrier, Facts};
+use tare_core::host::{Facts, MachineServices};
 use tare_core::plan::plan;
 use tare_core::record::{FormState, Header, NULL_COST, SCHEMA};
 use tare_core::study::Study;
@@ -23,7 +23,7 @@ pub(crate) fn new_seed() -> u64 {
 /// Finds out what each form is on this machine, and says which are unavailable or emulated.
 pub(crate) fn look_at_forms(
     study: &Study,
-    carrier: &Carrier,
+    carrier: &MachineServices,
     say: &mut dyn FnMut(&str),
 ) -> BTreeMap<String, FormState> {
     say("checking which forms this machine can run");
@@ -100,7 +100,7 @@ impl Ready {
 }
 
 /// Checks that the bundles are what they were when the run began, building them if they are gone.
-pub(crate) fn same_bundles(header: &Header, carrier: &Carrier, say: &mut dyn FnMut(&str)) -> Result<()> {
+pub(crate) fn same_bundles(header: &Header, carrier: &MachineServices, say: &mut dyn FnMut(&str)) -> Result<()> {
     let bundles = machine::build_bundles(&mut header.workload.clone(), carrier.bundles.as_ref(), say)?;
     for (service, digest) in &header.bundles {
         let now = bundles.get(service);

@@ -1,6 +1,6 @@
 //! A run on this machine, from its mark to its report: shared by `tare run` and `tare resume`.
 
-use crate::apparatus::Machine;
+use crate::apparatus::LocalApparatus;
 use crate::awake::Awake;
 use crate::cli::Format;
 use crate::layers::LAYERS;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tare_bundle::DataSets;
 use tare_core::fault::Fault;
-use tare_core::host::Carrier;
+use tare_core::host::MachineServices;
 use tare_core::load::LoadOrigin;
 use tare_core::record::{Header, Record, TrialRecord};
 use tare_core::trial::Outcome;
@@ -122,7 +122,7 @@ pub(crate) struct Session<'a> {
     pub(crate) header: &'a Header,
     pub(crate) record: RecordDir,
     pub(crate) done: Vec<TrialRecord>,
-    pub(crate) carrier: Arc<Carrier>,
+    pub(crate) carrier: Arc<MachineServices>,
     pub(crate) json: bool,
     /// Whether what fails is kept standing for somebody to look into it.
     pub(crate) keep_failed: bool,
@@ -168,11 +168,11 @@ fn own_numbers(header: &Header) -> BTreeSet<u32> {
 
 fn open_machine(
     header: &Header,
-    carrier: Arc<Carrier>,
+    carrier: Arc<MachineServices>,
     sets: [CpuSet; 2],
     scratch: PathBuf,
     keep_failed: bool,
-) -> Result<Machine, Fault> {
+) -> Result<LocalApparatus, Fault> {
     let (subnets, mut beside) = (free_subnets()?, Networks::of(&header.run));
     let (seat, address) = match header.study.from {
         // A tool inside the form is not reached from outside, but the service's readiness is checked from there.
@@ -191,7 +191,7 @@ fn open_machine(
     let run = header.run.clone();
     // Without a store, data are loaded in each trial.
     let data_sets = DataSets::open(&paths::bundles()).ok();
-    Ok(Machine {
+    Ok(LocalApparatus {
         run,
         carrier,
         seat,
@@ -219,7 +219,7 @@ fn note_whom_networks_let_in(seat: Option<&GeneratorSeat>, beside: &Networks, kn
     true
 }
 
-fn close_machine(machine: Machine) -> Result<(), Fault> {
+fn close_machine(machine: LocalApparatus) -> Result<(), Fault> {
     // Covers networks of later forms, and links that appeared during the run.
     note_whom_networks_let_in(machine.seat.as_ref(), &machine.beside, machine.reached);
     machine.seat.map_or(Ok(()), GeneratorSeat::close)

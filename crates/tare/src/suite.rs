@@ -18,7 +18,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tare_core::fault::Fault;
-use tare_core::host::Carrier;
+use tare_core::host::MachineServices;
 use tare_core::record::{End, Header, Record, SCHEMA, SuiteHeader, SuiteRecord};
 use tare_core::study::{Study, Suite};
 use tare_core::trial::Outcome;
@@ -176,7 +176,7 @@ fn suite_header(args: &RunArgs, suite: &Suite) -> SuiteHeader {
 fn headers(
     suite: Suite,
     (command, seed): (&str, Option<u64>),
-    carrier: &Arc<Carrier>,
+    carrier: &Arc<MachineServices>,
     say: &mut dyn FnMut(&str),
 ) -> Result<Vec<Header>> {
     let mut all: Vec<Ready> = Vec::new();

@@ -1,7 +1,9 @@
 //! A layer as it is written, with options of a type of its own, and as all others see it, with options as JSON. Between
 //! the two stands one adapter, the only place where a layer's options are written down and read back.
 
-use super::{Availability, Carrier, Facts, GuestNeeds, Host, Kept, Leftover, LocalOuter, OpenError, Surroundings};
+use super::{
+    Availability, CachedItem, Facts, GuestNeeds, Host, Leftover, LocalOuter, MachineServices, OpenError, TrialContext,
+};
 use crate::config::{Node, Problems};
 use crate::fault::{Doing, Fault};
 use crate::layer::{LayerOptions, LayerRung, LayerUse, LayerVariant, Listens};
@@ -45,7 +47,7 @@ pub trait Layer: Sync + 'static {
     /// Whether this machine can have the layer, and what it would be: asked before a study starts, may take seconds.
     /// The facts are recorded with the form, and [`Layer::words`] gets them; what a trial records is [`Host::facts`] of
     /// the host that [`Layer::open`] returned.
-    fn probe(options: &Self::Options, carrier: &Carrier) -> Availability;
+    fn probe(options: &Self::Options, carrier: &MachineServices) -> Availability;
 
     /// What [`Layer::probe`] found, in a few words: which software it is, and of which version.
     fn words(facts: &Facts) -> String;
@@ -57,7 +59,7 @@ pub trait Layer: Sync + 'static {
     fn open(
         options: Self::Options,
         outer: Box<dyn LocalOuter>,
-        surroundings: &Surroundings,
+        surroundings: &TrialContext,
     ) -> Result<Box<dyn Host>, OpenError>;
 
     /// Where services in this layer listen, when it stands on this machine beside other forms. By default
@@ -126,7 +128,7 @@ pub trait Layer: Sync + 'static {
     ///
     /// # Errors
     /// When it cannot be told.
-    fn kept() -> Result<Vec<Kept>, Fault> {
+    fn kept() -> Result<Vec<CachedItem>, Fault> {
         Ok(Vec::new())
     }
 
@@ -134,7 +136,7 @@ pub trait Layer: Sync + 'static {
     ///
     /// # Errors
     /// When it is still there.
-    fn forget(_kept: &Kept) -> Result<(), Fault> {
+    fn forget(_kept: &CachedItem) -> Result<(), Fault> {
         Ok(())
     }
 }
@@ -143,7 +145,7 @@ pub trait Layer: Sync + 'static {
 /// Its methods are the layer's, with options as [`LayerOptions::read`] wrote them down.
 pub trait ErasedLayer: LayerOptions {
     /// See [`Layer::probe`]. Options that the layer cannot read make it unavailable.
-    fn probe(&self, options: &Value, carrier: &Carrier) -> Availability;
+    fn probe(&self, options: &Value, carrier: &MachineServices) -> Availability;
 
     /// See [`Layer::words`].
     fn words(&self, facts: &Facts) -> String;
@@ -171,7 +173,7 @@ pub trait ErasedLayer: LayerOptions {
         &self,
         options: &Value,
         outer: Box<dyn LocalOuter>,
-        surroundings: &Surroundings,
+        surroundings: &TrialContext,
     ) -> Result<Box<dyn Host>, OpenError>;
 
     /// See [`Layer::leftovers`].
@@ -190,13 +192,13 @@ pub trait ErasedLayer: LayerOptions {
     ///
     /// # Errors
     /// When it cannot be told.
-    fn kept(&self) -> Result<Vec<Kept>, Fault>;
+    fn kept(&self) -> Result<Vec<CachedItem>, Fault>;
 
     /// See [`Layer::forget`].
     ///
     /// # Errors
     /// When it is still there.
-    fn forget(&self, kept: &Kept) -> Result<(), Fault>;
+    fn forget(&self, kept: &CachedItem) -> Result<(), Fault>;
 
     /// See [`Layer::PULL`].
     fn pull(&self) -> Option<FetchImage>;
@@ -257,7 +259,7 @@ impl<L: Layer> LayerOptions for L {
 }
 
 impl<L: Layer> ErasedLayer for L {
-    fn probe(&self, options: &Value, carrier: &Carrier) -> Availability {
+    fn probe(&self, options: &Value, carrier: &MachineServices) -> Availability {
         match read_back::<L>(options) {
             Ok(options) => <L as Layer>::probe(&options, carrier),
             Err(fault) => Availability::Unavailable(fault),
@@ -284,7 +286,7 @@ impl<L: Layer> ErasedLayer for L {
         &self,
         options: &Value,
         outer: Box<dyn LocalOuter>,
-        surroundings: &Surroundings,
+        surroundings: &TrialContext,
     ) -> Result<Box<dyn Host>, OpenError> {
         match read_back::<L>(options) {
             Ok(options) => <L as Layer>::open(options, outer, surroundings),
@@ -304,11 +306,11 @@ impl<L: Layer> ErasedLayer for L {
         <L as Layer>::remove(leftover)
     }
 
-    fn kept(&self) -> Result<Vec<Kept>, Fault> {
+    fn kept(&self) -> Result<Vec<CachedItem>, Fault> {
         <L as Layer>::kept()
     }
 
-    fn forget(&self, kept: &Kept) -> Result<(), Fault> {
+    fn forget(&self, kept: &CachedItem) -> Result<(), Fault> {
         <L as Layer>::forget(kept)
     }
 
@@ -346,7 +348,7 @@ mod tests {
             (problems.len() == before).then_some(JarOptions { lid })
         }
 
-        fn probe(_: &JarOptions, _: &Carrier) -> Availability {
+        fn probe(_: &JarOptions, _: &MachineServices) -> Availability {
             Availability::Unavailable(Fault::new("there are no jars"))
         }
 
@@ -354,7 +356,7 @@ mod tests {
             "jars".to_owned()
         }
 
-        fn open(_: JarOptions, _: Box<dyn LocalOuter>, _: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
+        fn open(_: JarOptions, _: Box<dyn LocalOuter>, _: &TrialContext) -> Result<Box<dyn Host>, OpenError> {
             Err(OpenError::Unavailable(Fault::new("there are no jars")))
         }
     }

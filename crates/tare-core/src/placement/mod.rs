@@ -17,7 +17,7 @@ mod unmet;
 
 pub use model::{Cost, Demand, cost};
 pub use rank::{Candidate, Manner, candidates};
-pub use rules::{Kept, Rule, Rules};
+pub use rules::{ReservedCpus, Rule, Rules};
 pub use unmet::Unmet;
 
 use crate::topology::Topology;

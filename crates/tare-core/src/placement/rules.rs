@@ -37,7 +37,7 @@ pub struct Rule {
 
 /// What a study keeps aside of the machine; what it does not name is chosen by the machine's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Kept {
+pub struct ReservedCpus {
     /// CPUs for the generator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generator: Option<u32>,
@@ -67,7 +67,7 @@ impl Rules {
 
     /// Reads `placement: core`, or a map with `policy` (or `cpus`), `near`, `services`, `memory`, `over_commit`. With
     /// `kept`, as for a whole study, the map may have `aside` too.
-    pub fn read(node: &Node, kept: Option<&mut Kept>, problems: &mut Problems) -> Option<Rules> {
+    pub fn read(node: &Node, kept: Option<&mut ReservedCpus>, problems: &mut Problems) -> Option<Rules> {
         if let NodeKind::Scalar { .. } = node.kind {
             let rule = Rule { policy: read_policy(node, problems)?, near: None };
             return Some(Rules { rule, ..Rules::stated() });
@@ -188,11 +188,11 @@ fn read_cpus(node: &Node, problems: &mut Problems) -> Option<CpuSet> {
     }
 }
 
-fn read_kept(node: &Node, problems: &mut Problems) -> Option<Kept> {
+fn read_kept(node: &Node, problems: &mut Problems) -> Option<ReservedCpus> {
     let mut fields = Fields::of(node, "aside", problems)?;
     let mut count = |name| fields.integer(name, 0..=4096, problems).map(|count| count as u32);
     let generator = count("generator").map(|count| count.max(1));
     let (hypervisor, interrupts) = (count("hypervisor").unwrap_or(0), count("interrupts").unwrap_or(0));
     fields.finish(problems);
-    Some(Kept { generator, hypervisor, interrupts })
+    Some(ReservedCpus { generator, hypervisor, interrupts })
 }

@@ -228,7 +228,7 @@ proptest! {
     }
 }
 
-fn read(text: &str, kept: Option<&mut Kept>) -> Result<Rules, String> {
+fn read(text: &str, kept: Option<&mut ReservedCpus>) -> Result<Rules, String> {
     let read = crate::config::read("study.yaml", text, |node, problems| Rules::read(node, kept, problems));
     read.map_err(|problems| format!("{problems:?}"))
 }
@@ -237,12 +237,12 @@ fn read(text: &str, kept: Option<&mut Kept>) -> Result<Rules, String> {
 fn rules_are_a_word_or_a_map() {
     let rules = read("core", None).unwrap();
     assert_eq!((rules.rule.policy, rules.local_memory, rules.over_commit), (Policy::Core, true, false));
-    let mut kept = Kept::default();
+    let mut kept = ReservedCpus::default();
     let text = "{near: eth0, memory: any, over_commit: true, aside: {generator: 4, interrupts: 1}, services: {db: node, \
                 web: {cpus: \"4-5\", near: sda}, app: {policy: free}}}";
     let rules = read(text, Some(&mut kept)).unwrap();
     assert_eq!((rules.rule.policy.clone(), rules.local_memory, rules.over_commit), (Policy::Thread, false, true));
-    assert_eq!(kept, Kept { generator: Some(4), hypervisor: 0, interrupts: 1 });
+    assert_eq!(kept, ReservedCpus { generator: Some(4), hypervisor: 0, interrupts: 1 });
     let rule = |policy, near: &str| Rule { policy, near: Some(near.to_owned()) };
     assert_eq!(rules.services["db"], rule(Policy::Node, "eth0"));
     assert_eq!(rules.services["web"], rule(Policy::Explicit(CpuSet::new([4, 5])), "sda"));

@@ -3,7 +3,7 @@
 use crate::config::{Fields, Node, NodeKind, Problems};
 use crate::form::Form;
 use crate::instances::Instances;
-use crate::placement::{Kept, Rules};
+use crate::placement::{ReservedCpus, Rules};
 use crate::workload::{INSTANCES_MAX, Workload};
 use std::collections::BTreeSet;
 
@@ -15,8 +15,8 @@ pub(super) fn read_placement(
     instances: &Instances,
     workload: Option<&Workload>,
     problems: &mut Problems,
-) -> (Option<Rules>, Kept) {
-    let mut kept = Kept::default();
+) -> (Option<Rules>, ReservedCpus) {
+    let mut kept = ReservedCpus::default();
     let node = fields.get("placement");
     let placement = node.and_then(|node| Rules::read(node, Some(&mut kept), problems));
     if let Some(workload) = workload {

@@ -9,7 +9,7 @@ use tare_clock::monotonic_ns;
 use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::{
-    Facts, FilesSeen, Host, Instance, InstanceState, OpenError, ResourceReport, SeenFile, ServiceStart, Surroundings,
+    Facts, FilesSeen, Host, Instance, InstanceState, OpenError, ResourceReport, SeenFile, ServiceStart, TrialContext,
     Wait,
 };
 use tare_core::layer::LayerUse;
@@ -125,7 +125,7 @@ impl AgentHost {
     ///
     /// # Errors
     /// As [`Host::open`]; the other end has closed its host then, and this one is still to be closed.
-    pub fn open_inside(&mut self, layer: &LayerUse, surroundings: &Surroundings) -> Result<(), OpenError> {
+    pub fn open_inside(&mut self, layer: &LayerUse, surroundings: &TrialContext) -> Result<(), OpenError> {
         let doing = format!("open the layer '{}'", layer.layer);
         let call = Call::Open(layer.clone(), Box::new(surroundings.clone()));
         match self.exchange::<()>(call, &doing, Limits::OPEN, Wait::always())? {
@@ -337,7 +337,7 @@ impl Host for AgentHost {
         self.call(Call::EndProbe, "end sampling", Limits::LONG)
     }
 
-    fn open(mut self: Box<Self>, layer: &LayerUse, surroundings: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
+    fn open(mut self: Box<Self>, layer: &LayerUse, surroundings: &TrialContext) -> Result<Box<dyn Host>, OpenError> {
         self.open_inside(layer, surroundings)?;
         Ok(self)
     }

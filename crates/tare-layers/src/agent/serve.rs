@@ -87,7 +87,7 @@ mod tests {
     use std::time::Duration;
     use tare_core::command::{CommandEnd, CommandStart, Ended};
     use tare_core::host::{
-        Facts, FilesSeen, Instance, InstanceState, OpenError, ResourceReport, SeenFile, ServiceStart, Surroundings,
+        Facts, FilesSeen, Instance, InstanceState, OpenError, ResourceReport, SeenFile, ServiceStart, TrialContext,
     };
     use tare_core::layer::LayerUse;
     use tare_core::telemetry::{Scope, TelemetryRow, Vantage};
@@ -151,7 +151,7 @@ mod tests {
                 TelemetryRow { at_ns: u64::MAX, vantage: Vantage::Host, scope: "a".into(), serving: true, values };
             Ok(vec![row])
         }
-        fn open(self: Box<Self>, layer: &LayerUse, _: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
+        fn open(self: Box<Self>, layer: &LayerUse, _: &TrialContext) -> Result<Box<dyn Host>, OpenError> {
             match layer.layer.as_str() {
                 "inner" => Ok(Box::new(Echo("inner"))),
                 other => Err(OpenError::Unavailable(Fault::new(format!("no {other} here")))),
@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    fn surroundings() -> Surroundings {
+    fn surroundings() -> TrialContext {
         tare_testkit::sample::surroundings("abc123", std::path::Path::new("/nowhere"), [10, 99, 0, 1], (10, 99))
     }
 

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, Write};
 use std::time::Duration;
 use tare_core::command::{COMMAND_ERRORS_MAX, COMMAND_OUTPUT_MAX, CommandStart};
 use tare_core::fault::Fault;
-use tare_core::host::{OpenError, SeenFile, ServiceStart, Surroundings};
+use tare_core::host::{OpenError, SeenFile, ServiceStart, TrialContext};
 use tare_core::layer::LayerUse;
 use tare_core::telemetry::{Rest, Scope};
 
@@ -45,7 +45,7 @@ pub(super) enum Call {
     BeginProbe(Vec<Scope>, Duration),
     RestProbe(Vec<Rest>),
     EndProbe,
-    Open(LayerUse, Box<Surroundings>),
+    Open(LayerUse, Box<TrialContext>),
     Close,
 }
 

@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
-use tare_core::command::{COMMAND_ERRORS_MAX, COMMAND_OUTPUT_MAX, CommandEnd, CommandStart, Ended, Kept};
+use tare_core::command::{COMMAND_ERRORS_MAX, COMMAND_OUTPUT_MAX, CappedOutput, CommandEnd, CommandStart, Ended};
 use tare_core::fault::Fault;
 
 /// How long a command that was told to end may take before it is killed.
@@ -34,8 +34,8 @@ pub(super) struct Command {
     id: String,
     name: String,
     output: Output,
-    stdout: Kept,
-    stderr: Kept,
+    stdout: CappedOutput,
+    stderr: CappedOutput,
     /// Its first process, as this machine numbers it, once the engine has told.
     leader: Option<u32>,
     began: Instant,
@@ -76,7 +76,7 @@ impl Command {
             return Err(Fault::new(format!("could not {doing}: the engine keeps its output to itself")));
         };
         let name = wanted.command.first().cloned().unwrap_or_default();
-        let (stdout, stderr) = (Kept::start(COMMAND_OUTPUT_MAX), Kept::end(COMMAND_ERRORS_MAX));
+        let (stdout, stderr) = (CappedOutput::start(COMMAND_OUTPUT_MAX), CappedOutput::end(COMMAND_ERRORS_MAX));
         let within = wanted.within;
         let mut command = Command { id, name, output, stdout, stderr, leader: None, began, within, groups };
         // What cannot be named could not be ended either.

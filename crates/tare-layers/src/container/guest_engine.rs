@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tare_core::bundle::{Bundle, BundleStore, Recipe, Source};
 use tare_core::fault::{Doing, Fault};
-use tare_core::host::Surroundings;
+use tare_core::host::TrialContext;
 use tare_core::workload::USUAL_PATH;
 
 /// Where the engine's root is put together. Not below anything that is bound into it.
@@ -86,7 +86,7 @@ impl GuestEngine {
     /// When its bundle is not there, it does not start, or it does not answer. Nothing is left then.
     pub(crate) fn start(
         bundles: &dyn BundleStore,
-        surroundings: &Surroundings,
+        surroundings: &TrialContext,
     ) -> Result<(GuestEngine, Engine), Fault> {
         let tree = bundles.bundle(&recipe())?.directory()?;
         let root = Path::new(ROOT);
@@ -187,7 +187,7 @@ fn make(path: &Path) -> Result<(), Fault> {
 }
 
 /// Puts the engine's root together.
-fn prepare(tree: &Path, root: &Path, at: &Surroundings, mounts: &mut Vec<PathBuf>) -> Result<(), Fault> {
+fn prepare(tree: &Path, root: &Path, at: &TrialContext, mounts: &mut Vec<PathBuf>) -> Result<(), Fault> {
     let own = at.scratch.join("engine");
     let (upper, work, data) = (own.join("upper"), own.join("work"), own.join("data"));
     for path in [root, &upper, &work, &data] {

@@ -23,8 +23,8 @@ use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::{Doing, Fault};
 use tare_core::held::Held;
 use tare_core::host::{
-    Carrier, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport, SeenFile,
-    ServiceStart, Surroundings, Wait, WayIn,
+    Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, MachineServices, OpenError, ResourceReport, SeenFile,
+    ServiceStart, TrialContext, Wait, WayIn,
 };
 use tare_core::layer::LayerUse;
 use tare_core::profile::Profile;
@@ -37,7 +37,7 @@ const PROBE_WITHIN: Duration = Duration::from_secs(180);
 pub(crate) fn open(
     outer: Box<dyn LocalOuter>,
     options: ContainerOptions,
-    surroundings: &Surroundings,
+    surroundings: &TrialContext,
 ) -> Result<Box<dyn Host>, OpenError> {
     let carrier = outer.carrier();
     let outer = outer.into_host();
@@ -59,9 +59,9 @@ struct ContainerHost {
 
 /// What this layer itself made.
 struct Inner {
-    carrier: Arc<Carrier>,
+    carrier: Arc<MachineServices>,
     options: ContainerOptions,
-    surroundings: Surroundings,
+    surroundings: TrialContext,
     engine: Engine,
     guest_engine: Option<GuestEngine>,
     link: Option<Link>,
@@ -81,7 +81,11 @@ struct Running {
 }
 
 impl Inner {
-    fn open(carrier: Arc<Carrier>, options: ContainerOptions, surroundings: &Surroundings) -> Result<Inner, OpenError> {
+    fn open(
+        carrier: Arc<MachineServices>,
+        options: ContainerOptions,
+        surroundings: &TrialContext,
+    ) -> Result<Inner, OpenError> {
         let (engine, guest_engine) = match Engine::find_for(&options).map_err(OpenError::Unavailable)? {
             Some(engine) => (engine, None),
             None if is_guest() => {
@@ -472,7 +476,7 @@ impl Host for ContainerHost {
         self.outer.end_profile(from_ns, to_ns)
     }
 
-    fn open(self: Box<Self>, layer: &LayerUse, _: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
+    fn open(self: Box<Self>, layer: &LayerUse, _: &TrialContext) -> Result<Box<dyn Host>, OpenError> {
         // Report why it cannot be, not what else went wrong.
         let _ = self.close();
         Err(OpenError::Unavailable(super::holds_no_layer(&layer.layer)))

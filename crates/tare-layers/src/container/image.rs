@@ -15,7 +15,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use tare_core::bundle::Bundle;
 use tare_core::fault::{Doing, Fault};
-use tare_core::host::Kept;
+use tare_core::host::CachedItem;
 
 /// The repository under which bundles are tagged; whatever is in it is ours. With a host in front of it no engine
 /// completes it to something else: Podman puts `localhost/` before a bare name, Docker `docker.io/library/`.
@@ -185,8 +185,8 @@ fn foreign_user(engine: &Engine, image: &str) -> Result<Option<String>, Fault> {
 ///
 /// # Errors
 /// See [`cached_images`].
-pub(crate) fn kept() -> Result<Vec<Kept>, Fault> {
-    let kept = |image: CachedImage| Kept { kind: "image".to_owned(), name: image.name, bundle: image.bundle };
+pub(crate) fn kept() -> Result<Vec<CachedItem>, Fault> {
+    let kept = |image: CachedImage| CachedItem { kind: "image".to_owned(), name: image.name, bundle: image.bundle };
     Ok(cached_images()?.into_iter().map(kept).collect())
 }
 

@@ -9,7 +9,7 @@ use bollard::models::{Ipam, IpamConfig, NetworkCreateRequest};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use tare_core::fault::Fault;
-use tare_core::host::Surroundings;
+use tare_core::host::TrialContext;
 
 /// A bridge network of the engine, with the rules that let the generator in.
 pub(crate) struct Link {
@@ -36,7 +36,7 @@ impl Link {
     ///
     /// # Errors
     /// When the engine refuses or no subnet is free. Nothing is left then.
-    pub(crate) fn open(engine: &Engine, mode: Network, surroundings: &Surroundings) -> Result<Option<Link>, Fault> {
+    pub(crate) fn open(engine: &Engine, mode: Network, surroundings: &TrialContext) -> Result<Option<Link>, Fault> {
         if mode == Network::Host {
             return Ok(None);
         }
@@ -71,14 +71,14 @@ impl Link {
 }
 
 /// Makes the network in the first range that is free, and tells the host's address on it.
-fn create(engine: &Engine, mode: Network, at: &Surroundings, name: &str, bridge: &str) -> Result<IpAddr, Fault> {
+fn create(engine: &Engine, mode: Network, at: &TrialContext, name: &str, bridge: &str) -> Result<IpAddr, Fault> {
     let mut options = HashMap::from([("com.docker.network.bridge.name".to_owned(), bridge.to_owned())]);
     if mode == Network::Bridge && engine.has_gateway_mode() {
         // Since Docker 28 packets from outside to a container's own address are dropped unless the network says so.
         options.insert("com.docker.network.bridge.gateway_mode_ipv4".to_owned(), "nat-unprotected".to_owned());
     }
     let mut refusal = None;
-    let ((a, b), (first, behind)) = (at.subnets, at.thirds);
+    let ((a, b), (first, behind)) = (at.subnets, at.third_octets);
     for third in first..behind {
         let gateway = Ipv4Addr::new(a, b, third, 1);
         let range = IpamConfig {

@@ -42,8 +42,8 @@ use std::path::Path;
 use tare_core::config::{Node, Problems};
 use tare_core::fault::Fault;
 use tare_core::host::{
-    Availability, Carrier, Facts, FetchImage, GuestNeeds, Host, Kept, Layer, Leftover, LocalOuter, OpenError,
-    Surroundings,
+    Availability, CachedItem, Facts, FetchImage, GuestNeeds, Host, Layer, Leftover, LocalOuter, MachineServices,
+    OpenError, TrialContext,
 };
 use tare_core::layer::{LayerRung, LayerUse, LayerVariant, Listens};
 use tare_core::load::LoadOrigin;
@@ -64,7 +64,7 @@ impl Layer for Container {
         options::read(node, problems)
     }
 
-    fn probe(options: &ContainerOptions, _: &Carrier) -> Availability {
+    fn probe(options: &ContainerOptions, _: &MachineServices) -> Availability {
         if options.by == By::Runtime {
             return runtime::probe(options);
         }
@@ -84,7 +84,7 @@ impl Layer for Container {
     fn open(
         options: ContainerOptions,
         outer: Box<dyn LocalOuter>,
-        surroundings: &Surroundings,
+        surroundings: &TrialContext,
     ) -> Result<Box<dyn Host>, OpenError> {
         match options.by {
             By::Runtime => runtime::open(outer, options, surroundings),
@@ -129,11 +129,11 @@ impl Layer for Container {
         leftovers::remove(leftover)
     }
 
-    fn kept() -> Result<Vec<Kept>, Fault> {
+    fn kept() -> Result<Vec<CachedItem>, Fault> {
         image::kept()
     }
 
-    fn forget(kept: &Kept) -> Result<(), Fault> {
+    fn forget(kept: &CachedItem) -> Result<(), Fault> {
         remove_image(&kept.name)
     }
 }

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use tare_core::fault::Fault;
-use tare_core::host::{ServiceStart, Surroundings};
+use tare_core::host::{ServiceStart, TrialContext};
 use tare_core::units::CpuSet;
 use tare_core::workload::Resources;
 
@@ -35,7 +35,7 @@ pub(crate) struct Order<'a> {
     /// The layer's options.
     pub(crate) options: ContainerOptions,
     /// Where it is.
-    pub(crate) surroundings: &'a Surroundings,
+    pub(crate) surroundings: &'a TrialContext,
     /// The service.
     pub(crate) start: &'a ServiceStart,
     /// The image's name.
@@ -59,7 +59,7 @@ pub(crate) fn labels(run: &str, name: &str) -> HashMap<String, String> {
 }
 
 /// The container's name.
-pub(crate) fn container_name(surroundings: &Surroundings, instance: &str) -> String {
+pub(crate) fn container_name(surroundings: &TrialContext, instance: &str) -> String {
     format!("tare-{}-{}-{instance}", surroundings.run, surroundings.trial)
 }
 

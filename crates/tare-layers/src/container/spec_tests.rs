@@ -3,9 +3,9 @@ use crate::sample;
 use std::collections::BTreeMap;
 use tare_core::workload::{Resources, Service, USUAL_PATH};
 
-fn surroundings() -> Surroundings {
+fn surroundings() -> TrialContext {
     let around = tare_testkit::sample::surroundings("abc123", Path::new("/run/tare/abc123"), [10, 99, 0, 1], (10, 99));
-    Surroundings { cpus: CpuSet::new(0..4), ..around }
+    TrialContext { cpus: CpuSet::new(0..4), ..around }
 }
 
 fn start() -> ServiceStart {
@@ -20,7 +20,7 @@ fn start() -> ServiceStart {
     ServiceStart { instance: "db".to_owned(), ..ServiceStart::on(service, Some(CpuSet::new(1..3))) }
 }
 
-fn order<'a>(options: ContainerOptions, surroundings: &'a Surroundings, start: &'a ServiceStart) -> Order<'a> {
+fn order<'a>(options: ContainerOptions, surroundings: &'a TrialContext, start: &'a ServiceStart) -> Order<'a> {
     static NONE: Accounts = Accounts { files: Vec::new(), warnings: Vec::new(), home: String::new() };
     let (accounts, published_at, by_podman) = (&NONE, surroundings.address, false);
     Order { options, surroundings, start, image: "i", accounts, network: "n", published_at, by_podman, probe: None }

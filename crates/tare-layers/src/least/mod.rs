@@ -35,7 +35,7 @@ const CHECKPOINT_RESTORE: u64 = 1 << 40;
 
 /// What the load process keeps of root, for itself and not for the tools that it starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
+pub enum RetainedRights {
     /// Nothing.
     Nothing,
     /// It may read every file: for a trace that the user has named, which may be the user's alone.
@@ -46,7 +46,7 @@ pub enum Kept {
 ///
 /// # Errors
 /// When the kernel refuses, so that it would stay root.
-pub fn become_load(kept: Kept) -> Result<(), Fault> {
+pub fn become_load(kept: RetainedRights) -> Result<(), Fault> {
     if !geteuid().is_root() {
         return Ok(());
     }
@@ -57,7 +57,7 @@ pub fn become_load(kept: Kept) -> Result<(), Fault> {
         setrlimit(Resource::Nproc, processes)?;
         // For the tools that it starts.
         leave_open_files()?;
-        let kept = if kept == Kept::Reading { DAC_READ_SEARCH } else { 0 };
+        let kept = if kept == RetainedRights::Reading { DAC_READ_SEARCH } else { 0 };
         become_user_with((LOAD_USER, LOAD_USER), kept)
     };
     become_it().doing("give up root for the load process")
@@ -141,7 +141,7 @@ mod tests {
         let secret = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(secret.path(), "s").unwrap();
         let reads = || std::fs::read_to_string(secret.path()).unwrap_or_else(|error| error.kind().to_string());
-        for (kept, wanted) in [(Kept::Nothing, "permission denied"), (Kept::Reading, "s")] {
+        for (kept, wanted) in [(RetainedRights::Nothing, "permission denied"), (RetainedRights::Reading, "s")] {
             let said = in_a_child(|| {
                 become_load(kept).unwrap();
                 let script = format!(

@@ -11,7 +11,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
-use tare_core::command::{COMMAND_ERRORS_MAX, COMMAND_OUTPUT_MAX, CommandEnd, Ended, Kept};
+use tare_core::command::{COMMAND_ERRORS_MAX, COMMAND_OUTPUT_MAX, CappedOutput, CommandEnd, Ended};
 use tare_core::fault::{Doing, Fault};
 
 /// How long a command that was told to end may take before it is killed.
@@ -26,8 +26,8 @@ pub(crate) struct Command {
     handle: OwnedFd,
     began: Instant,
     within: Duration,
-    stdout: Receiver<Kept>,
-    stderr: Receiver<Kept>,
+    stdout: Receiver<CappedOutput>,
+    stderr: Receiver<CappedOutput>,
     collected: bool,
 }
 
@@ -48,8 +48,10 @@ impl Command {
             let _ = kill_process(leader, Signal::KILL);
             let _ = collect(leader);
         })?;
-        let (stdout, stderr) =
-            (read(stdout, Kept::start(COMMAND_OUTPUT_MAX)), read(stderr, Kept::end(COMMAND_ERRORS_MAX)));
+        let (stdout, stderr) = (
+            read(stdout, CappedOutput::start(COMMAND_OUTPUT_MAX)),
+            read(stderr, CappedOutput::end(COMMAND_ERRORS_MAX)),
+        );
         Ok(Command { leader, handle, began, within, stdout, stderr, collected: false })
     }
 
@@ -73,7 +75,7 @@ impl Command {
         // Whoever holds a pipe open keeps what it gave.
         let stdout = self.stdout.recv_timeout(DRAIN).ok();
         let stderr = self.stderr.recv_timeout(DRAIN).unwrap_or_default();
-        if by_itself && !stdout.as_ref().is_some_and(Kept::is_whole) {
+        if by_itself && !stdout.as_ref().is_some_and(CappedOutput::is_whole) {
             return Err(too_much());
         }
         let ended = if by_itself { Ended::of(status) } else { Ended::Late };
@@ -159,7 +161,7 @@ fn collect(child: Pid) -> std::io::Result<(ExitStatus, f64)> {
 }
 
 /// Reads a pipe to its end in a thread of its own. A command whose pipe is closed early ends by SIGPIPE.
-fn read(mut pipe: PipeReader, mut kept: Kept) -> Receiver<Kept> {
+fn read(mut pipe: PipeReader, mut kept: CappedOutput) -> Receiver<CappedOutput> {
     let (out, result) = channel();
     std::thread::spawn(move || {
         let mut piece = [0; 16 << 10];

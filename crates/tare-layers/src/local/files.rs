@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 use tare_core::fault::{Doing, Fault};
-use tare_core::host::{Carrier, FilesSeen, SeenFile, ServiceStart, Wait};
+use tare_core::host::{FilesSeen, MachineServices, SeenFile, ServiceStart, Wait};
 use tare_core::workload::Service;
 
 /// What is read at most of what a service sees of its bundle.
@@ -49,7 +49,7 @@ const MADE_UP: [i64; 9] = [
 /// # Errors
 /// When the bundle cannot be had or read, or nobody waits for it any more.
 pub(crate) fn of_bundle(
-    carrier: &Carrier,
+    carrier: &MachineServices,
     start: &ServiceStart,
     said: Option<&[SeenFile]>,
     wait: Wait,
@@ -194,7 +194,7 @@ mod tests {
             }
         }
         let prober = || Err(Fault::new("there is none"));
-        let carrier = Carrier { bundles: Arc::new(Nowhere), prober, program: PathBuf::new(), layers: &[] };
+        let carrier = MachineServices { bundles: Arc::new(Nowhere), prober, program: PathBuf::new(), layers: &[] };
         let kept = of_bundle(&carrier, &start, Some(&files), Wait::always()).unwrap();
         assert_eq!(kept.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), paths[4..]);
     }

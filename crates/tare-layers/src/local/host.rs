@@ -24,8 +24,8 @@ use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::{Doing, Fault};
 use tare_core::held::Held;
 use tare_core::host::{
-    Carrier, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport, SeenFile,
-    ServiceStart, Surroundings, Wait, WayIn, layer_named,
+    Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, MachineServices, OpenError, ResourceReport, SeenFile,
+    ServiceStart, TrialContext, Wait, WayIn, layer_named,
 };
 use tare_core::layer::LayerUse;
 use tare_core::profile::Profile;
@@ -43,8 +43,8 @@ pub(crate) const PROBE_WITHIN: Duration = Duration::from_secs(120);
 ///
 /// Inside a guest whose first process collects every child that ends, it must leave the children of this host alone.
 pub struct LocalHost {
-    carrier: Arc<Carrier>,
-    surroundings: Surroundings,
+    carrier: Arc<MachineServices>,
+    surroundings: TrialContext,
     running: BTreeMap<String, Running>,
     /// The logs of all instances, those that were stopped included.
     logs: BTreeMap<String, PathBuf>,
@@ -63,7 +63,7 @@ impl LocalHost {
     ///
     /// # Errors
     /// When the run's id is none or the directory cannot be made.
-    pub fn new(carrier: Arc<Carrier>, surroundings: Surroundings) -> Result<LocalHost, Fault> {
+    pub fn new(carrier: Arc<MachineServices>, surroundings: TrialContext) -> Result<LocalHost, Fault> {
         marks::check_run(&surroundings.run)?;
         let scratch = &surroundings.scratch;
         let own_scratch = !scratch.exists();
@@ -78,9 +78,9 @@ impl LocalHost {
     ///
     /// # Errors
     /// See [`LocalHost::new`].
-    pub fn in_room(carrier: Arc<Carrier>, surroundings: Surroundings, room: Room) -> Result<LocalHost, Fault> {
+    pub fn in_room(carrier: Arc<MachineServices>, surroundings: TrialContext, room: Room) -> Result<LocalHost, Fault> {
         let address = room.address();
-        let mut host = LocalHost::new(carrier, Surroundings { address, ..surroundings })?;
+        let mut host = LocalHost::new(carrier, TrialContext { address, ..surroundings })?;
         host.room = Some(room);
         Ok(host)
     }
@@ -414,7 +414,7 @@ impl Host for LocalHost {
         profiler.ok_or_else(|| Fault::new("this host is not being profiled"))?.end_profile(from_ns, to_ns)
     }
 
-    fn open(self: Box<Self>, layer: &LayerUse, surroundings: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
+    fn open(self: Box<Self>, layer: &LayerUse, surroundings: &TrialContext) -> Result<Box<dyn Host>, OpenError> {
         let layers = self.carrier.layers;
         if let Some(known) = layer_named(layers, &layer.layer) {
             return known.open(&layer.options, self, surroundings);
@@ -434,7 +434,7 @@ impl Host for LocalHost {
 }
 
 impl LocalOuter for LocalHost {
-    fn carrier(&self) -> Arc<Carrier> {
+    fn carrier(&self) -> Arc<MachineServices> {
         Arc::clone(&self.carrier)
     }
 

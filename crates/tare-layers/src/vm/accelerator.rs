@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
-use tare_core::host::Carrier;
+use tare_core::host::MachineServices;
 use tare_core::units::exact_duration;
 use tare_core::workload::USUAL_PATH;
 
@@ -88,7 +88,7 @@ impl Accelerator {
 ///
 /// # Errors
 /// When KVM is demanded and does not work, or there is no kernel to try it with.
-pub(super) fn choose(qemu: &Qemu, carrier: &Carrier, wanted: &str) -> Result<Accelerator, Fault> {
+pub(super) fn choose(qemu: &Qemu, carrier: &MachineServices, wanted: &str) -> Result<Accelerator, Fault> {
     if wanted == "tcg" {
         return Ok(Accelerator::emulating(Fault::new("the study asks for emulation (accelerator: tcg)")));
     }
@@ -113,7 +113,7 @@ struct Finding {
 ///
 /// # Errors
 /// Why none does.
-fn kvm_works(qemu: &Qemu, carrier: &Carrier) -> Result<String, Fault> {
+fn kvm_works(qemu: &Qemu, carrier: &MachineServices) -> Result<String, Fault> {
     if let Err(error) = File::options().read(true).write(true).open("/dev/kvm") {
         return Err(Fault::from_error("open /dev/kvm", &error)
             .remedy("use a machine with virtualisation (VT-x, AMD-V, or nested), switched on in its firmware"));

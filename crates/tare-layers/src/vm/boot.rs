@@ -9,7 +9,7 @@ use super::guest::{Guest, on_each, remove};
 use super::host::VmHost;
 use super::initramfs;
 use super::leftovers;
-use super::machine::{Engine, Machine, Open};
+use super::machine::{Engine, Open, QemuMachine};
 use super::options::{Carried, VmOptions};
 use super::process::{Outside, Process, Shared};
 use super::qmp::Qmp;
@@ -23,7 +23,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tare_core::bundle::Kernel;
 use tare_core::fault::{Doing, Fault};
-use tare_core::host::{Carrier, Facts, GuestNeeds, Host, Layers, LocalOuter, OpenError, Surroundings, layer_named};
+use tare_core::host::{
+    Facts, GuestNeeds, Host, Layers, LocalOuter, MachineServices, OpenError, TrialContext, layer_named,
+};
 use tare_core::layer::LayerUse;
 use tare_core::units::CpuSet;
 
@@ -40,7 +42,7 @@ const BOOT_WITHIN_TCG: Duration = Duration::from_secs(120);
 pub(super) fn open(
     outer: Box<dyn LocalOuter>,
     options: VmOptions,
-    surroundings: &Surroundings,
+    surroundings: &TrialContext,
 ) -> Result<Box<dyn Host>, OpenError> {
     let carrier = outer.carrier();
     let opened = prepare(&carrier, options, surroundings).and_then(|wish| {
@@ -58,7 +60,7 @@ pub(super) fn open(
 }
 
 /// What is known before anything is made, of all guests.
-struct Wish {
+struct BootRequest {
     options: VmOptions,
     qemu: Qemu,
     accelerator: Accelerator,
@@ -71,14 +73,18 @@ struct Wish {
 /// What is known of one of them.
 struct Own {
     /// What is deployed in it, and its own scratch.
-    surroundings: Surroundings,
+    surroundings: TrialContext,
     size: Size,
     disks: Disks,
     /// Files and directories to remove when it is closed.
     files: Vec<PathBuf>,
 }
 
-fn prepare(carrier: &Carrier, options: VmOptions, surroundings: &Surroundings) -> Result<Wish, OpenError> {
+fn prepare(
+    carrier: &MachineServices,
+    options: VmOptions,
+    surroundings: &TrialContext,
+) -> Result<BootRequest, OpenError> {
     let qemu = Qemu::find().map_err(OpenError::Unavailable)?;
     let needs = inner_needs(carrier.layers, &surroundings.inner)?;
     let accelerator = accelerator::choose(&qemu, carrier, &options.accelerator).map_err(OpenError::Unavailable)?;
@@ -90,11 +96,11 @@ fn prepare(carrier: &Carrier, options: VmOptions, surroundings: &Surroundings) -
     let vhost = wants_vhost(&options).map_err(OpenError::Unavailable)?;
     let more: Vec<String> = needs.iter().flat_map(|needs| needs.modules.iter().cloned()).collect();
     let initial = initramfs::packed(&kernel, &carrier.program, &more)?;
-    Ok(Wish { options, qemu, accelerator, kernel, initial, needs, vhost })
+    Ok(BootRequest { options, qemu, accelerator, kernel, initial, needs, vhost })
 }
 
 /// Each guest's own: what it holds, its size, its disks.
-fn each(carrier: &Carrier, wish: &Wish, surroundings: &Surroundings) -> Result<Vec<Own>, OpenError> {
+fn each(carrier: &MachineServices, wish: &BootRequest, surroundings: &TrialContext) -> Result<Vec<Own>, OpenError> {
     let options = &wish.options;
     let dealt = dealt_out(surroundings.services.iter().map(|start| &start.service), options.guests)?;
     let share = |at: usize| {
@@ -104,9 +110,9 @@ fn each(carrier: &Carrier, wish: &Wish, surroundings: &Surroundings) -> Result<V
             1 => surroundings.scratch.clone(),
             _ => surroundings.scratch.join(format!("guest-{}", at + 1)),
         };
-        Surroundings { services, scratch, ..surroundings.clone() }
+        TrialContext { services, scratch, ..surroundings.clone() }
     };
-    let shares: Vec<Surroundings> = (0..options.guests as usize).map(share).collect();
+    let shares: Vec<TrialContext> = (0..options.guests as usize).map(share).collect();
     let sizes = shares.iter().enumerate().map(|(at, share)| Size::of(options, share, &wish.needs, at));
     let sizes = sizes.collect::<Result<Vec<Size>, Fault>>()?;
     if options.hugepages {
@@ -125,7 +131,12 @@ fn each(carrier: &Carrier, wish: &Wish, surroundings: &Surroundings) -> Result<V
     Ok(all)
 }
 
-fn own(carrier: &Carrier, wish: &Wish, surroundings: Surroundings, size: Size) -> Result<Own, OpenError> {
+fn own(
+    carrier: &MachineServices,
+    wish: &BootRequest,
+    surroundings: TrialContext,
+    size: Size,
+) -> Result<Own, OpenError> {
     let (options, scratch) = (&wish.options, surroundings.scratch.clone());
     if let Carried::Block(device) = &options.disk {
         block::examine(device, size.disk).map_err(OpenError::Unavailable)?;
@@ -186,7 +197,7 @@ fn check_huge_pages(sizes: &[Size]) -> Result<(), Fault> {
 }
 
 /// Boots all guests, each beside the others, and waits until every agent answers.
-fn boot(wish: &Wish, all: Vec<Own>, surroundings: &Surroundings) -> Result<(Vec<Guest>, Wiring), Fault> {
+fn boot(wish: &BootRequest, all: Vec<Own>, surroundings: &TrialContext) -> Result<(Vec<Guest>, Wiring), Fault> {
     let files: Vec<PathBuf> = all.iter().flat_map(|own| own.files.clone()).collect();
     let booted = Wiring::make(surroundings, all.len()).and_then(|mut wiring| {
         let started = Instant::now();
@@ -206,7 +217,7 @@ fn boot(wish: &Wish, all: Vec<Own>, surroundings: &Surroundings) -> Result<(Vec<
 }
 
 /// Starts one guest's QEMU and lets it run.
-fn launch(wish: &Wish, own: Own, wiring: &Wiring, plug: &Plug, at: usize) -> Result<Guest, Fault> {
+fn launch(wish: &BootRequest, own: Own, wiring: &Wiring, plug: &Plug, at: usize) -> Result<Guest, Fault> {
     let Own { surroundings, size, mut disks, files } = own;
     let (agent_near, agent_far) = UnixStream::pair().doing("make the agent's line")?;
     let (control_near, control_far) = UnixStream::pair().doing("make QEMU's control line")?;
@@ -223,7 +234,7 @@ fn launch(wish: &Wish, own: Own, wiring: &Wiring, plug: &Plug, at: usize) -> Res
         agent: handed.add(agent_far),
         control: handed.add(control_far),
     };
-    let machine = Machine {
+    let machine = QemuMachine {
         name: format!("tare-{}-{}{beside}", surroundings.run, surroundings.trial),
         options: &wish.options,
         engine: wish.accelerator.engine,
@@ -264,7 +275,7 @@ fn launch(wish: &Wish, own: Own, wiring: &Wiring, plug: &Plug, at: usize) -> Res
 }
 
 /// Sends every guest its plan, and waits until all have followed it.
-fn set_up(wish: &Wish, mut guests: Vec<Guest>, started: Instant) -> Result<Vec<Guest>, Fault> {
+fn set_up(wish: &BootRequest, mut guests: Vec<Guest>, started: Instant) -> Result<Vec<Guest>, Fault> {
     let within = if wish.accelerator.engine == Engine::Kvm { BOOT_WITHIN_KVM } else { BOOT_WITHIN_TCG };
     // They may all come up on one CPU.
     let within = within * wish.options.guests;
@@ -288,18 +299,18 @@ fn pin(qmp: &mut Qmp, size: &Size) -> Result<(), Fault> {
     Ok(())
 }
 
-fn plan(size: &Size, disks: &Disks, surroundings: &Surroundings, wiring: &Wiring, plug: &Plug) -> GuestPlan {
+fn plan(size: &Size, disks: &Disks, surroundings: &TrialContext, wiring: &Wiring, plug: &Plug) -> GuestPlan {
     GuestPlan {
         address: plug.address,
         prefix: wiring::PREFIX,
         gateway: wiring.gateway,
         bundles: disks.guest.clone(),
         scratch: disks::SCRATCH.to_owned(),
-        surroundings: Surroundings {
+        surroundings: TrialContext {
             scratch: SCRATCH_INSIDE.into(),
             address: plug.address.into(),
             subnets: wiring.inner,
-            thirds: plug.thirds,
+            third_octets: plug.third_octets,
             cpus: size.cpus_inside(),
             hypervisor: CpuSet::default(),
             services: surroundings.services.iter().map(|start| size.inside(start)).collect(),
@@ -316,8 +327,8 @@ fn carried(disk: &Carried) -> String {
     }
 }
 
-fn facts(wish: &Wish, size: &Size, disks: &Disks, qmp: &Qmp) -> Facts {
-    let Wish { options, qemu, accelerator, kernel, vhost, .. } = wish;
+fn facts(wish: &BootRequest, size: &Size, disks: &Disks, qmp: &Qmp) -> Facts {
+    let BootRequest { options, qemu, accelerator, kernel, vhost, .. } = wish;
     let yes = |is: bool| if is { "yes" } else { "no" }.to_owned();
     let direct = disks.machine.iter().all(|disk| disk.direct);
     let mut facts = vec![

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tare_core::bundle::Recipe;
 use tare_core::fault::{Doing, Fault};
-use tare_core::host::{Carrier, GuestNeeds, Surroundings};
+use tare_core::host::{GuestNeeds, MachineServices, TrialContext};
 
 /// The serial of the disk that the guest writes to.
 pub(super) const SCRATCH: &str = "scratch";
@@ -31,9 +31,9 @@ pub(super) struct Disks {
 /// # Errors
 /// When a bundle cannot be had as a disk, or the writable disk not be made.
 pub(super) fn of(
-    carrier: &Carrier,
+    carrier: &MachineServices,
     options: &VmOptions,
-    surroundings: &Surroundings,
+    surroundings: &TrialContext,
     needs: &[GuestNeeds],
     writable: u64,
 ) -> Result<Disks, Fault> {

@@ -12,8 +12,8 @@ use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::Fault;
 use tare_core::held::Held;
 use tare_core::host::{
-    Carrier, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport, SeenFile,
-    ServiceStart, Surroundings, Wait, WayIn,
+    Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, MachineServices, OpenError, ResourceReport, SeenFile,
+    ServiceStart, TrialContext, Wait, WayIn,
 };
 use tare_core::layer::LayerUse;
 use tare_core::profile::Profile;
@@ -34,7 +34,7 @@ const FILES_WITHIN: Duration = Duration::from_secs(120);
 pub(super) struct VmHost {
     /// Owned until it is closed.
     outer: Option<Box<dyn Host>>,
-    carrier: Arc<Carrier>,
+    carrier: Arc<MachineServices>,
     /// At least one.
     guests: Vec<Guest>,
     wiring: Wiring,
@@ -302,12 +302,12 @@ impl Host for VmHost {
         self.outer().end_profile(from_ns, to_ns)
     }
 
-    fn open(mut self: Box<Self>, layer: &LayerUse, surroundings: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
+    fn open(mut self: Box<Self>, layer: &LayerUse, surroundings: &TrialContext) -> Result<Box<dyn Host>, OpenError> {
         // Each knows best which of the services it holds.
         let refused: Mutex<Option<OpenError>> = Mutex::new(None);
         let opened = on_each(&mut self.guests, |guest| {
             let held = surroundings.services.iter().filter(|start| guest.holds.contains(&start.instance));
-            let inside = Surroundings {
+            let inside = TrialContext {
                 services: held.map(|start| guest.size.inside(start)).collect(),
                 inner: surroundings.inner.clone(),
                 ..guest.plan.surroundings.clone()

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tare_core::bundle::Kernel;
 use tare_core::fault::{Doing, Fault};
-use tare_core::host::Kept;
+use tare_core::host::CachedItem;
 
 /// What a packed file system is called among the things that are kept.
 const KIND: &str = "initial file system";
@@ -119,13 +119,13 @@ fn packed_in(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The packed file systems that are kept for later runs.
-pub(super) fn kept() -> Vec<Kept> {
+pub(super) fn kept() -> Vec<CachedItem> {
     // In a folder of somebody else's nothing is kept.
     if home::look().is_ok() { kept_in(&folder()) } else { Vec::new() }
 }
 
-fn kept_in(folder: &Path) -> Vec<Kept> {
-    let kept = |path: PathBuf| Kept { kind: KIND.to_owned(), name: path.display().to_string(), bundle: None };
+fn kept_in(folder: &Path) -> Vec<CachedItem> {
+    let kept = |path: PathBuf| CachedItem { kind: KIND.to_owned(), name: path.display().to_string(), bundle: None };
     packed_in(folder).into_iter().map(kept).collect()
 }
 
@@ -133,12 +133,12 @@ fn kept_in(folder: &Path) -> Vec<Kept> {
 ///
 /// # Errors
 /// When it cannot be removed.
-pub(super) fn forget(kept: &Kept) -> Result<(), Fault> {
+pub(super) fn forget(kept: &CachedItem) -> Result<(), Fault> {
     home::look()?;
     forget_in(&folder(), kept)
 }
 
-fn forget_in(folder: &Path, kept: &Kept) -> Result<(), Fault> {
+fn forget_in(folder: &Path, kept: &CachedItem) -> Result<(), Fault> {
     // What nobody listed is not ours to remove.
     if !kept_in(folder).contains(kept) {
         return Ok(());
@@ -166,7 +166,7 @@ mod tests {
         let ours = folder.path().join("guest");
         let found = kept_in(&ours);
         assert_eq!(found.iter().map(|kept| kept.name.as_str()).collect::<Vec<_>>(), [packed.to_str().unwrap()]);
-        forget_in(&ours, &Kept { name: other.display().to_string(), ..found[0].clone() }).unwrap();
+        forget_in(&ours, &CachedItem { name: other.display().to_string(), ..found[0].clone() }).unwrap();
         assert!(other.exists());
         forget_in(&ours, &found[0]).unwrap();
         forget_in(&ours, &found[0]).unwrap();

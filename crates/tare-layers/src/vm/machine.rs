@@ -83,7 +83,7 @@ impl Disk {
 }
 
 /// Everything that makes up the command line.
-pub(super) struct Machine<'a> {
+pub(super) struct QemuMachine<'a> {
     /// The machine's name, as lists of processes show it.
     pub(super) name: String,
     pub(super) options: &'a VmOptions,
@@ -121,7 +121,7 @@ pub(super) struct Open {
 /// kernel hands the word it does not know, `agent`, to the first process.
 pub(super) const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 rdinit=/init agent";
 
-impl Machine<'_> {
+impl QemuMachine<'_> {
     /// QEMU's arguments.
     pub(super) fn arguments(&self) -> Vec<String> {
         let mut out = Arguments(Vec::new());
@@ -261,7 +261,7 @@ mod tests {
             careless: false,
             through: !read_only && options.is_through(),
         };
-        let machine = Machine {
+        let machine = QemuMachine {
             name: "tare-abc123-t1".to_owned(),
             options,
             engine: Engine::Tcg,

@@ -37,7 +37,9 @@ use accelerator::Qemu;
 use std::path::Path;
 use tare_core::config::{Node, Problems};
 use tare_core::fault::Fault;
-use tare_core::host::{Availability, Carrier, Facts, Host, Kept, Layer, Leftover, LocalOuter, OpenError, Surroundings};
+use tare_core::host::{
+    Availability, CachedItem, Facts, Host, Layer, Leftover, LocalOuter, MachineServices, OpenError, TrialContext,
+};
 use tare_core::layer::{LayerRung, LayerUse, LayerVariant};
 use tare_core::load::LoadOrigin;
 use tare_core::workload::Service;
@@ -60,7 +62,7 @@ impl Layer for Vm {
     /// Whether this machine can run guests, and how. The first call after a boot may take as long as a tiny guest has
     /// to come alive; its answer is kept. Where there is no kernel for guests yet, the store of bundles fetches one and
     /// keeps it, as the first run would: which kernel guests have is part of the answer, and emulated ones have it too.
-    fn probe(options: &VmOptions, carrier: &Carrier) -> Availability {
+    fn probe(options: &VmOptions, carrier: &MachineServices) -> Availability {
         match examine(options, carrier) {
             Ok((facts, None)) => Availability::Ready(facts),
             Ok((facts, Some(why))) => Availability::Emulated(facts, why),
@@ -75,7 +77,7 @@ impl Layer for Vm {
     fn open(
         options: VmOptions,
         outer: Box<dyn LocalOuter>,
-        surroundings: &Surroundings,
+        surroundings: &TrialContext,
     ) -> Result<Box<dyn Host>, OpenError> {
         boot::open(outer, options, surroundings)
     }
@@ -104,16 +106,16 @@ impl Layer for Vm {
         leftovers::remove(leftover)
     }
 
-    fn kept() -> Result<Vec<Kept>, Fault> {
+    fn kept() -> Result<Vec<CachedItem>, Fault> {
         Ok(initramfs::kept())
     }
 
-    fn forget(kept: &Kept) -> Result<(), Fault> {
+    fn forget(kept: &CachedItem) -> Result<(), Fault> {
         initramfs::forget(kept)
     }
 }
 
-fn examine(options: &VmOptions, carrier: &Carrier) -> Result<(Facts, Option<Fault>), Fault> {
+fn examine(options: &VmOptions, carrier: &MachineServices) -> Result<(Facts, Option<Fault>), Fault> {
     let qemu = Qemu::find()?;
     if !Path::new("/dev/net/tun").exists() {
         return Err(Fault::new("there is no /dev/net/tun, so a guest can have no network").remedy("modprobe tun"));

@@ -3,7 +3,7 @@
 use super::options::{RESERVE, VmOptions};
 use std::collections::BTreeSet;
 use tare_core::fault::Fault;
-use tare_core::host::{GuestNeeds, ServiceStart, Surroundings};
+use tare_core::host::{GuestNeeds, ServiceStart, TrialContext};
 use tare_core::units::CpuSet;
 
 /// Room on the writable disk beyond what the services' volumes may need, bytes.
@@ -33,7 +33,7 @@ impl Size {
     /// When more CPUs are asked for than there are for the system under test.
     pub(super) fn of(
         options: &VmOptions,
-        surroundings: &Surroundings,
+        surroundings: &TrialContext,
         needs: &[GuestNeeds],
         at: usize,
     ) -> Result<Size, Fault> {
@@ -101,7 +101,7 @@ pub(super) fn memory_bytes(options: &VmOptions, services: u64, inner: u64) -> u6
 }
 
 /// The CPUs that the services are to have, of those for the system under test.
-fn service_cpus(surroundings: &Surroundings) -> CpuSet {
+fn service_cpus(surroundings: &TrialContext) -> CpuSet {
     let placed: Option<Vec<&CpuSet>> = surroundings.services.iter().map(|start| start.cpus.as_ref()).collect();
     match placed {
         Some(sets) if !sets.is_empty() => CpuSet::new(sets.iter().flat_map(|set| set.cpus().iter().copied())),
@@ -128,9 +128,9 @@ mod tests {
         ServiceStart::on(service, on.map(|text| CpuSet::parse(text).unwrap()))
     }
 
-    fn around(services: Vec<ServiceStart>) -> Surroundings {
+    fn around(services: Vec<ServiceStart>) -> TrialContext {
         let around = surroundings("abc123", Path::new("/s"), [10, 0, 0, 1], (10, 0));
-        Surroundings { cpus: CpuSet::new([1, 3, 5]), services, ..around }
+        TrialContext { cpus: CpuSet::new([1, 3, 5]), services, ..around }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use crate::network::{self, Forwarding};
 use std::net::Ipv4Addr;
 use tare_core::fault::Fault;
-use tare_core::host::{Surroundings, thirds};
+use tare_core::host::{TrialContext, third_octets};
 
 /// The third octet of the guests' network; the layers share the address space of their host.
 const NETWORK: u8 = 100;
@@ -34,8 +34,8 @@ pub(super) struct Plug {
     pub(super) address: Ipv4Addr,
     /// The guest's hardware address, locally administered.
     pub(super) hardware: String,
-    /// See [`Surroundings::thirds`].
-    pub(super) thirds: (u8, u8),
+    /// See [`TrialContext::third_octets`].
+    pub(super) third_octets: (u8, u8),
 }
 
 impl Wiring {
@@ -43,7 +43,7 @@ impl Wiring {
     ///
     /// # Errors
     /// What could not be made; then nothing is left.
-    pub(super) fn make(surroundings: &Surroundings, guests: usize) -> Result<Wiring, Fault> {
+    pub(super) fn make(surroundings: &TrialContext, guests: usize) -> Result<Wiring, Fault> {
         let (run, (a, b)) = (&surroundings.run, surroundings.subnets);
         // The neighbour is kept free for guests by who chose the subnets.
         let neighbour = b.checked_add(1).unwrap_or(b - 1);
@@ -79,7 +79,7 @@ impl Wiring {
         if inner {
             let (a, b) = self.inner;
             for plug in &self.plugs {
-                let (third, prefix) = if several { (plug.thirds.0, THIRDS_PREFIX) } else { (0, 16) };
+                let (third, prefix) = if several { (plug.third_octets.0, THIRDS_PREFIX) } else { (0, 16) };
                 network::route_add(Ipv4Addr::new(a, b, third, 0), prefix, plug.address)?;
             }
         }
@@ -99,13 +99,13 @@ impl Wiring {
 
 fn plugs(tap: &str, (a, b): (u8, u8), guests: usize) -> Vec<Plug> {
     let plug = |at: u8| {
-        let usual = thirds();
+        let usual = third_octets();
         let first = usual.0 + THIRDS * at;
         Plug {
             tap: if guests > 1 { format!("{tap}g{}", at + 1) } else { tap.to_owned() },
             address: Ipv4Addr::new(a, b, NETWORK, 2 + at),
             hardware: format!("02:74:{a:02x}:{b:02x}:{NETWORK:02x}:{:02x}", 2 + at),
-            thirds: if guests > 1 { (first, first.saturating_add(THIRDS)) } else { usual },
+            third_octets: if guests > 1 { (first, first.saturating_add(THIRDS)) } else { usual },
         }
     };
     (0..guests).map(|at| plug(u8::try_from(at).expect("there are few guests"))).collect()
@@ -119,14 +119,14 @@ mod tests {
     #[test]
     fn as_many_guests_as_may_be_have_links_and_ranges_of_their_own() {
         let alone = plugs("tabc123v", (10, 254), 1);
-        assert_eq!((alone[0].tap.as_str(), alone[0].thirds), ("tabc123v", thirds()));
+        assert_eq!((alone[0].tap.as_str(), alone[0].third_octets), ("tabc123v", third_octets()));
         let all = plugs("tabc123v200", (10, 254), GUESTS_MAX as usize);
         for (at, plug) in all.iter().enumerate() {
             assert!(plug.tap.len() <= network::LINK_NAME_MAX, "{}", plug.tap);
-            assert_eq!(plug.thirds.0 % THIRDS, 0, "a /{THIRDS_PREFIX} begins there");
-            assert!(plug.thirds.0 < plug.thirds.1);
+            assert_eq!(plug.third_octets.0 % THIRDS, 0, "a /{THIRDS_PREFIX} begins there");
+            assert!(plug.third_octets.0 < plug.third_octets.1);
             for other in &all[..at] {
-                assert!(plug.thirds.0 >= other.thirds.1 && plug.address != other.address);
+                assert!(plug.third_octets.0 >= other.third_octets.1 && plug.address != other.address);
                 assert!(plug.tap != other.tap && plug.hardware != other.hardware);
             }
         }

@@ -11,8 +11,8 @@ use tare_core::bundle::{Bundle, BundleStore, Kernel, Recipe, Source};
 use tare_core::config;
 use tare_core::fault::Fault;
 use tare_core::host::{
-    Carrier, ErasedLayer, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport,
-    SeenFile, ServiceStart, Surroundings, Wait,
+    ErasedLayer, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, MachineServices, OpenError,
+    ResourceReport, SeenFile, ServiceStart, TrialContext, Wait,
 };
 use tare_core::layer::{LayerOptions, LayerUse};
 use tare_core::telemetry::{Prober, Scope, TelemetryRow};
@@ -94,13 +94,13 @@ pub(crate) fn options(text: &str) -> serde_json::Value {
     config::read("study.yaml", text, |node, problems| Container.read(node, problems)).unwrap()
 }
 
-pub(crate) fn carrier(folder: &Path) -> Carrier {
+pub(crate) fn carrier(folder: &Path) -> MachineServices {
     fn no_prober() -> Result<Box<dyn Prober>, Fault> {
         Err(Fault::new("no prober here"))
     }
     let program = std::env::current_exe().unwrap();
     let bundles = Arc::new(SelfStore { folder: folder.to_owned() });
-    Carrier { bundles, prober: no_prober, program, layers: tare_layers::LAYERS }
+    MachineServices { bundles, prober: no_prober, program, layers: tare_layers::LAYERS }
 }
 
 /// The image of the bundle in the engine's store.
@@ -124,7 +124,7 @@ pub(crate) struct Notes {
 
 /// An outer host that starts nothing.
 struct Outer {
-    carrier: Arc<Carrier>,
+    carrier: Arc<MachineServices>,
     notes: Arc<Mutex<Notes>>,
 }
 
@@ -160,7 +160,7 @@ impl Host for Outer {
     fn end_probe(&mut self) -> Result<Vec<TelemetryRow>, Fault> {
         Ok(Vec::new())
     }
-    fn open(self: Box<Self>, layer: &LayerUse, surroundings: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
+    fn open(self: Box<Self>, layer: &LayerUse, surroundings: &TrialContext) -> Result<Box<dyn Host>, OpenError> {
         Container.open(&layer.options, self, surroundings)
     }
     fn close(self: Box<Self>) -> Result<(), Fault> {
@@ -170,7 +170,7 @@ impl Host for Outer {
 }
 
 impl LocalOuter for Outer {
-    fn carrier(&self) -> Arc<Carrier> {
+    fn carrier(&self) -> Arc<MachineServices> {
         Arc::clone(&self.carrier)
     }
     fn into_host(self: Box<Self>) -> Box<dyn Host> {
@@ -180,7 +180,7 @@ impl LocalOuter for Outer {
 
 /// A run of one trial, with everything that the runner would have made.
 pub(crate) struct Stage {
-    pub(crate) surroundings: Surroundings,
+    pub(crate) surroundings: TrialContext,
     pub(crate) notes: Arc<Mutex<Notes>>,
     folder: tempfile::TempDir,
     seat: Option<GeneratorSeat>,
@@ -211,7 +211,7 @@ impl Stage {
         std::fs::create_dir(&scratch).unwrap();
         let cpus = CpuSet::new(0..std::thread::available_parallelism().unwrap().get() as u32);
         let around = tare_testkit::sample::surroundings(mark.run(), &scratch, address, subnets);
-        let surroundings = Surroundings { trial: "b1-c".to_owned(), scratch, cpus, ..around };
+        let surroundings = TrialContext { trial: "b1-c".to_owned(), scratch, cpus, ..around };
         Stage { surroundings, notes: Arc::default(), folder, seat, mark: Some(mark) }
     }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use tare_core::config::{Fields, Node, Problems};
-use tare_core::host::{Availability, Carrier, Facts, Host, Layer, LocalOuter, OpenError, Surroundings};
+use tare_core::host::{Availability, Facts, Host, Layer, LocalOuter, MachineServices, OpenError, TrialContext};
 use tare_core::layer::Listens;
 
 /// The layer `cage`: bars around a service.
@@ -29,7 +29,7 @@ impl Layer for Cage {
         (problems.len() == before).then_some(CageOptions { bars })
     }
 
-    fn probe(_: &CageOptions, _: &Carrier) -> Availability {
+    fn probe(_: &CageOptions, _: &MachineServices) -> Availability {
         Availability::Ready(Facts::from([("cage.kind".to_owned(), "bars".to_owned())]))
     }
 
@@ -37,7 +37,7 @@ impl Layer for Cage {
         "bars".to_owned()
     }
 
-    fn open(_: CageOptions, outer: Box<dyn LocalOuter>, _: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
+    fn open(_: CageOptions, outer: Box<dyn LocalOuter>, _: &TrialContext) -> Result<Box<dyn Host>, OpenError> {
         Ok(outer.into_host())
     }
 

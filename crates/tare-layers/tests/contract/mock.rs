@@ -14,8 +14,8 @@ use tare_core::command::{CommandEnd, CommandStart, Ended};
 use tare_core::config::{Fields, Node, Problems, parse};
 use tare_core::fault::Fault;
 use tare_core::host::{
-    Availability, Carrier, Facts, FilesSeen, Host, Instance, InstanceState, Layer, LocalOuter, OpenError, Property,
-    ResourceReport, SeenFile, ServiceStart, Surroundings, Wait,
+    Availability, Facts, FilesSeen, Host, Instance, InstanceState, Layer, LocalOuter, MachineServices, OpenError,
+    Property, ResourceReport, SeenFile, ServiceStart, TrialContext, Wait,
 };
 use tare_core::layer::{LayerOptions, LayerUse};
 use tare_core::telemetry::{Scope, TelemetryRow};
@@ -45,7 +45,7 @@ impl Layer for Mock {
         Some(MockOptions { fail_in: fail_in.to_owned(), delay_ms: delay.as_millis() as u64 })
     }
 
-    fn probe(_: &MockOptions, _: &Carrier) -> Availability {
+    fn probe(_: &MockOptions, _: &MachineServices) -> Availability {
         Availability::Ready(Facts::from([("mock".to_owned(), "yes".to_owned())]))
     }
 
@@ -56,7 +56,7 @@ impl Layer for Mock {
     fn open(
         options: MockOptions,
         outer: Box<dyn LocalOuter>,
-        surroundings: &Surroundings,
+        surroundings: &TrialContext,
     ) -> Result<Box<dyn Host>, OpenError> {
         let mock = MockHost {
             outer: outer.into_host(),
@@ -116,7 +116,7 @@ pub(crate) fn take_calls(run: &str, trial: &str) -> Vec<String> {
 
 struct MockHost {
     outer: Box<dyn Host>,
-    surroundings: Surroundings,
+    surroundings: TrialContext,
     fail_in: String,
     delay: Duration,
     running: BTreeSet<String>,
@@ -269,7 +269,7 @@ impl Host for MockHost {
         Ok(Vec::new())
     }
 
-    fn open(self: Box<Self>, layer: &LayerUse, _: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
+    fn open(self: Box<Self>, layer: &LayerUse, _: &TrialContext) -> Result<Box<dyn Host>, OpenError> {
         let fault = Fault::new(format!("nothing can be opened in a mock layer, not even '{}'", layer.layer));
         self.close()?;
         Err(OpenError::Unavailable(fault.remedy("make 'mock' the innermost layer")))

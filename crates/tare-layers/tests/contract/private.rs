@@ -7,7 +7,7 @@ use crate::stage::{self, Stage, free_port, service};
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use tare_core::host::{Availability, Host, Instance, Surroundings};
+use tare_core::host::{Availability, Host, Instance, TrialContext};
 use tare_core::layer::LayerUse;
 use tare_layers::network::Networks;
 
@@ -18,9 +18,9 @@ struct Serving {
 }
 
 impl Serving {
-    fn start(stage: &Stage, layers: &[LayerUse], around: Surroundings) -> Serving {
+    fn start(stage: &Stage, layers: &[LayerUse], around: TrialContext) -> Serving {
         let start = service("one", free_port(), &[]);
-        let mut host = stage.host_in(Surroundings { services: vec![start.clone()], ..around }, layers);
+        let mut host = stage.host_in(TrialContext { services: vec![start.clone()], ..around }, layers);
         let instance = host.start(&start).unwrap();
         Serving { host, instance }
     }

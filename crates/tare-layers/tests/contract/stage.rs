@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tare_core::bundle::{Bundle, BundleStore, Kernel, Recipe, Source};
 use tare_core::fault::Fault;
-use tare_core::host::{Carrier, ErasedLayer, Host, Layers, PlacedBundle, ResourceReport, ServiceStart, Surroundings};
+use tare_core::host::{
+    ErasedLayer, Host, Layers, MachineServices, PlacedBundle, ResourceReport, ServiceStart, TrialContext,
+};
 use tare_core::layer::LayerUse;
 use tare_core::telemetry::{Prober, Scope, TelemetryRow};
 use tare_core::units::CpuSet;
@@ -101,16 +103,16 @@ pub(crate) fn make_tree(folder: &Path, extra: impl FnOnce(&Path)) {
 }
 
 /// What the process that carries a host supplies.
-pub(crate) fn carrier(folder: &Path) -> Arc<Carrier> {
+pub(crate) fn carrier(folder: &Path) -> Arc<MachineServices> {
     numbered_carrier(folder, 1)
 }
 
 /// The same with a bundle that is another one to those who know bundles by their digests.
-fn numbered_carrier(folder: &Path, number: u8) -> Arc<Carrier> {
+fn numbered_carrier(folder: &Path, number: u8) -> Arc<MachineServices> {
     let program = std::env::current_exe().unwrap();
     let prober = || Ok(Box::new(NotingProber) as Box<dyn Prober>);
     let bundles = Arc::new(SelfStore { folder: folder.to_owned(), number });
-    Arc::new(Carrier { bundles, prober, program, layers: LAYERS })
+    Arc::new(MachineServices { bundles, prober, program, layers: LAYERS })
 }
 
 /// A run id of its own for each check.
@@ -178,19 +180,19 @@ impl Stage {
         self.folder.path()
     }
 
-    pub(crate) fn surroundings(&self, services: &[ServiceStart], inner: &[LayerUse]) -> Surroundings {
+    pub(crate) fn surroundings(&self, services: &[ServiceStart], inner: &[LayerUse]) -> TrialContext {
         let scratch = self.mark.as_ref().map_or(self.folder.path().join("scratch"), RunMark::scratch);
         let address = self.seat.as_ref().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), GeneratorSeat::host_address);
         let around = sample::surroundings(&self.run, &scratch, address, self.subnets);
-        Surroundings { services: services.to_vec(), inner: inner.to_vec(), ..around }
+        TrialContext { services: services.to_vec(), inner: inner.to_vec(), ..around }
     }
 
     /// Those of a form that stands beside others at `place`, with networks of its own.
-    pub(crate) fn surroundings_beside(&self, place: u8, subnets: (u8, u8)) -> Surroundings {
+    pub(crate) fn surroundings_beside(&self, place: u8, subnets: (u8, u8)) -> TrialContext {
         let around = self.surroundings(&[], &[]);
         let scratch = around.scratch.with_file_name(format!("t{place}"));
         let address = self.seat.as_ref().expect("root was asked for").address_beside(place).unwrap();
-        Surroundings { trial: format!("t{place}"), scratch, place, address, subnets, ..around }
+        TrialContext { trial: format!("t{place}"), scratch, place, address, subnets, ..around }
     }
 
     /// The host of a form.
@@ -199,7 +201,7 @@ impl Stage {
     }
 
     /// The same in surroundings of its own.
-    pub(crate) fn host_in(&self, surroundings: Surroundings, layers: &[LayerUse]) -> Box<dyn Host> {
+    pub(crate) fn host_in(&self, surroundings: TrialContext, layers: &[LayerUse]) -> Box<dyn Host> {
         let mut host: Box<dyn Host> =
             Box::new(LocalHost::new(numbered_carrier(self.folder.path(), self.number), surroundings.clone()).unwrap());
         for layer in layers {
@@ -212,7 +214,7 @@ impl Stage {
     pub(crate) fn beside(&self, place: u8) -> Box<dyn Host> {
         let around = self.surroundings(&[], &[]);
         let scratch = around.scratch.with_file_name(format!("t{place}"));
-        let around = Surroundings { trial: format!("t{place}"), scratch, place, ..around };
+        let around = TrialContext { trial: format!("t{place}"), scratch, place, ..around };
         let room = self.seat.as_ref().expect("root was asked for").room(place).unwrap();
         Box::new(LocalHost::in_room(carrier(self.folder.path()), around, room).unwrap())
     }

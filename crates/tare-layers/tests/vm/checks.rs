@@ -14,7 +14,7 @@ use tare_core::bundle::BundleStore;
 use tare_core::command::{CommandEnd, CommandStart, Ended};
 use tare_core::config;
 use tare_core::fault::Fault;
-use tare_core::host::{Availability, Carrier, ErasedLayer, Host, InstanceState, SeenFile, ServiceStart, Wait};
+use tare_core::host::{Availability, ErasedLayer, Host, InstanceState, MachineServices, SeenFile, ServiceStart, Wait};
 use tare_core::layer::{LayerOptions, LayerUse};
 use tare_core::telemetry::Vantage;
 use tare_core::units::CpuSet;
@@ -417,7 +417,7 @@ fn unavailable() {
     stage.close();
 
     let bundles = Arc::new(DebianStore);
-    let carrier = Carrier { bundles, prober: || unreachable!(), program: program(), layers: LAYERS };
+    let carrier = MachineServices { bundles, prober: || unreachable!(), program: program(), layers: LAYERS };
     match Vm.probe(&vm(json!({"accelerator": "auto"})).options, &carrier) {
         Availability::Ready(facts) => assert_eq!(facts["vm.accelerator"], "kvm"),
         Availability::Emulated(facts, why) => {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tare_clock::monotonic_ns;
 use tare_core::bundle::{Bundle, BundleStore, Kernel, Recipe, Source};
 use tare_core::fault::Fault;
-use tare_core::host::{Carrier, Host, OpenError, Property, ResourceReport, ServiceStart, Surroundings};
+use tare_core::host::{Host, MachineServices, OpenError, Property, ResourceReport, ServiceStart, TrialContext};
 use tare_core::layer::LayerUse;
 use tare_core::telemetry::{Prober, Scope, TelemetryRow, Vantage};
 use tare_core::units::CpuSet;
@@ -218,7 +218,7 @@ pub(crate) struct Stage {
     pub(crate) run: String,
     mark: Option<RunMark>,
     seat: Option<GeneratorSeat>,
-    pub(crate) surroundings: Surroundings,
+    pub(crate) surroundings: TrialContext,
 }
 
 impl Stage {
@@ -236,14 +236,15 @@ impl Stage {
         let subnets = free_subnets().unwrap();
         let seat = GeneratorSeat::open(run, subnets).unwrap();
         let around = sample::surroundings(run, &mark.scratch(), seat.host_address(), subnets);
-        let surroundings = Surroundings { services: services.to_vec(), inner: inner.to_vec(), ..around };
+        let surroundings = TrialContext { services: services.to_vec(), inner: inner.to_vec(), ..around };
         Stage { run: run.to_owned(), mark: Some(mark), seat: Some(seat), surroundings }
     }
 
     /// A guest whose agent is `program`.
     pub(crate) fn guest(&self, layer: &LayerUse, program: &Path) -> Result<Box<dyn Host>, OpenError> {
         let prober = || Ok(Box::new(OneRow) as Box<dyn Prober>);
-        let carrier = Carrier { bundles: Arc::new(DebianStore), prober, program: program.to_owned(), layers: LAYERS };
+        let carrier =
+            MachineServices { bundles: Arc::new(DebianStore), prober, program: program.to_owned(), layers: LAYERS };
         let local = Box::new(LocalHost::new(Arc::new(carrier), self.surroundings.clone()).unwrap());
         local.open(layer, &self.surroundings)
     }

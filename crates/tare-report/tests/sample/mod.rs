@@ -106,7 +106,7 @@ fn study() -> Study {
         peak: None,
         emulated_blocks: 1,
         placement: None,
-        kept: tare_core::placement::Kept::default(),
+        kept: tare_core::placement::ReservedCpus::default(),
         instances: tare_core::instances::Instances::default(),
         forms: vec![
             form("native", Vec::new()),

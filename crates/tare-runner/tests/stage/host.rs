@@ -12,7 +12,7 @@ use tare_core::fault::Fault;
 use tare_core::held::Held;
 use tare_core::host::{
     Facts, FilesSeen, Host, Instance, InstanceState, OpenError, Property, ResourceReport, SeenFile, ServiceStart,
-    Surroundings, Wait, WayIn,
+    TrialContext, Wait, WayIn,
 };
 use tare_core::layer::LayerUse;
 use tare_core::profile::{Profile, Stack};
@@ -166,7 +166,7 @@ impl Host for LoggingHost {
         let calls = BTreeMap::from([("toy".to_owned(), BTreeMap::from([("read".to_owned(), 10.0)]))]);
         Ok(Profile { from_ns, to_ns, stacks_per_s: 10, calls, stacks, ..Profile::default() })
     }
-    fn open(self: Box<Self>, _: &LayerUse, _: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
+    fn open(self: Box<Self>, _: &LayerUse, _: &TrialContext) -> Result<Box<dyn Host>, OpenError> {
         unreachable!("the runner leaves layers to the apparatus")
     }
     fn close(self: Box<Self>) -> Result<(), Fault> {

@@ -30,7 +30,7 @@ pub(crate) fn study(forms: &[&str], repeat: u32) -> Study {
         peak: None,
         emulated_blocks: 1,
         placement: None,
-        kept: tare_core::placement::Kept::default(),
+        kept: tare_core::placement::ReservedCpus::default(),
         instances: tare_core::instances::Instances::default(),
         forms: forms.iter().map(|name| Form { name: (*name).into(), ..Form::default() }).collect(),
         options: BTreeMap::new(),

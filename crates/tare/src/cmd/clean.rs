@@ -5,7 +5,7 @@ use crate::kept::{Keeper, all_kept, forget_all};
 use crate::layers::LAYERS;
 use crate::terminal::{note, print, tell};
 use crate::{EXIT_FAILED, EXIT_OK, session};
-use tare_core::host::{Kept, Leftover};
+use tare_core::host::{CachedItem, Leftover};
 use tare_layers::lock::MachineLock;
 use tare_layers::{home, leftovers, owner};
 
@@ -55,7 +55,7 @@ pub(crate) fn clean(args: &CleanArgs) -> anyhow::Result<u8> {
 }
 
 /// What would be removed, as JSON: leftovers name their run, what is kept between runs names none.
-fn listed(found: &[Leftover], kept: &[(Keeper, Kept)]) -> anyhow::Result<String> {
+fn listed(found: &[Leftover], kept: &[(Keeper, CachedItem)]) -> anyhow::Result<String> {
     let found = found.iter().map(serde_json::to_value);
     let all: Result<Vec<_>, _> = found.chain(kept.iter().map(|(_, kept)| serde_json::to_value(kept))).collect();
     Ok(serde_json::to_string_pretty(&all?)?)

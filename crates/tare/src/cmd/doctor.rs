@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::time::Duration;
 use tare_core::config::{Fields, Node, NodeKind, Place, Problems};
 use tare_core::fault::Fault;
-use tare_core::host::{Availability, Carrier, ErasedLayer};
+use tare_core::host::{Availability, ErasedLayer, MachineServices};
 use tare_core::topology::Topology;
 use tare_report::{paragraph, whole};
 use tare_telemetry::{DoctorCheck, NoiseReport, PROFILE, TELEMETRY, Verdict};
@@ -82,7 +82,7 @@ fn layers() -> Vec<FormFinding> {
     LAYERS.iter().map(finding).collect()
 }
 
-fn probe_with_defaults(layer: &dyn ErasedLayer, carrier: &Carrier) -> Availability {
+fn probe_with_defaults(layer: &dyn ErasedLayer, carrier: &MachineServices) -> Availability {
     let nothing = Node { place: Place::default(), kind: NodeKind::Map(Vec::new()) };
     let mut problems = Problems::default();
     debug_assert!(Fields::of(&nothing, "options", &mut problems).is_some());

@@ -26,7 +26,7 @@ use anyhow::Result;
 use std::process::ExitCode;
 use tare_core::load::{LoadPlan, LoadProfile};
 use tare_core::record::TrialMetric;
-use tare_layers::least::{self, Kept};
+use tare_layers::least::{self, RetainedRights};
 
 /// `tare resources`: prints as JSON what this process really gets.
 pub(crate) fn resources() -> Result<u8> {
@@ -40,7 +40,7 @@ pub(crate) fn drive() -> ExitCode {
         let trace = matches!(plan.profile.base(), LoadProfile::Replay { .. });
         let freezing = plan.turns.as_ref().filter(|turns| !turns.held.is_empty());
         let freezing = freezing.map(|turns| freezing::begin(&turns.held)).transpose()?;
-        least::become_load(if trace { Kept::Reading } else { Kept::Nothing })?;
+        least::become_load(if trace { RetainedRights::Reading } else { RetainedRights::Nothing })?;
         Ok(freezing)
     };
     tare_load::serve_confined(&catalog::protocols(), std::io::stdin(), std::io::stdout().lock(), confine)

@@ -74,14 +74,17 @@ fn a_bound_or_withheld_ratio_is_kept_without_an_interval() {
         verdict: Verdict::Worse,
         withheld: None,
     };
-    assert_eq!(Kept::of(Some(&ratio)), Kept { ratio: Some(0.87), interval: Some(interval), side: None });
+    assert_eq!(StoredRatio::of(Some(&ratio)), StoredRatio { ratio: Some(0.87), interval: Some(interval), side: None });
     ratio.bound = Some(Bound { side: Side::AtMost, cause: BoundCause::Generator });
-    assert_eq!(Kept::of(Some(&ratio)), Kept { ratio: Some(0.87), interval: None, side: Some(Side::AtMost) });
+    assert_eq!(
+        StoredRatio::of(Some(&ratio)),
+        StoredRatio { ratio: Some(0.87), interval: None, side: Some(Side::AtMost) }
+    );
     ratio.bound = None;
-    let unfollowed = Kept { ratio: Some(0.87), interval: None, side: None };
+    let unfollowed = StoredRatio { ratio: Some(0.87), interval: None, side: None };
     for why in [Withheld::VoidTooOften, Withheld::OtherVoidTooOften, Withheld::ControlDiffers] {
         ratio.withheld = Some(why);
-        assert_eq!(Kept::of(Some(&ratio)), unfollowed, "{why:?}");
+        assert_eq!(StoredRatio::of(Some(&ratio)), unfollowed, "{why:?}");
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tare_core::bundle::Recipe;
 use tare_core::fault::{Doing, Fault};
-use tare_core::host::{Carrier, Host, Layers, PlacedBundle, Surroundings};
+use tare_core::host::{Host, Layers, MachineServices, PlacedBundle, TrialContext};
 use tare_core::telemetry::Prober;
 
 /// How long a guest waits for a device that was promised to it.
@@ -34,7 +34,7 @@ pub struct GuestPlan {
     /// The serial of the disk that may be written to; it is mounted at `surroundings.scratch`.
     pub scratch: String,
     /// The surroundings as the guest's own host is to see them.
-    pub surroundings: Surroundings,
+    pub surroundings: TrialContext,
 }
 
 /// A disk that carries a bundle.
@@ -97,7 +97,7 @@ fn set_up(
         placed.push(PlacedBundle { recipe: disk.recipe.clone(), digest: disk.digest.clone(), directory, archive });
     }
     let bundles = Arc::new(PlacedStore::new(placed));
-    let carrier = Carrier { bundles, prober, program: PathBuf::from(PROGRAM), layers };
+    let carrier = MachineServices { bundles, prober, program: PathBuf::from(PROGRAM), layers };
     host::open(Arc::new(carrier), &plan.surroundings)
 }
 

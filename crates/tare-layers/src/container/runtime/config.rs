@@ -80,12 +80,12 @@ pub(super) struct Order<'a> {
     /// Open files that it may have.
     pub(super) open_files: u64,
     /// What this machine has.
-    pub(super) machine: Machine,
+    pub(super) machine: HostFacts,
 }
 
 /// What decides on a machine how a container is written down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Machine {
+pub(super) struct HostFacts {
     /// Whether a limit for memory and swap together can be set.
     pub(super) limits_swap: bool,
     /// Whether cgroups are of version 2, with which engines give a container a cgroup namespace.
@@ -94,9 +94,9 @@ pub(super) struct Machine {
     pub(super) capabilities: u64,
 }
 
-impl Machine {
+impl HostFacts {
     /// This machine.
-    pub(super) fn this() -> Machine {
+    pub(super) fn this() -> HostFacts {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let bounds = status.lines().find_map(|line| line.strip_prefix("CapBnd:"));
         let capabilities = bounds.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0);
@@ -105,7 +105,7 @@ impl Machine {
         let first = hierarchies.iter().find(|h| h.controllers.as_ref().is_some_and(|c| c.iter().any(has_memory)));
         // Version 2 knows no such limit, and a runtime makes of it that there is no swap.
         let limits_swap = first.is_none_or(|h| h.root.join("memory.memsw.limit_in_bytes").exists());
-        Machine { limits_swap, unified: first.is_none(), capabilities }
+        HostFacts { limits_swap, unified: first.is_none(), capabilities }
     }
 }
 

@@ -22,8 +22,8 @@ use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::{Doing, Fault};
 use tare_core::held::Held;
 use tare_core::host::{
-    Carrier, Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, OpenError, ResourceReport, SeenFile,
-    ServiceStart, Surroundings, Wait, WayIn,
+    Facts, FilesSeen, Host, Instance, InstanceState, LocalOuter, MachineServices, OpenError, ResourceReport, SeenFile,
+    ServiceStart, TrialContext, Wait, WayIn,
 };
 use tare_core::layer::LayerUse;
 use tare_core::telemetry::{Rest, Scope, TelemetryRow};
@@ -32,7 +32,7 @@ use tare_core::telemetry::{Rest, Scope, TelemetryRow};
 pub(in super::super) fn open(
     outer: Box<dyn LocalOuter>,
     options: ContainerOptions,
-    surroundings: &Surroundings,
+    surroundings: &TrialContext,
 ) -> Result<Box<dyn Host>, OpenError> {
     let carrier = outer.carrier();
     let outer = outer.into_host();
@@ -54,9 +54,9 @@ struct RuntimeHost {
 
 /// What this layer itself made.
 struct Inner {
-    carrier: Arc<Carrier>,
+    carrier: Arc<MachineServices>,
     options: ContainerOptions,
-    surroundings: Surroundings,
+    surroundings: TrialContext,
     program: Program,
     running: BTreeMap<String, Running>,
     /// The logs of all instances, those that were stopped included.
@@ -66,7 +66,11 @@ struct Inner {
 }
 
 impl Inner {
-    fn open(carrier: Arc<Carrier>, options: ContainerOptions, around: &Surroundings) -> Result<Inner, OpenError> {
+    fn open(
+        carrier: Arc<MachineServices>,
+        options: ContainerOptions,
+        around: &TrialContext,
+    ) -> Result<Inner, OpenError> {
         if is_guest() {
             let fault = Fault::new("in a guest there is no OCI runtime but that of the engine")
                 .remedy("leave 'by: runtime' out where the container stands in a guest");
@@ -322,7 +326,7 @@ impl Host for RuntimeHost {
         self.outer.end_probe()
     }
 
-    fn open(self: Box<Self>, layer: &LayerUse, _: &Surroundings) -> Result<Box<dyn Host>, OpenError> {
+    fn open(self: Box<Self>, layer: &LayerUse, _: &TrialContext) -> Result<Box<dyn Host>, OpenError> {
         // Report why it cannot be, not what else went wrong.
         let _ = self.close();
         Err(OpenError::Unavailable(super::super::holds_no_layer(&layer.layer)))

@@ -19,14 +19,14 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Mutex;
 use tare_core::fault::{Doing, Fault};
-use tare_core::host::{ServiceStart, Surroundings};
+use tare_core::host::{ServiceStart, TrialContext};
 use tare_core::units::CpuSet;
 
 /// One container about to be started.
 pub(super) struct Launch<'a> {
     pub(super) program: &'a Program,
     pub(super) options: ContainerOptions,
-    pub(super) surroundings: &'a Surroundings,
+    pub(super) surroundings: &'a TrialContext,
     pub(super) start: &'a ServiceStart,
     /// Its name among those of the run: the instance's, or that of the resource probe instead.
     pub(super) name: &'a str,
@@ -185,7 +185,7 @@ impl Launch<'_> {
 }
 
 /// Where runtimes note down what a trial has.
-pub(super) fn state(surroundings: &Surroundings) -> PathBuf {
+pub(super) fn state(surroundings: &TrialContext) -> PathBuf {
     surroundings.scratch.join("runtime")
 }
 
@@ -193,7 +193,7 @@ pub(super) fn state(surroundings: &Surroundings) -> PathBuf {
 ///
 /// # Errors
 /// When the runtime refuses.
-pub(super) fn forget(program: &Program, surroundings: &Surroundings, name: &str, log: &Path) -> Result<(), Fault> {
+pub(super) fn forget(program: &Program, surroundings: &TrialContext, name: &str, log: &Path) -> Result<(), Fault> {
     let (state, id) = (state(surroundings), spec::container_name(surroundings, name));
     if !state.join(&id).exists() {
         return Ok(());

@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
-use tare_core::command::{CommandEnd, Ended, Kept};
+use tare_core::command::{CappedOutput, CommandEnd, Ended};
 use tare_core::fault::{Doing, Fault};
 use tare_core::load::InsideUse;
 
@@ -127,7 +127,7 @@ pub(super) fn run(job: &Job) -> Result<Outcome, Fault> {
     let stdout = running.stdout.recv_timeout(DRAIN).ok();
     let stderr = running.stderr.recv_timeout(DRAIN).unwrap_or_default();
     let status = ended?;
-    if !stdout.as_ref().is_some_and(Kept::is_whole) && status.is_some() {
+    if !stdout.as_ref().is_some_and(CappedOutput::is_whole) && status.is_some() {
         return Err(Fault::new(format!("{} printed more than 16 MiB, or handed its output on", job.program.display())));
     }
     Ok(Outcome {
@@ -166,8 +166,8 @@ fn children_cpu_ns() -> u64 {
 struct Running {
     child: Child,
     group: Pid,
-    stdout: Receiver<Kept>,
-    stderr: Receiver<Kept>,
+    stdout: Receiver<CappedOutput>,
+    stderr: Receiver<CappedOutput>,
     gone: bool,
 }
 
@@ -177,7 +177,8 @@ impl Running {
         let group = Pid::from_child(&child);
         let stdout = child.stdout.take().expect("standard output is piped");
         let stderr = child.stderr.take().expect("standard error is piped");
-        let (stdout, stderr) = (read(stdout, Kept::start(OUTPUT_MAX)), read(stderr, Kept::end(STDERR_KEPT)));
+        let (stdout, stderr) =
+            (read(stdout, CappedOutput::start(OUTPUT_MAX)), read(stderr, CappedOutput::end(STDERR_KEPT)));
         Ok(Running { child, group, stdout, stderr, gone: false })
     }
 
@@ -229,7 +230,7 @@ impl Drop for Running {
 }
 
 /// Reads a pipe to its end in a thread of its own. A tool whose pipe is closed early ends by SIGPIPE.
-fn read(mut pipe: impl Read + Send + 'static, mut kept: Kept) -> Receiver<Kept> {
+fn read(mut pipe: impl Read + Send + 'static, mut kept: CappedOutput) -> Receiver<CappedOutput> {
     let (out, result) = channel();
     std::thread::spawn(move || {
         let mut piece = [0; 16 << 10];

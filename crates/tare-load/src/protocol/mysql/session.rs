@@ -3,7 +3,9 @@
 use super::greeting::Shake;
 use super::wire::{self, Cell, Column, Reader, cells};
 use crate::operation::{Failure, Greeting, Step};
-use crate::protocol::sql::{Admission, Around, Code, Context, Machine, Message, Next, Program, Tallies, Veil, Wire};
+use crate::protocol::sql::{
+    Admission, Around, Code, Context, Message, Next, Program, Tallies, TransactionMachine, Veil, Wire,
+};
 use crate::script::{Slot, Values, write_number};
 use std::io::Write as _;
 use std::ops::Range;
@@ -64,7 +66,7 @@ struct Talk {
 /// An answer, as far as it has come, and the script that waits for it.
 #[derive(Debug)]
 struct Answer {
-    machine: Machine,
+    machine: TransactionMachine,
     part: Part,
     rows: u64,
     // Of the statement whose answer is being read, if anything of it is captured.
@@ -73,7 +75,7 @@ struct Answer {
 
 impl Session {
     pub(super) fn new(program: &Program, tallies: &Arc<Tallies>) -> Self {
-        let machine = Machine::new(program, tallies);
+        let machine = TransactionMachine::new(program, tallies);
         let answer = Answer { machine, part: Part::First, rows: 0, columns: Vec::new() };
         let talk = Talk { reader: Reader::default(), shake: Shake::new(), answer };
         Session { veil: Veil::default(), talk }
@@ -270,7 +272,7 @@ fn code_of(number: u16) -> Code {
 }
 
 /// Keeps the columns of a row that are asked for.
-fn capture<W>(body: &[u8], columns: &[Column], machine: &mut Machine, cx: &mut Context<'_, W>) {
+fn capture<W>(body: &[u8], columns: &[Column], machine: &mut TransactionMachine, cx: &mut Context<'_, W>) {
     let Some(call) = machine.call(cx.program) else { return };
     let mut asked = cx.program.captures(call).iter().peekable();
     for (number, cell) in cells(body, columns).enumerate() {

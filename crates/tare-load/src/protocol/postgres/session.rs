@@ -4,7 +4,8 @@ use super::scram::{Salted, Scram, md5_answer};
 use super::wire::{self, Reader};
 use crate::operation::{Failure, Greeting, Step};
 use crate::protocol::sql::{
-    Admission, Around, Code, Context, Login, Machine, Message, Next, Program, Tallies, Veil, Wire, write_value,
+    Admission, Around, Code, Context, Login, Message, Next, Program, Tallies, TransactionMachine, Veil, Wire,
+    write_value,
 };
 use crate::script::Values;
 use std::hash::{BuildHasher as _, RandomState};
@@ -70,7 +71,7 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn new(program: &Program, tallies: &Arc<Tallies>) -> Self {
-        let machine = Machine::new(program, tallies);
+        let machine = TransactionMachine::new(program, tallies);
         let talk = Talk { reader: Reader::default(), stage: Stage::Login, scram: None, machine, rows: 0 };
         Session { veil: Veil::default(), talk }
     }
@@ -159,7 +160,7 @@ struct Talk {
     reader: Reader,
     stage: Stage,
     scram: Option<Box<Scram>>,
-    machine: Machine,
+    machine: TransactionMachine,
     // Rows of the statement whose answer is being read.
     rows: u64,
 }
@@ -277,7 +278,7 @@ impl Talk {
 }
 
 /// Keeps the columns of a row that are asked for.
-fn capture(body: &[u8], machine: &mut Machine, cx: &mut Context<'_, Calls>) {
+fn capture(body: &[u8], machine: &mut TransactionMachine, cx: &mut Context<'_, Calls>) {
     let Some(call) = machine.call(cx.program) else { return };
     let (mut columns, mut at) = (wire::columns(body), 0);
     for (column, slot) in cx.program.captures(call) {

@@ -53,7 +53,7 @@ enum After {
 
 /// The state of a script on one connection.
 #[derive(Debug)]
-pub(crate) struct Machine {
+pub(crate) struct TransactionMachine {
     operation: u16,
     // The next instruction.
     at: u32,
@@ -77,16 +77,16 @@ pub(crate) struct Machine {
     tallies: Arc<Tallies>,
 }
 
-impl Drop for Machine {
+impl Drop for TransactionMachine {
     fn drop(&mut self) {
         self.tallies.add(&self.tally);
     }
 }
 
-impl Machine {
+impl TransactionMachine {
     /// A machine at rest, which leaves its counts to `tallies` when its connection ends.
     pub(crate) fn new(program: &Program, tallies: &Arc<Tallies>) -> Self {
-        Machine {
+        TransactionMachine {
             operation: 0,
             at: 0,
             calls: 0..0,

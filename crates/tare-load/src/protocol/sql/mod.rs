@@ -33,7 +33,7 @@ pub(super) use checks::{Ask, excerpt};
 pub(super) use code::Code;
 pub(super) use database::{Admission, Around, Control, Database, Login, Sql};
 pub(super) use dialect::Dialect;
-pub(super) use machine::{Context, Machine, Next, Wire};
+pub(super) use machine::{Context, Next, TransactionMachine, Wire};
 pub(super) use program::{Program, Statement};
 #[cfg(any(test, fuzzing))]
 pub(super) use protocol::made;

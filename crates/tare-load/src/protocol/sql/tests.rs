@@ -2,7 +2,7 @@
 
 use super::code::Code;
 use super::dialect::Dialect;
-use super::machine::{Context, Machine, Next, Wire};
+use super::machine::{Context, Next, TransactionMachine, Wire};
 use super::program::Program;
 use super::read;
 use super::spec::{Isolation, Options};
@@ -88,7 +88,7 @@ fn run(text: &str, seed: u64, mut server: impl FnMut(&str) -> Says) -> Ran {
     let options = options(text).unwrap_or_else(|problems| panic!("{problems:#?}"));
     let program = Program::compile(&options, &DIALECT).unwrap();
     let tallies = Arc::new(Tallies::new(1));
-    let mut machine = Machine::new(&program, &tallies);
+    let mut machine = TransactionMachine::new(&program, &tallies);
     let (mut values, mut draw, mut out) = (Values::new(&program.names), Draw::new(seed, 0), Vec::new());
     let (mut said, mut open) = (Vec::new(), false);
     let mut cx = Context { program: &program, wire: &Plain, values: &mut values, draw: &mut draw, out: &mut out };
