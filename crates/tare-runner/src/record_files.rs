@@ -265,7 +265,7 @@ mod tests {
         let trials = record.folder("trials", REMEDY).unwrap().unwrap();
         assert!(record.read("first", 9, REMEDY).unwrap().is_some());
         let fault = trials.read("again", 9, REMEDY).unwrap_err();
-        assert!(fault.message.contains("trials/again the record has more than 7 B to be read"), "{fault}");
+        assert!(fault.message.contains("trials/again the record has more than 7 B to read"), "{fault}");
     }
 
     #[test]

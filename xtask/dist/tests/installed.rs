@@ -188,7 +188,7 @@ fn the_image_runs_in_an_engine_and_is_read_by_tare() {
     asks(run);
     works(run);
     let help = expect(Command::new("docker").args(["run", "--rm", "--network=none", &image.0]));
-    assert!(help.contains("Carry out a study"), "{help}");
+    assert!(help.contains("Run a study"), "{help}");
     let mut build = Command::new(&binary);
     build.args(["bundle", "build", "--image"]).arg(&archive).env("TARE_HOME", folder.path().join("home"));
     expect(&mut build);

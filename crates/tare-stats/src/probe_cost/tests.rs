@@ -133,11 +133,11 @@ struct Found {
 }
 
 impl Found {
-    fn add(&mut self, found: ProbeRatio, truth: f64) {
+    fn add(&mut self, found: ProbeRatio, truth: f64, changes: ProbeEffect) {
         let interval = found.interval.unwrap();
         self.held += u32::from(interval.contains(truth));
         self.below_one += u32::from(interval.high < 1.0);
-        self.no_detail += u32::from(found.costs_more_than(NO_DETAIL, ProbeEffect::Throughput));
+        self.no_detail += u32::from(found.costs_more_than(NO_DETAIL, changes));
     }
 }
 
@@ -156,9 +156,9 @@ fn by_turns_a_planted_cost_of_two_per_cent_is_found_and_none_is_not() {
         assert!((cost.ratio - 0.99).abs() < 0.01, "{cost:?}");
         let [of_free, of_weighed] = cost.forms.as_slice() else { panic!("{cost:?}") };
         assert_eq!((of_free.form.as_str(), of_free.trials, of_weighed.rests), ("free", 6, 36));
-        free.add(of_free.throughput, 1.0);
-        weighed.add(of_weighed.throughput, 0.98);
-        cpu.add(of_weighed.cpu_per_op.unwrap(), 1.03);
+        free.add(of_free.throughput, 1.0, ProbeEffect::Throughput);
+        weighed.add(of_weighed.throughput, 0.98, ProbeEffect::Throughput);
+        cpu.add(of_weighed.cpu_per_op.unwrap(), 1.03, ProbeEffect::CpuPerOp);
     }
     let share = |count: u32| f64::from(count) / f64::from(RUNS);
     for found in [&free, &weighed, &cpu] {
