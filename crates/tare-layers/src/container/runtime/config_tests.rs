@@ -4,7 +4,7 @@ use crate::sample;
 use std::collections::BTreeMap;
 use tare_core::workload::{Resources, Service, USUAL_PATH};
 
-const VERSION_1: Machine = Machine { limits_swap: true, unified: false, capabilities: (1 << 41) - 1 };
+const VERSION_1: HostFacts = HostFacts { limits_swap: true, unified: false, capabilities: (1 << 41) - 1 };
 
 fn least() -> ContainerOptions {
     ContainerOptions {
@@ -31,7 +31,7 @@ fn start() -> ServiceStart {
     ServiceStart::on(service, Some(CpuSet::new([1, 2])))
 }
 
-fn written(options: ContainerOptions, machine: Machine, change: impl Fn(&mut Order, &mut ServiceStart)) -> Value {
+fn written(options: ContainerOptions, machine: HostFacts, change: impl Fn(&mut Order, &mut ServiceStart)) -> Value {
     let (volumes, cpus) = ([("/data".to_owned(), PathBuf::from("/v/0"))], CpuSet::new([1, 2]));
     let mut order = Order {
         options,
@@ -107,7 +107,7 @@ fn memory_goes_without_swap_in_each_version() {
     let memory = |machine| written(least(), machine, |_, _| {})["linux"]["resources"]["memory"].clone();
     // The same for version 2, where a runtime makes no swap of a sum that is the limit itself.
     assert_eq!(memory(VERSION_1), json!({ "limit": 64 << 20, "swap": 64 << 20 }));
-    let no_sum = Machine { limits_swap: false, ..VERSION_1 };
+    let no_sum = HostFacts { limits_swap: false, ..VERSION_1 };
     assert_eq!(memory(no_sum), json!({ "limit": 64 << 20, "swappiness": 0 }));
 }
 
@@ -120,7 +120,7 @@ fn namespaces_of_its_own_have_file_systems_that_fit() {
         all.iter().map(|namespace| namespace["type"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(kinds(VERSION_1), ["mount", "pid", "ipc", "uts"], "the network stays the host's");
-    assert_eq!(kinds(Machine { unified: true, ..VERSION_1 }), ["mount", "pid", "ipc", "uts", "cgroup"]);
+    assert_eq!(kinds(HostFacts { unified: true, ..VERSION_1 }), ["mount", "pid", "ipc", "uts", "cgroup"]);
     let config = plain(own);
     assert_eq!(mount_at(&config, "/sys")["type"], "sysfs");
     assert_eq!(mount_at(&config, "/sys/fs/cgroup")["type"], "cgroup");
@@ -130,7 +130,7 @@ fn namespaces_of_its_own_have_file_systems_that_fit() {
 fn what_else_is_asked_for_is_written_down() {
     let config = plain(ContainerOptions { read_only: true, root: RootKind::Overlay, ..least() });
     assert_eq!(config["root"]["readonly"], true);
-    let few = Machine { capabilities: 0b1001, ..VERSION_1 };
+    let few = HostFacts { capabilities: 0b1001, ..VERSION_1 };
     let config = written(least(), few, |_, _| {});
     assert_eq!(config["process"]["capabilities"]["permitted"], json!(["CAP_CHOWN", "CAP_FOWNER"]), "those there are");
     let config = written(least(), VERSION_1, |order, _| order.probe = Some(Path::new("/usr/bin/tare")));

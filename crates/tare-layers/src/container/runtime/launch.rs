@@ -4,7 +4,7 @@
 use super::super::observe;
 use super::super::options::{ContainerOptions, RootKind};
 use super::super::spec::{self, open_files};
-use super::config::{Machine, Order, config};
+use super::config::{HostFacts, Order, config};
 use super::program::Program;
 use crate::cgroup::{self, Group};
 use crate::local::accounts::Accounts;
@@ -133,7 +133,7 @@ impl Launch<'_> {
             group: &cgroup::group_path(&self.surroundings.run, &self.group_name()),
             cpus: cpus.as_ref(),
             open_files: open_files(),
-            machine: Machine::this(),
+            machine: HostFacts::this(),
         };
         let place = directory.join("config.json");
         // The environment of the service stands in it, with its secrets.
