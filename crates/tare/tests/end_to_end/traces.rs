@@ -61,6 +61,7 @@ fn standing() -> Standing {
         entries.map(|entry| entry.file_name().into_string().unwrap()).collect::<BTreeSet<_>>()
     };
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mounted = mounts.lines().map(|line| line.split(' ').nth(4).unwrap());
     // Counters stand in brackets, and the time in remarks.
     let rules = said("/usr/sbin/iptables-save", &[]);
     let rules = rules.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(" [").next().unwrap());
@@ -70,7 +71,8 @@ fn standing() -> Standing {
         ("control groups", groups),
         ("links", names("/sys/class/net")),
         ("network namespaces", names("/run/tare/netns")),
-        ("mounts", mounts.lines().map(|line| line.split(' ').nth(4).unwrap().to_owned()).collect()),
+        // The engine makes its default namespace for the first container on the host's network, and keeps it.
+        ("mounts", mounted.filter(|path| *path != "/run/docker/netns/default").map(str::to_owned).collect()),
         ("rules", rules.map(str::to_owned).collect()),
         ("containers", lines(said("/usr/bin/docker", &["ps", "--all", "--quiet", "--no-trunc"]))),
         ("networks", lines(said("/usr/bin/docker", &["network", "ls", "--quiet", "--no-trunc"]))),
