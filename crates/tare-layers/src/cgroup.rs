@@ -1,4 +1,4 @@
-//! Control groups, version 1 and 2, as far as limits, membership and removal go.
+//! Control groups, versions 1 and 2: limits, membership and removal.
 
 pub(crate) mod counting;
 pub(crate) mod freeze;
@@ -21,7 +21,7 @@ use tare_core::workload::Resources;
 
 /// How long killed processes may take to leave a group.
 const EMPTY_WITHIN: Duration = Duration::from_secs(10);
-/// The period over which a quota is shared out, us: what container engines use.
+/// The period over which a quota is distributed, us: the one that container engines use.
 const QUOTA_PERIOD_US: u64 = 100_000;
 
 /// The group of one instance: a directory in each hierarchy that limits it.
@@ -30,15 +30,14 @@ pub(crate) struct Group {
     /// The directories; the first one controls memory.
     directories: Vec<PathBuf>,
     unified: bool,
-    /// Why none of them counts CPU time, of a group that was to count it.
+    /// Why none of them counts CPU time, for a group that was to count it.
     uncounted: Option<Fault>,
 }
 
 impl Group {
-    /// Makes the group `tare-<run>/<instance>` with a service's limits: memory without swap always, CPU time only when
-    /// it is limited, for a group that the scheduler shares out is not free and a plain process has none. CPU time is
-    /// counted always: whoever adds up the processes that are there misses those that have ended, one for each request
-    /// of some servers.
+    /// Creates the group `tare-<run>/<instance>` with a service's limits: memory without swap always, CPU time only
+    /// when it is limited, since scheduling by group is not free and a plain process has none. CPU time is always
+    /// counted: adding up the live processes misses those that have ended, one per request with some servers.
     pub(crate) fn create(run: &str, instance: &str, resources: &Resources) -> Result<Group, Fault> {
         let path = group_path(run, instance);
         let hierarchies = hierarchies::hierarchies()?;
@@ -55,19 +54,19 @@ impl Group {
         };
         match made {
             Ok(()) => {
-                // Where none counts, those that are there are added up, and the service is started all the same.
+                // If none counts, the live processes are added up, and the service is started all the same.
                 group.uncounted = group.count(hierarchy_for_it(&hierarchies).or(unified), &path).err();
                 Ok(group)
             }
             Err(fault) => {
-                // Report the first failure, not that of the repair.
+                // Report the first failure, not one in the cleanup.
                 let _ = group.remove();
                 Err(fault)
             }
         }
     }
 
-    /// The group `tare-<run>/<instance>` as somebody else has made it, in every hierarchy that it is in.
+    /// The group `tare-<run>/<instance>` as somebody else made it, in every hierarchy that it is in.
     pub(crate) fn found(run: &str, instance: &str) -> Result<Group, Fault> {
         let mut hierarchies = hierarchies::hierarchies()?;
         let controls_memory = |h: &Hierarchy| h.controllers.as_ref().is_some_and(|c| c.iter().any(|c| c == "memory"));
@@ -87,7 +86,7 @@ impl Group {
     ) -> Result<(), Fault> {
         let memory = self.directory(&root("memory").ok_or_else(no_cgroups)?, path)?;
         set(&memory, "memory.limit_in_bytes", resources.memory_bytes)?;
-        // The limit of memory and swap together exists only where the kernel accounts for swap.
+        // The limit on memory and swap together exists only where the kernel accounts for swap.
         if memory.join("memory.memsw.limit_in_bytes").exists() {
             set(&memory, "memory.memsw.limit_in_bytes", resources.memory_bytes)?;
         } else {
@@ -101,7 +100,8 @@ impl Group {
         Ok(())
     }
 
-    /// Joins a hierarchy that counts CPU time and shares none out, unless one that limits the group counts it already.
+    /// Joins a hierarchy that counts CPU time without distributing it, unless one that limits the group already counts
+    /// it.
     ///
     /// # Errors
     /// Why none counts it, and what that means.
@@ -110,14 +110,14 @@ impl Group {
             return Ok(());
         }
         let root = root.ok_or_else(|| Uncounted::NoHierarchy.fault())?;
-        // One that limits the group may be the only one that there is.
+        // The one that limits the group may be the only one there is.
         if !self.directories.contains(&root.join(path)) {
             self.directory(&root, path).map_err(|fault| Uncounted::NotMade(fault).fault())?;
         }
         if counts_cpu(&root.join(path)) { Ok(()) } else { Err(Uncounted::NoGroupDoes(root).fault()) }
     }
 
-    /// Why what has ended in it is not counted, and what that means; none where it is, or nobody was to see to it.
+    /// Why the CPU time of ended processes is not counted, and what that means; `None` if it is, or was not to be.
     pub(crate) fn why_uncounted(&self) -> Option<&Fault> {
         self.uncounted.as_ref()
     }
@@ -169,7 +169,7 @@ impl Group {
         self.directories.first().map(|directory| members(directory)).unwrap_or_default()
     }
 
-    /// How many processes the kernel has killed here for want of memory.
+    /// How many processes the kernel has killed here for lack of memory.
     pub(crate) fn killed_for_memory(&self) -> u64 {
         let Some(directory) = self.directories.first() else { return 0 };
         let file = if self.unified { "memory.events" } else { "memory.oom_control" };
@@ -178,7 +178,7 @@ impl Group {
         count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
     }
 
-    /// Keeps everything in the group from running, or lets it run on.
+    /// Stops everything in the group from running, or lets it continue.
     pub(crate) fn freeze(&self, frozen: bool) -> Result<(), Fault> {
         let Some(directory) = self.directories.first() else { return Ok(()) };
         if self.unified {
@@ -187,7 +187,7 @@ impl Group {
         freeze::by_signal(&|| members(directory), frozen)
     }
 
-    /// Kills what is in the group, waits until it is gone, and removes it; the run's own group goes with its last
+    /// Kills everything in the group, waits until it is gone, and removes it; the run's own group goes with its last
     /// instance.
     pub(crate) fn remove(&mut self) -> Result<(), Fault> {
         for directory in &self.directories {
@@ -223,8 +223,8 @@ pub(crate) fn members(directory: &Path) -> Vec<u32> {
     text.lines().filter_map(|line| line.trim().parse().ok()).collect()
 }
 
-/// Kills everything in a group and in those below it, waits until it is gone, and removes them. A group that is gone
-/// already is no error.
+/// Kills everything in a group and in those below it, waits until it is gone, and removes them. A group that is already
+/// gone is no error.
 pub(crate) fn remove_tree(directory: &Path) -> Result<(), Fault> {
     if let Ok(entries) = fs::read_dir(directory) {
         for entry in entries.filter_map(Result::ok).filter(|e| e.file_type().is_ok_and(|kind| kind.is_dir())) {
@@ -235,7 +235,7 @@ pub(crate) fn remove_tree(directory: &Path) -> Result<(), Fault> {
     loop {
         let inside = members(directory);
         for pid in inside.iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())) {
-            // It may have ended in between; whether all are gone is seen on the next turn.
+            // It may have ended in between; the next turn sees whether all are gone.
             let _ = kill_member(directory, pid);
         }
         match fs::remove_dir(directory) {
@@ -266,7 +266,7 @@ pub(crate) fn members_below(directory: &Path) -> Vec<u32> {
     members(directory).into_iter().chain(below.flat_map(|entry| members_below(&entry.path()))).collect()
 }
 
-/// The groups that are called as a run's would be, in every hierarchy, whoever has made them.
+/// The groups in every hierarchy that are named as a run's would be, whoever made them.
 pub(crate) fn named_like_ours() -> Vec<PathBuf> {
     let roots = hierarchies::hierarchies().unwrap_or_default().into_iter().map(|hierarchy| hierarchy.root);
     let entries = roots.flat_map(|root| fs::read_dir(root).into_iter().flatten().filter_map(Result::ok));
@@ -279,14 +279,14 @@ fn tops(run: &str) -> Result<Vec<PathBuf>, Fault> {
     Ok(hierarchies::hierarchies()?.into_iter().map(|hierarchy| hierarchy.root.join(marks::mark_name(run))).collect())
 }
 
-/// The most memory, bytes, that this process and what it starts may have by the groups that it is in, if that is
+/// The most memory, bytes, that this process and its children may use under the groups that it is in, if that is
 /// bounded.
 pub(crate) fn own_memory_limit() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     memory_limit_of(&groups, &hierarchies::hierarchies().ok()?)
 }
 
-/// The same by what /proc says of a process's groups.
+/// The same, from what /proc says about a process's groups.
 fn memory_limit_of(groups: &str, hierarchies: &[Hierarchy]) -> Option<u64> {
     let limit = |line: &str| {
         let [_, controllers, path] = line.splitn(3, ':').collect::<Vec<_>>()[..] else { return None };
@@ -296,18 +296,18 @@ fn memory_limit_of(groups: &str, hierarchies: &[Hierarchy]) -> Option<u64> {
         };
         let (hierarchy, path) = (hierarchies.iter().find(is)?, path.trim_start_matches('/'));
         let file = if hierarchy.controllers.is_some() { "memory.limit_in_bytes" } else { "memory.max" };
-        // A group has no more than those above it.
+        // A group can use no more than those above it.
         let above = Path::new(path).ancestors().map(|group| hierarchy.root.join(group).join(file));
         above.filter_map(|file| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok()).min()
     };
     groups.lines().filter_map(limit).min()
 }
 
-/// Makes the run's own group in every hierarchy, for a runtime that is about to make groups below it in those that it
-/// chooses. Made here, the kernel's number of each stands in the register, and a name alone is nobody's mark.
+/// Creates the run's own group in every hierarchy, for a runtime that is about to create groups below it in those that
+/// it chooses. Made here, each one's kernel number is in the register; a name alone proves nothing.
 ///
 /// # Errors
-/// When one cannot be made, or is somebody else's.
+/// When one cannot be made, or belongs to somebody else.
 pub(crate) fn make_tops(run: &str) -> Result<(), Fault> {
     if let Some(root) = unified_root()? {
         controllers::intend(run, &root)?;
@@ -316,50 +316,50 @@ pub(crate) fn make_tops(run: &str) -> Result<(), Fault> {
     tops(run)?.iter().try_for_each(|top| make_top(top))
 }
 
-/// Removes those that the runtime has not chosen, and writes down what it has handed down for the others.
+/// Removes the groups that the runtime has not chosen, and records which controllers it has enabled for the others.
 ///
 /// # Errors
-/// When that cannot be written down.
+/// When that cannot be recorded.
 pub(crate) fn keep_tops_in_use(run: &str) -> Result<(), Fault> {
     let all = tops(run)?;
     {
         let _one = one_at_a_time();
         for top in all.iter().filter(|top| register::is_made(run, Kind::Cgroup, &top.display().to_string())) {
-            // It stays while there is another in it, and that is no failure.
+            // It stays while another group is in it, and that is no failure.
             let _ = fs::remove_dir(top);
         }
     }
     unified_root()?.map_or(Ok(()), |root| controllers::settle(run, &root))
 }
 
-/// Held while a run's own groups come and go: one that has just been made must not go with what was last in it. What
-/// the lock guards is the kernel's, so that a panic leaves nothing half done in it.
+/// Held while a run's own groups are created and removed: one just made must not go with the last one that was in it.
+/// The lock guards state in the kernel, so a panic leaves nothing half done.
 fn one_at_a_time() -> MutexGuard<'static, ()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes a group in a run's own one, which is made if the run has none in this hierarchy.
+/// Creates a group in a run's own group, which is created if the run has none in this hierarchy.
 pub(crate) fn make_below_top(directory: &Path) -> Result<(), Fault> {
     let _one = one_at_a_time();
     let top = directory.parent().expect("it is below the run's own");
     make_top(top)?;
     fs::create_dir_all(directory).doing(format!("make the cgroup {}", directory.display())).inspect_err(|_| {
-        // Nobody would remove it; while there is another in it, it stays.
+        // Nobody else would remove it; while another group is in it, it stays.
         let _ = fs::remove_dir(top);
     })
 }
 
-/// Kills what is in a group in a run's own one, and removes it; the run's own goes with its last.
+/// Kills everything in a group below a run's own one, and removes it; the run's own goes with its last.
 pub(crate) fn remove_below_top(directory: &Path) -> Result<(), Fault> {
     remove_tree(directory)?;
     let _one = one_at_a_time();
-    // It stays while there is another in it, and that is no failure.
+    // It stays while another group is in it, and that is no failure.
     let _ = directory.parent().map(fs::remove_dir);
     Ok(())
 }
 
-/// Makes a run's own group in a hierarchy, unless the run has it; somebody else's is not taken for it.
+/// Creates a run's own group in a hierarchy, unless the run has it; somebody else's is not taken for it.
 fn make_top(top: &Path) -> Result<(), Fault> {
     let name = top.display().to_string();
     let run = top.file_name().and_then(OsStr::to_str).and_then(marks::run_of_mark);
@@ -368,7 +368,7 @@ fn make_top(top: &Path) -> Result<(), Fault> {
         return Ok(());
     }
     let make = || match fs::create_dir(top) {
-        // Where there is no register, as in a guest, nobody else makes any.
+        // If there is no register, as in a guest, nobody else makes any.
         Err(error) if error.kind() == ErrorKind::AlreadyExists && !marks::run_directory(run).is_dir() => Ok(()),
         other => other.doing(format!("make the cgroup {name}")),
     };
@@ -396,7 +396,7 @@ mod tests {
             assert!(why(&mut group, Some(root.clone())).contains("do not count CPU time"));
             assert_eq!(group.directories, [root.join(&path)], "once");
         }
-        // Where it counts, no other is joined; where it does not, the one that counts is.
+        // Where it counts, no other is joined; where it does not, the counting one is.
         fs::write(root.join(&path).join("cpuacct.usage"), "0\n").unwrap();
         group.count(None, &path).unwrap();
         group.directories = vec![folder.path().join("memory")];

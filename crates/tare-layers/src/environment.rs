@@ -1,4 +1,4 @@
-//! The one place of this crate where the environment is read.
+//! The only place in this crate that reads the environment.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ pub(crate) fn docker_host() -> Option<String> {
     std::env::var("DOCKER_HOST").ok().filter(|text| !text.is_empty())
 }
 
-/// Where programs are looked for. An empty entry, which is the current directory to a shell, is nothing here.
+/// Where programs are looked for. An empty entry, which a shell takes as the current directory, is ignored.
 pub(crate) fn path() -> Vec<PathBuf> {
     let folders = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&folders).filter(|folder| !folder.as_os_str().is_empty()).collect()
@@ -20,6 +20,6 @@ pub(crate) const USUAL_HOME: &str = "/var/lib/tare";
 pub(crate) fn home() -> PathBuf {
     let stated = std::env::var_os("TARE_HOME").filter(|home| !home.is_empty());
     let home = stated.map_or_else(|| PathBuf::from(USUAL_HOME), PathBuf::from);
-    // Mounts and engines take no path that is relative to here.
+    // Mounts and engines accept no path relative to the current directory.
     std::path::absolute(&home).unwrap_or(home)
 }

@@ -1,5 +1,6 @@
-//! What must bear any bytes: the agent's line, files of images and kernels, what kernels and guests tell, and options
-//! of layers. The table makes a test of each for the gate; `cargo xtask fuzz` runs them for as long as one likes.
+//! Everything that must withstand arbitrary bytes: the agent's line, files from images and kernels, what kernels and
+//! guests say, and options of layers. The table makes a test of each for the gate; `cargo xtask fuzz` runs them for as
+//! long as one likes.
 
 use crate::LAYERS;
 use crate::{agent, container, local, vm};
@@ -103,22 +104,22 @@ pub fn users_file(bytes: &[u8]) {
     local::accounts::chew(bytes);
 }
 
-/// What a kernel says of its modules.
+/// What a kernel says about its modules.
 pub fn module_list(bytes: &[u8]) {
     vm::chew_modules(&String::from_utf8_lossy(bytes));
 }
 
-/// What the kernel says a process has mapped, which chose the files' names.
+/// What the kernel says a process has mapped, where the process chose the files' names.
 pub fn maps(bytes: &[u8]) {
     local::chew_maps(&String::from_utf8_lossy(bytes));
 }
 
-/// What the kernel says of control groups and where they are mounted.
+/// What the kernel says about control groups and where they are mounted.
 pub fn control_groups(bytes: &[u8]) {
     container::chew_groups(&String::from_utf8_lossy(bytes));
 }
 
-/// What stands in the kernel's log, where processes have names of their own choice.
+/// What is in the kernel's log, where processes have names of their own choice.
 pub fn kernel_log(bytes: &[u8]) {
     container::chew_log(&String::from_utf8_lossy(bytes));
 }
@@ -128,13 +129,13 @@ pub fn console(bytes: &[u8]) {
     vm::chew_console(&String::from_utf8_lossy(bytes));
 }
 
-/// What is found on a disk that a user has named.
+/// What is found on a disk that the user named.
 pub fn disk_content(bytes: &[u8]) {
     vm::chew_content(&String::from_utf8_lossy(bytes));
 }
 
-/// Options of layers, wherever in a file a layer's name stands. What is refused is told why; what is not is taken apart
-/// into features and variants, each of which is such options again.
+/// Options of layers, wherever in a file a layer's name is. What is refused is explained; what is accepted is broken
+/// down into features and variants, each of which is again a valid set of options.
 pub fn layer_options(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Some(node) = parse(&text, &mut Problems::default()) else { return };

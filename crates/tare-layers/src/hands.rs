@@ -1,5 +1,5 @@
-//! Whose hands what stands at a path is in: on a machine that people share, root must not use what another user could
-//! have put there.
+//! Who controls what is at a path: on a machine that people share, root must not use what another user could have put
+//! there.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsString;
@@ -9,23 +9,23 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 use tare_core::fault::{Doing, Fault};
 
-/// How many links a path may lead through, as the kernel has it.
+/// How many symbolic links a path may lead through; the kernel's own limit.
 const LINKS_MAX: usize = 40;
-/// The bits of a mode by which the group and others may write.
+/// The mode bits that let the group and others write.
 const OTHERS_WRITE: u32 = 0o022;
-/// The bit by which only its owner may remove or rename what stands in a folder.
+/// The mode bit that lets only its owner remove or rename an entry of a folder.
 const STICKY: u32 = 0o1000;
 
-/// Something on the way to a path that another user may change.
+/// Something on the way to a path that another user can change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Foreign {
     /// What it is.
     pub(crate) path: PathBuf,
-    /// Why another may: "belongs to user 1000".
+    /// Why another user can: "belongs to user 1000".
     pub(crate) why: String,
 }
 
-/// Who besides root may have a hand in something: users, and groups of them.
+/// Who, in addition to root, may change something: users, and groups of them.
 #[derive(Debug, Default)]
 struct Hands {
     users: BTreeSet<u32>,
@@ -33,13 +33,13 @@ struct Hands {
 }
 
 impl Hands {
-    /// Those who could put something else in the place of `path`, but for everybody.
+    /// Those who could replace what is at `path`, except that the world-writable bit is not considered.
     fn over(path: &Path) -> io::Result<Hands> {
         let mut hands = Hands::default();
         for place in path.canonicalize()?.ancestors() {
             let facts = place.metadata()?;
             hands.users.insert(facts.uid());
-            // In a sticky folder nobody replaces what is another's.
+            // In a sticky folder nobody can replace somebody else's entry.
             if facts.mode() & (0o020 | STICKY) == 0o020 {
                 hands.groups.insert(facts.gid());
             }
@@ -48,16 +48,16 @@ impl Hands {
     }
 }
 
-/// The first thing on the way from the root to `path` that another than root and `own` may put something else in the
-/// place of; `None` when there is none. What does not exist yet is in the hands of whoever may make it.
+/// The first thing on the way from the root to `path` that somebody other than root and `own` could replace; `None`
+/// when there is none. What does not exist yet is controlled by whoever may create it.
 ///
 /// # Errors
-/// When the way cannot be looked at.
+/// When the way cannot be examined.
 pub(crate) fn foreign(path: &Path, own: u32) -> io::Result<Option<Foreign>> {
     foreign_to(path, &Hands { users: BTreeSet::from([own]), ..Hands::default() })
 }
 
-/// The same of others than root and those.
+/// The same, for anybody other than root and `own`.
 fn foreign_to(path: &Path, own: &Hands) -> io::Result<Option<Foreign>> {
     let mut ahead: VecDeque<OsString> = parts(path);
     let (mut at, mut links) = (PathBuf::from("/"), 0);
@@ -92,20 +92,20 @@ fn foreign_to(path: &Path, own: &Hands) -> io::Result<Option<Foreign>> {
     }
 }
 
-/// The bits by which others than those may write.
+/// The bits that let anybody outside `own` write.
 fn others_write(facts: &fs::Metadata, own: &Hands) -> u32 {
     if own.groups.contains(&facts.gid()) { OTHERS_WRITE & !0o020 } else { OTHERS_WRITE }
 }
 
-/// What there is of the way to a path; nothing said is here.
+/// The part of a path that exists; an empty path means the current folder.
 fn there(path: &Path) -> PathBuf {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     whole.ancestors().find(|place| place.symlink_metadata().is_ok()).unwrap_or(&whole).to_owned()
 }
 
-/// Whether nobody but root, and `behind`, who has become root, could have put what stands at `path`, or could put
-/// something there. A user who is not root may use whatever there is.
+/// Whether only root, and `behind`, the user who became root, could have put what is at `path` there, or could put
+/// something there. A user who is not root may use whatever exists.
 pub fn is_own(path: &Path, behind: Option<u32>) -> bool {
     if !rustix::process::geteuid().is_root() {
         return true;
@@ -113,19 +113,19 @@ pub fn is_own(path: &Path, behind: Option<u32>) -> bool {
     foreign(&there(path), behind.unwrap_or(0)).is_ok_and(|found| found.is_none())
 }
 
-/// Whether nobody could have put what stands at `path`, or could put something there, who could not put another in the
-/// place of `trusted`. A folder of everybody's is trusted by nobody, and none that cannot be looked at.
+/// Whether everybody who could have put what is at `path` there, or could put something there, could also replace
+/// `trusted`. A world-writable folder is not trusted, nor is one that cannot be examined.
 pub fn is_no_more_open(path: &Path, trusted: &Path) -> bool {
     let trusted = if trusted.as_os_str().is_empty() { Path::new(".") } else { trusted };
     let found = Hands::over(trusted).and_then(|own| foreign_to(&there(path), &own));
     found.is_ok_and(|found| found.is_none())
 }
 
-/// Makes a folder, unless it is there, that nobody but root, and `behind`, who has become root, can put something into,
-/// or put another in the place of. A user who is not root makes what may be made.
+/// Creates a folder, unless it exists, that only root, and `behind`, the user who became root, can put something into
+/// or replace. A user who is not root creates whatever is permitted.
 ///
 /// # Errors
-/// When it cannot be made, or another could.
+/// When it cannot be created, or somebody else could change it.
 pub fn make_own(path: &Path, behind: Option<u32>) -> Result<(), Fault> {
     let doing = || format!("make the folder {}", path.display());
     let whole = std::path::absolute(path).doing(doing())?;
@@ -138,7 +138,7 @@ pub fn make_own(path: &Path, behind: Option<u32>) -> Result<(), Fault> {
         let why = format!("{place} {}, who could have what root writes there go elsewhere", found.why);
         Err(Fault::new(format!("{path} is in the hands of others: {why}")))
     };
-    // Before, so that nothing is made at another's place; and afterwards, for another may have been first.
+    // Checked before, so that nothing is created in somebody else's place; and after, as somebody may have been first.
     look()?;
     match DirBuilder::new().mode(0o755).create(&whole) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error).doing(doing()),
@@ -146,7 +146,7 @@ pub fn make_own(path: &Path, behind: Option<u32>) -> Result<(), Fault> {
     }
 }
 
-/// What a path is made of below the root, links not resolved.
+/// The components of a path below the root, with links unresolved.
 fn parts(path: &Path) -> VecDeque<OsString> {
     let part = |part: Component| match part {
         Component::Normal(name) => Some(name.to_owned()),
@@ -174,12 +174,12 @@ mod tests {
         fs::create_dir_all(&home).unwrap();
         assert_eq!(why(&home), None);
         assert_eq!(why(&home.join("not/there")), None);
-        // By its owner, who is nobody else's in the place of the user.
+        // By its owner, unless that is the very user who asks.
         lchown(&way, Some(OTHER), None).unwrap();
         assert_eq!(why(&home), Some((way.clone(), format!("belongs to user {OTHER}"))));
         assert_eq!(foreign(&home, OTHER).unwrap(), None);
         lchown(&way, Some(0), None).unwrap();
-        // By who may write: a sticky folder is as good as another on the way, and not at its end.
+        // By who may write: a sticky folder is acceptable on the way, but not at its end.
         mode(&way, 0o777);
         assert_eq!(why(&home), Some((way.clone(), "may be written to by everybody".to_owned())));
         mode(&way, 0o770);
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(why(&home), None);
         assert_eq!(why(&way).unwrap().0, way);
         assert!(!is_own(&way.join("missing"), None) && is_own(&home.join("missing"), None));
-        // By a link of somebody's, to somewhere good; and by one of ours, to somewhere else.
+        // By somebody else's link to a good place, and by one of our links to a bad place.
         let (theirs, ours) = (way.join("theirs"), way.join("ours"));
         symlink("home", &theirs).unwrap();
         assert_eq!(why(&theirs.join("x")), None);
@@ -214,7 +214,7 @@ mod tests {
         let fault = make_own(&made, None).unwrap_err();
         assert!(fault.message.contains(&format!("records belongs to user {OTHER}, who")), "{fault}");
         make_own(&made, Some(OTHER)).unwrap();
-        // One who is there first where all may make something.
+        // Somebody is there first, in a folder where everybody may create something.
         let all = root.join("all");
         fs::create_dir(&all).unwrap();
         fs::set_permissions(&all, fs::Permissions::from_mode(0o1777)).unwrap();
@@ -222,7 +222,7 @@ mod tests {
         symlink(&root, all.join("theirs")).unwrap();
         lchown(all.join("theirs"), Some(OTHER), None).unwrap();
         assert!(make_own(&all.join("theirs"), None).unwrap_err().message.contains("all/theirs belongs to user"));
-        // Where the group may change what stands there, nothing is made.
+        // Nothing is created where the group may change what is there.
         fs::set_permissions(&all, fs::Permissions::from_mode(0o775)).unwrap();
         let fault = make_own(&all.join("new"), None).unwrap_err();
         assert!(fault.message.contains("all may be written to by group") && !all.join("new").exists(), "{fault}");
@@ -244,12 +244,12 @@ mod tests {
             assert!(!is_no_more_open(of_all, &all), "{}", of_all.display());
         }
         assert!(is_no_more_open(&own.join("missing"), &own) && !is_no_more_open(&own, &own.join("missing")));
-        // A link in a folder of everybody's may be anybody's, wherever it leads.
+        // A link in a world-writable folder may be anybody's, wherever it leads.
         symlink(&own, all.join("link")).unwrap();
         if rustix::process::geteuid().is_root() {
             lchown(all.join("link"), Some(OTHER), None).unwrap();
             assert!(!is_no_more_open(&all.join("link"), &own));
-            // Who owns the folder above could put another in its place, and so is trusted with all below.
+            // Whoever owns the folder above could replace it, and so is trusted with everything below.
             lchown(&group, Some(OTHER), None).unwrap();
             let below = group.join("below");
             fs::create_dir(&below).unwrap();

@@ -1,7 +1,7 @@
 //! The folder in which Tare keeps things between runs, and the folders of runs in it.
 //!
-//! Both carry a mark from their birth on, for their names could be anybody's: what carries none is somebody else's, and
-//! nothing in it is written or removed.
+//! Both carry a mark from the moment they exist, since anybody could use their names: a folder without a mark is
+//! somebody else's, and nothing in it is written or removed.
 
 use crate::environment;
 use crate::hands::foreign;
@@ -13,38 +13,38 @@ use std::path::{Path, PathBuf};
 use tare_core::fault::{Doing, Fault};
 use tare_removal::remove_tree;
 
-/// The file that marks the folder of what is kept.
+/// The file that marks the home folder.
 const HOME_MARK: &str = ".tare-home";
-/// What stands in it.
+/// The text in it.
 const HOME_TEXT: &str = "Tare keeps its bundles, guests and history here.\n";
-/// The file that marks the folder of a run, with the run, the boot, the machine and the folder's own number in it: a
-/// copy of the folder, or one of another machine that shares the disk, is told apart.
+/// The file that marks a run's folder. It holds the run, the boot, the machine and the folder's own inode number, so
+/// that a copy of the folder, or one from another machine that shares the disk, can be told apart.
 const RUN_MARK: &str = ".tare-run";
 /// Below the home: the folders of runs.
 const SCRATCH: &str = "scratch";
 /// Below a run's folder: what is made for it.
 const WORK: &str = "work";
-/// In front of the name of a run's folder that is not whole.
+/// The prefix of a run folder's name while the folder is incomplete.
 const UNFINISHED: &str = ".unfinished-";
 
-/// What Tare puts into its home, and versions before the mark did.
+/// What Tare puts into its home, and what versions without the mark put there.
 const OURS: [&str; 5] = ["bundles", "guest", SCRATCH, "history.db", "kvm.json"];
 
-/// The home, made sure to be Tare's: one that is missing or empty is marked now, and so is one of a version that wrote
-/// no mark.
+/// The home, ensured to be Tare's: a missing or empty one is marked now, and so is one from a version that wrote no
+/// mark.
 ///
 /// # Errors
-/// When it holds somebody else's things, is in somebody else's hands, or cannot be written.
+/// When it holds somebody else's things, somebody else can change it, or it cannot be written.
 pub fn claim() -> Result<PathBuf, Fault> {
     let home = environment::home();
     claim_at(&home)?;
     Ok(home)
 }
 
-/// Whether the home is Tare's or would be on being used. Nothing is written.
+/// Whether the home is Tare's, or would become so when used. Nothing is written.
 ///
 /// # Errors
-/// When it holds somebody else's things, or is in somebody else's hands.
+/// When it holds somebody else's things, or somebody else can change it.
 pub fn look() -> Result<PathBuf, Fault> {
     let home = environment::home();
     look_at(&home).map(|_| home)
@@ -57,13 +57,13 @@ fn claim_at(home: &Path) -> Result<(), Fault> {
     let make = || fs::DirBuilder::new().recursive(true).mode(0o755).create(home);
     let doing = || format!("mark {} as Tare's", home.display());
     make().doing(doing()).map_err(|fault| fault.remedy(NAME_A_FOLDER))?;
-    // Another may have been faster where everybody may make folders.
+    // Somebody else may have been faster, where everybody may create folders.
     check_hands(home)?;
     let write = || {
         let mut new = OpenOptions::new();
         match new.write(true).create_new(true).mode(0o644).open(home.join(HOME_MARK)) {
             Ok(mut mark) => mark.write_all(HOME_TEXT.as_bytes()),
-            // Another process of Tare's was faster.
+            // Another Tare process was faster.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
             Err(error) => Err(error),
         }
@@ -71,8 +71,8 @@ fn claim_at(home: &Path) -> Result<(), Fault> {
     write().doing(doing()).map_err(|fault| fault.remedy(NAME_A_FOLDER))
 }
 
-/// Refuses, as root, a home that another user could have put something into, or could put another in the place of: what
-/// is kept there is run, mounted and removed with root's right.
+/// Refuses, as root, a home that another user could have put something into or could replace: what is kept there is
+/// run, mounted and removed with root's rights.
 fn check_hands(home: &Path) -> Result<(), Fault> {
     let own = rustix::process::geteuid();
     if !own.is_root() {
@@ -97,7 +97,7 @@ fn check_hands(home: &Path) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether Tare, or a version before, calls something in its home so.
+/// Whether this is the name of something that Tare, or an earlier version, keeps in its home.
 fn is_ours(name: &str) -> bool {
     OURS.contains(&name) || name.starts_with("history.db-") || name == HOME_MARK
 }
@@ -105,7 +105,7 @@ fn is_ours(name: &str) -> bool {
 /// What to do about a home that cannot be used at all.
 const NAME_A_FOLDER: &str = "name a folder that can be written in TARE_HOME";
 
-/// Whether a home is marked already; an error when it is somebody else's.
+/// Whether a home is already marked; an error when it is somebody else's.
 fn look_at(home: &Path) -> Result<bool, Fault> {
     check_hands(home)?;
     if home.join(HOME_MARK).symlink_metadata().is_ok_and(|facts| facts.is_file()) {
@@ -134,23 +134,23 @@ fn look_at(home: &Path) -> Result<bool, Fault> {
     )))
 }
 
-/// Whether a version that wrote no mark has made a home: nothing is in it but what Tare puts there, and something that
-/// nobody else makes is.
+/// Whether a version that wrote no mark made this home: it contains only what Tare puts there, including something that
+/// nobody else makes.
 fn is_old_home(home: &Path, names: &[String]) -> bool {
     let store = ["bundles", "recipes", "locks", "building"].iter().all(|part| home.join("bundles").join(part).is_dir());
     let text = fs::read(home.join("kvm.json")).unwrap_or_default();
     let finding = serde_json::from_slice::<serde_json::Value>(&text)
         .is_ok_and(|found| ["boot", "qemu", "kernel", "outcome"].iter().all(|field| found.get(field).is_some()));
-    // The usual place is called by Tare's name.
+    // The usual place bears Tare's name.
     names.iter().all(|name| is_ours(name)) && (store || finding || home == Path::new(environment::USUAL_HOME))
 }
 
-/// Where runs keep what must be on a disk: volumes of services and the like.
+/// Where runs keep what must be on a disk, such as volumes of services.
 fn scratch_root() -> PathBuf {
     environment::home().join(SCRATCH)
 }
 
-/// The folder of a run on a disk, which carries its mark.
+/// A run's folder on a disk, which carries its mark.
 pub(crate) fn run_folder(run: &str) -> PathBuf {
     scratch_root().join(run)
 }
@@ -160,14 +160,14 @@ pub fn work_folder(run: &str) -> PathBuf {
     run_folder(run).join(WORK)
 }
 
-/// Makes the folder of a run on a disk, marked from the moment it has its name.
+/// Makes a run's folder on a disk, marked from the moment it has its name.
 pub(crate) fn create_run_folder(run: &str) -> Result<(), Fault> {
     let home = claim()?;
     let whole = run_folder(run);
     let unfinished = unfinished(&whole);
     let make = || -> std::io::Result<()> {
         fs::create_dir_all(home.join(SCRATCH))?;
-        // Nobody else's business: volumes hold what services write, and guests' disks everything.
+        // Private: volumes hold what services write, and guests' disks hold everything.
         fs::DirBuilder::new().mode(0o700).create(&unfinished)?;
         let number = fs::symlink_metadata(&unfinished)?.ino();
         let mut mark = File::create_new(unfinished.join(RUN_MARK))?;
@@ -196,11 +196,11 @@ pub(crate) fn run_of_folder(folder: &Path) -> Option<String> {
     (is_run(run) && own && on == machine() && number == facts.ino().to_string()).then(|| run.to_owned())
 }
 
-/// The marked folders of runs in the home, whole or not, and what else stands among them under a name like theirs.
+/// The marked folders of runs in the home, complete or not, and anything else there that has a name like theirs.
 pub(crate) fn run_folders() -> (Vec<(String, PathBuf)>, Vec<PathBuf>) {
     let (mut marked, mut strange) = (Vec::new(), Vec::new());
     let home = environment::home();
-    // Where others may write, no mark says anything.
+    // Where others may write, a mark proves nothing.
     if check_hands(&home).is_err() {
         return (marked, strange);
     }
@@ -215,8 +215,8 @@ pub(crate) fn run_folders() -> (Vec<(String, PathBuf)>, Vec<PathBuf>) {
     (marked, strange)
 }
 
-/// The folder of a run, whole or not, where the run's own directory says that it is: marked, or empty as a run leaves
-/// it that is killed before it can write the mark. None where by now another user may have put it there.
+/// A run's folder, complete or not, at the place that the run's own directory names: marked, or empty if the run was
+/// killed before it could write the mark. `None` if another user may have put it there since.
 pub(crate) fn noted_at(folder: &Path) -> Option<(String, PathBuf)> {
     if in_other_hands(folder) {
         return None;
@@ -228,12 +228,12 @@ pub(crate) fn noted_at(folder: &Path) -> Option<(String, PathBuf)> {
     marked(folder).or_else(|| marked(&unfinished)).or_else(unmarked)
 }
 
-/// The folder of a run that stands under its name or, not whole, under the other.
+/// A run's folder, which exists under its own name or, if incomplete, under the other.
 pub(crate) fn standing(folder: &Path) -> Option<PathBuf> {
     [folder.to_owned(), unfinished(folder)].into_iter().find(|path| path.symlink_metadata().is_ok())
 }
 
-/// Whether, for root, another user may put something into the folder that this one is in, or another in its place.
+/// Whether, for root, another user may put something into the parent of this folder, or replace that parent.
 pub(crate) fn in_other_hands(folder: &Path) -> bool {
     let own = rustix::process::geteuid();
     let above = folder.parent().unwrap_or(folder);
@@ -244,7 +244,7 @@ fn is_empty(folder: &Path) -> bool {
     fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
 }
 
-/// Removes a run's folder, its mark last: one that is removed in part is known to the next attempt.
+/// Removes a run's folder, its mark last: the next attempt recognises one that is only partly removed.
 pub(crate) fn remove_marked(folder: &Path) -> Result<(), Fault> {
     let gone = |done: std::io::Result<()>| match done {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -260,14 +260,14 @@ pub(crate) fn remove_marked(folder: &Path) -> Result<(), Fault> {
     };
     let Ok(entries) = fs::read_dir(&aside) else { return Ok(()) };
     for entry in entries.filter_map(Result::ok).filter(|entry| entry.file_name() != RUN_MARK) {
-        // Services have had their volumes below.
+        // Services had their volumes below it.
         gone(remove_tree(&entry.path())).doing(doing())?;
     }
     gone(fs::remove_file(aside.join(RUN_MARK))).doing(doing())?;
     gone(fs::remove_dir(&aside)).doing(doing())
 }
 
-/// What this machine is known by, also after it was started anew.
+/// What identifies this machine, also after a restart.
 fn machine() -> String {
     let id = fs::read_to_string("/etc/machine-id").unwrap_or_default();
     match id.trim() {
@@ -356,7 +356,7 @@ mod tests {
             assert!(fault.remedy.contains("TARE_HOME"), "{fault}");
             assert!(look_at(&home).is_err());
         };
-        // Itself, what it is in, and what is in it.
+        // The folder itself, its parent, and its contents.
         fs::create_dir(home.join("bundles")).unwrap();
         for path in [home.clone(), folder.path().join("way"), home.join("bundles")] {
             std::os::unix::fs::lchown(&path, Some(4242), None).unwrap();
@@ -367,7 +367,7 @@ mod tests {
             fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
             claim_at(&home).unwrap();
         }
-        // Where everybody may make folders, as in /tmp, one that is there is somebody's.
+        // Where everybody may create folders, as in /tmp, an existing one belongs to somebody.
         let shared = folder.path().join("shared");
         fs::create_dir(&shared).unwrap();
         fs::set_permissions(&shared, std::os::unix::fs::PermissionsExt::from_mode(0o1777)).unwrap();

@@ -1,6 +1,6 @@
-//! What runs have made on this machine, so that a run that was killed can be cleaned up after by another process. A
-//! name could be anybody's: nothing is listed or touched that does not carry a mark which nobody else makes, or is
-//! not written down in its run's register.
+//! What runs have made on this machine, so that another process can clean up after a run that was killed. Anybody could
+//! use a name: nothing is listed or touched unless it carries a mark that nobody else makes, or is recorded in its
+//! run's register.
 
 use crate::container::socket;
 use crate::marks::{RUN_ROOT, RUN_VARIABLE, check_run, mark_name, run_in_environment};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::{Layers, Leftover};
 
-/// How long a process that was killed may take to vanish.
+/// How long a killed process may take to vanish.
 const VANISH_WITHIN: Duration = Duration::from_secs(10);
 
 const PROCESS: &str = "process";
@@ -35,24 +35,24 @@ const KINDS: [&str; 7] = [PROCESS, MOUNT, LINK, NAMESPACE, RULES, CGROUP, DIRECT
 fn directories() -> Vec<(String, PathBuf)> {
     let (mut all, _) = home::run_folders();
     for (run, directory, _) in runs() {
-        // It may have been started with another home.
+        // The run may have been started with another home.
         all.extend(scratch_noted(&directory).and_then(|noted| home::noted_at(&noted)));
         all.push((run, directory));
     }
     all.sort();
     all.dedup();
-    // A run's own directory says how all else is known, and goes last.
+    // A run's own directory tells how to recognise everything else, and goes last.
     all.sort_by_key(|(_, path)| path.starts_with(RUN_ROOT));
     all
 }
 
-/// Where a run's own directory says that its folder on a disk is.
+/// Where a run's own directory says its folder on a disk is.
 fn scratch_noted(directory: &Path) -> Option<PathBuf> {
     let noted = fs::read_to_string(directory.join(SCRATCH_NOTE)).ok()?;
     Some(PathBuf::from(noted.trim_end_matches('\n')))
 }
 
-/// What is called as a run's would be, and so is left alone: for it carries no mark, or another user may have put it
+/// What is named as a run's would be but is left alone, because it carries no mark or another user may have put it
 /// there. In words.
 pub fn left_alone() -> Vec<String> {
     let (_, folders) = home::run_folders();
@@ -70,7 +70,7 @@ pub fn left_alone() -> Vec<String> {
     folders.chain(strange.into_iter().map(|(kind, path)| format!("{} {}", kind.word(), path.display()))).collect()
 }
 
-/// Why what runs left in a container engine cannot be seen, where the user names an engine that does not answer.
+/// Why leftovers of runs in a container engine cannot be seen, if the user names an engine that does not answer.
 pub fn unseen() -> Option<Fault> {
     socket::nobody_at_choice()
 }
@@ -82,13 +82,13 @@ pub fn unseen() -> Option<Fault> {
 pub fn of_dead_runs(layers: Layers) -> Result<Vec<Leftover>, Fault> {
     let before = live_runs();
     let mut found = leftovers(layers)?;
-    // One that began while we looked is alive too.
+    // A run that began while we looked is alive too.
     let after = live_runs();
     found.retain(|left| !before.contains(&left.run) && !after.contains(&left.run));
     Ok(found)
 }
 
-/// Everything that runs have made on this machine, alive or dead, in the order in which it can be removed: what runs,
+/// Everything that runs have made on this machine, alive or dead, in the order in which it can be removed: processes,
 /// what `layers` keep, mounts, links, namespaces, rules, cgroups, directories.
 ///
 /// # Errors
@@ -139,7 +139,7 @@ fn own_leftovers() -> Result<Vec<Leftover>, Fault> {
 fn marked_processes() -> Vec<(String, u32, u64)> {
     let mut found = BTreeSet::new();
     let mut add = |run: &str, pid: u32| {
-        // An owner in its own run's environment, such as a test in a test, must not be told to kill itself.
+        // An owner in its own run's environment, such as a test within a test, must not be told to kill itself.
         if let Some(started) = processes::start_time(pid).filter(|_| pid != std::process::id()) {
             found.insert((pid, run.to_owned(), started));
         }
@@ -157,15 +157,15 @@ fn marked_processes() -> Vec<(String, u32, u64)> {
     found.into_iter().map(|(pid, run, started)| (run, pid, started)).collect()
 }
 
-/// Removes one of [`leftovers`]; what is gone already is no error.
+/// Removes one of [`leftovers`]; what is already gone is no error.
 ///
 /// # Errors
-/// When it is still there.
+/// When it still exists.
 pub fn remove(layers: Layers, leftover: &Leftover) -> Result<(), Fault> {
     remove_if(layers, leftover, &|| true)
 }
 
-/// The same, but nothing of a run that lives: `tare resume` may have brought one back since its leftovers were listed.
+/// The same, but nothing of a live run: `tare resume` may have brought one back since its leftovers were listed.
 ///
 /// # Errors
 /// See [`remove`].
@@ -173,10 +173,10 @@ pub fn remove_of_dead_run(layers: Layers, leftover: &Leftover) -> Result<(), Fau
     remove_if(layers, leftover, &|| !live_runs().contains(&leftover.run))
 }
 
-/// Asks once more whether it may, when what it would remove has been found.
+/// Asks again whether it may remove something once it has found it.
 fn remove_if(layers: Layers, leftover: &Leftover, may: &dyn Fn() -> bool) -> Result<(), Fault> {
     check_run(&leftover.run)?;
-    // A layer may use the same word for something of its own, so a kind alone does not say whose it is.
+    // A layer may use the same word for something of its own, so the kind alone does not say who owns it.
     if KINDS.contains(&leftover.kind.as_str()) && own_leftovers()?.contains(leftover) {
         return if may() { remove_own(layers, leftover) } else { Ok(()) };
     }
@@ -210,7 +210,7 @@ fn remove_own(layers: Layers, leftover: &Leftover) -> Result<(), Fault> {
     }
 }
 
-/// Opens the ports of a run's services to others, when no service is left.
+/// Opens the ports of a run's services to others once no service is left.
 fn take_fence_down(layers: Layers, run: &str, name: &str) -> Result<(), Fault> {
     let refuse_before = |is_process: bool| -> Result<(), Fault> {
         let found = leftovers(layers)?;
@@ -223,7 +223,7 @@ fn take_fence_down(layers: Layers, run: &str, name: &str) -> Result<(), Fault> {
         Err(fault.remedy("remove what is left of it, then: tare clean"))
     };
     refuse_before(false)?;
-    // Processes that were started since others were looked for.
+    // Processes that were started after the search for others.
     for (_, group) in register::standing(run).iter().filter(|(kind, _)| *kind == Kind::Cgroup) {
         cgroup::remove_tree(Path::new(group))?;
     }
@@ -231,7 +231,8 @@ fn take_fence_down(layers: Layers, run: &str, name: &str) -> Result<(), Fault> {
     network::take_down(Path::new(name)).doing(format!("take down {name}"))
 }
 
-/// Kills the process that a leftover's name tells, unless its id has passed to another, and waits until it is gone.
+/// Kills the process that a leftover's name identifies, unless its id has passed to another, and waits until it is
+/// gone.
 fn end_process(name: &str) -> Result<(), Fault> {
     let mut words = name.split(' ');
     let (Some(Ok(pid)), Some(Ok(started))) = (words.next().map(str::parse), words.next().map(str::parse::<u64>)) else {
@@ -240,7 +241,7 @@ fn end_process(name: &str) -> Result<(), Fault> {
     let deadline = Instant::now() + VANISH_WITHIN;
     let id = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let id = id.ok_or_else(|| Fault::new(format!("{pid} cannot be the id of a process")))?;
-    // Held from before the look at its start: what is killed is what was looked at.
+    // Held from before its start time is read: the process that is killed is the one that was examined.
     let process = match rustix::process::pidfd_open(id, PidfdFlags::empty()) {
         Err(rustix::io::Errno::SRCH) => return Ok(()),
         other => other.doing(format!("see process {pid}"))?,
@@ -295,7 +296,7 @@ mod tests {
         let mut command = Command::new("sleep");
         mark_process("zz00zz", command.arg("60"));
         let mut child = command.spawn().unwrap();
-        // Its environment shows a moment after it was started.
+        // Its environment appears a moment after it was started.
         while run_in_environment(child.id(), RUN_VARIABLE).is_none() && child.try_wait().unwrap().is_none() {
             std::thread::yield_now();
         }

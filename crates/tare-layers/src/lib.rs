@@ -1,7 +1,7 @@
 //! Deployment layers: one folder per layer. Every privileged operation of Tare lives in this crate.
 //!
-//! A host is where services run; a layer opens an inner host on an outer one. The host at the bottom is
-//! [`local::LocalHost`]; the same code serves inside a guest, carried by [`agent`].
+//! A host is where services run; a layer opens an inner host on an outer one. The bottom host is [`local::LocalHost`];
+//! the same code runs inside a guest, where [`agent`] makes it reachable.
 
 pub mod agent;
 mod cgroup;

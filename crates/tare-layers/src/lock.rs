@@ -1,7 +1,7 @@
-//! Locks between processes of Tare on one machine: one run at a time, and networks and users that no other process has
+//! Locks between Tare processes on one machine: one run at a time, and networks and users that no other process has
 //! chosen.
 //!
-//! The kernel gives a lock back when its holder dies, however it dies.
+//! The kernel releases a lock when its holder dies, however it dies.
 
 use crate::marks::RUN_ROOT;
 use rustix::fs::{FlockOperation, flock};
@@ -14,34 +14,34 @@ use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 use tare_core::fault::{Doing, Fault};
 
-/// The file that whoever weighs on this machine holds.
+/// The file locked by the process that puts load on this machine.
 const TURN: &str = "lock";
 
 /// How many locks this process holds.
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether no other process of Tare's weighs on this machine, because this one does.
+/// Whether this process holds the machine, so that no other Tare process puts load on it.
 pub(crate) fn is_held() -> bool {
     HELD.load(Ordering::Relaxed) > 0
 }
 
-/// This machine to oneself: as long as it is held, no other process of Tare's weighs here.
+/// Exclusive use of this machine: while it is held, no other Tare process puts load on it.
 #[derive(Debug)]
 pub struct MachineLock {
     _file: File,
 }
 
-/// Who has the machine.
+/// Who holds the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
-    /// What it said that it does: `process 123: tare run canonical`.
+    /// What it said it is doing: `process 123: tare run canonical`.
     pub what: String,
     /// Since when.
     pub since: Option<SystemTime>,
 }
 
 impl MachineLock {
-    /// Takes the machine for `what`, in words; or says who has it.
+    /// Takes the machine for `what`, in words, or says who has it.
     ///
     /// # Errors
     /// When the lock's file cannot be made or written.
@@ -56,7 +56,7 @@ fn take_at(path: &Path, what: &str) -> Result<Result<MachineLock, Holder>, Fault
     if !locked(&file).doing(doing())? {
         let mut said = String::new();
         let _ = file.read_to_string(&mut said);
-        // Its holder writes a moment after it has it.
+        // Its holder writes this a moment after taking the lock.
         let what = Some(said.trim()).filter(|said| !said.is_empty()).unwrap_or("another process of Tare's").to_owned();
         let since = file.metadata().and_then(|meta| meta.modified()).ok();
         return Ok(Err(Holder { what, since }));
@@ -94,8 +94,8 @@ fn locked(file: &File) -> std::io::Result<bool> {
 static CLAIMS: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
 /// Claims the networks `<first>.<second>.0.0/15` for this process until it ends: two processes that look at the same
-/// moment would both find them free. False when another has them. Whoever is not root can make no network, and claims
-/// nothing.
+/// moment would both find them free. False when another has them. A user who is not root can create no network, and
+/// claims nothing.
 pub(crate) fn claim_networks(first: u8, second: u8) -> bool {
     let path: PathBuf = Path::new(RUN_ROOT).join(format!("networks-{first}.{second}"));
     let Ok(file) = open(&path) else { return true };
@@ -106,8 +106,8 @@ pub(crate) fn claim_networks(first: u8, second: u8) -> bool {
     claimed
 }
 
-/// Claims a number of a user for as long as the answer is kept: no other process of Tare's, and nothing else of this
-/// one's, gets it meanwhile. `None` when it is taken.
+/// Claims a user id for as long as the result is kept: no other Tare process, and nothing else in this one, gets it in
+/// the meantime. `None` when it is taken.
 ///
 /// # Errors
 /// When the lock's file cannot be made.

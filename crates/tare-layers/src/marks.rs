@@ -1,5 +1,4 @@
-//! Names and marks by which what a run makes is known as the run's. A name could be anybody's; a mark is what nobody
-//! else makes.
+//! Names and marks that identify what a run makes. Anybody could use a name; nobody else makes a mark.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,11 +8,11 @@ use tare_core::fault::Fault;
 
 /// Where runs keep what need not survive a restart of the machine.
 pub const RUN_ROOT: &str = "/run/tare";
-/// The variable by which a process started for a run tells so, with the run and this boot; services do not have it,
-/// they are in the run's cgroup.
+/// The environment variable in which a process started for a run carries the run and this boot. Services do not have
+/// it; they are in the run's cgroup.
 pub const RUN_VARIABLE: &str = "TARE_RUN";
 
-/// What this boot of the machine is known by.
+/// What identifies this boot of the machine.
 pub(crate) fn boot() -> &'static str {
     static BOOT: LazyLock<String> =
         LazyLock::new(|| fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned());
@@ -25,7 +24,7 @@ pub fn run_directory(run: &str) -> PathBuf {
     Path::new(RUN_ROOT).join(run)
 }
 
-/// The name of what a run makes one of on this machine: `tare-<run>`.
+/// The name of anything that a run makes only one of on this machine: `tare-<run>`.
 pub fn mark_name(run: &str) -> String {
     format!("tare-{run}")
 }
@@ -39,7 +38,7 @@ pub(crate) fn is_run(text: &str) -> bool {
     text.len() == 6 && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
 
-/// Refuses a run id that names made from it could not be recognised by.
+/// Refuses a run id that could not be recognised in names made from it.
 pub(crate) fn check_run(run: &str) -> Result<(), Fault> {
     if is_run(run) {
         return Ok(());
@@ -47,13 +46,13 @@ pub(crate) fn check_run(run: &str) -> Result<(), Fault> {
     Err(Fault::new(format!("'{run}' is not a run id: six of a-z and 0-9")))
 }
 
-/// The run in the name of a link, `t<run><suffix>`. Other people's links can look like that ("tailscale0"), so this
+/// The run in the name of a link, `t<run><suffix>`. Other people's links can look like that ("tailscale0"), so the name
 /// alone proves nothing.
 pub(crate) fn run_of_link(name: &str) -> Option<&str> {
     name.strip_prefix('t').and_then(|rest| rest.get(..6)).filter(|run| is_run(run))
 }
 
-/// A mark that nobody else makes, for what keeps a line of text: `tare-<run>-<boot>`.
+/// A mark that nobody else makes, for things that keep a line of text: `tare-<run>-<boot>`.
 pub(crate) fn full_mark(run: &str) -> String {
     format!("{}-{}", mark_name(run), boot())
 }
@@ -63,12 +62,12 @@ pub(crate) fn run_of_full_mark(text: &str) -> Option<&str> {
     text.strip_suffix(boot()).and_then(|rest| rest.strip_suffix('-')).and_then(run_of_mark)
 }
 
-/// Marks a process about to be started as one of a run, so that it is found if this process dies.
+/// Marks a process that is about to be started as a run's, so that it can be found if this process dies.
 pub fn mark_process(run: &str, command: &mut Command) {
     command.env(RUN_VARIABLE, full_mark(run));
 }
 
-/// The run whose mark a process has in this variable of its environment.
+/// The run whose mark a process carries in this environment variable.
 pub(crate) fn run_in_environment(pid: u32, variable: &str) -> Option<String> {
     let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let wanted = format!("{variable}=");

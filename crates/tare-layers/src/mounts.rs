@@ -1,10 +1,10 @@
-//! Mounts below the directories of runs, and removing a directory with none below it.
+//! Mounts below the directories of runs, and removing a directory that has none below it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use tare_core::fault::{Doing, Fault};
 
-/// Run and path of every mount below runs' directories, the last mounted first.
+/// Run and path of every mount below runs' directories, most recently mounted first.
 pub(crate) fn mounts_below(directories: &[(String, PathBuf)]) -> Result<Vec<(String, String)>, Fault> {
     let text = fs::read_to_string("/proc/self/mountinfo").doing("list the mounts of this machine")?;
     let mut found: Vec<(String, String)> = text.lines().filter_map(|line| marked_mount(line, directories)).collect();
@@ -18,7 +18,7 @@ fn marked_mount(line: &str, directories: &[(String, PathBuf)]) -> Option<(String
     Some((run.clone(), path))
 }
 
-/// Removes a tree; one that is gone already is no error.
+/// Removes a tree; one that is already gone is no error.
 pub(crate) fn remove_tree(path: &Path) -> Result<(), Fault> {
     match tare_removal::remove_tree(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -28,7 +28,7 @@ pub(crate) fn remove_tree(path: &Path) -> Result<(), Fault> {
     }
 }
 
-/// Removes a directory, unless something is mounted below: that would be emptied too, whoever's it is.
+/// Removes a directory, unless something is mounted below it: that would be emptied too, whoever owns it.
 pub(crate) fn remove_whole(path: &Path, remove: impl FnOnce(&Path) -> Result<(), Fault>) -> Result<(), Fault> {
     match mounts_below(&[(String::new(), path.to_owned())])?.first() {
         Some((_, mounted)) => Err(Fault::new(format!("{mounted} is a mount, so {} is not removed", path.display()))

@@ -1,7 +1,7 @@
-//! A client of the kernel's rtnetlink(7), as far as links, addresses and routes go.
+//! A client of the kernel's rtnetlink(7), for links, addresses and routes.
 //!
-//! Plain blocking calls on one socket: no runtime to nest, no `ip` program, so that it works in a guest that holds
-//! nothing but the agent, and on a socket that was opened in another network namespace.
+//! Plain blocking calls on one socket: no async runtime to nest and no `ip` program, so it works in a guest that holds
+//! only the agent, and on a socket that was opened in another network namespace.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
@@ -20,7 +20,7 @@ const RTM_GETROUTE: u16 = 26;
 const NLM_F_REQUEST: u16 = 0x1;
 const NLM_F_ACK: u16 = 0x4;
 const NLM_F_DUMP: u16 = 0x300;
-/// What is listed has changed meanwhile, so that some of it may be missing.
+/// The listed objects have changed in the meantime, so some may be missing.
 const NLM_F_DUMP_INTR: u16 = 0x10;
 const NLM_F_EXCL: u16 = 0x200;
 const NLM_F_CREATE: u16 = 0x400;
@@ -44,7 +44,7 @@ const RTA_GATEWAY: u16 = 5;
 
 const AF_INET: u8 = 2;
 const IFF_UP: u32 = 1;
-/// The groups that are told of changes of links and of addresses of IPv4.
+/// The multicast groups that report changes of links and of IPv4 addresses.
 const NEWS: u32 = 0x1 | 0x10;
 /// The kernel rejects longer names.
 const NAME_MAX: usize = 15;
@@ -102,7 +102,7 @@ pub(crate) struct Link {
     pub(crate) index: u32,
     /// Its name.
     pub(crate) name: String,
-    /// Whether it is a port of something that takes what comes in by it for its own, such as a bridge.
+    /// Whether it is a port of something that takes over what comes in by it, such as a bridge.
     pub(crate) is_port: bool,
 }
 
@@ -111,7 +111,7 @@ pub(crate) struct Link {
 pub(crate) struct Range {
     /// Some address in it.
     pub(crate) address: Ipv4Addr,
-    /// How many leading bits all have in common.
+    /// How many leading bits they all have in common.
     pub(crate) prefix: u8,
 }
 
@@ -124,18 +124,18 @@ impl Range {
     }
 }
 
-/// A connection to the kernel's network configuration of one network namespace.
+/// A connection to the kernel's network configuration in one network namespace.
 pub(crate) struct Netlink(OwnedFd);
 
 impl Netlink {
-    /// Opens the configuration of the namespace this thread is in.
+    /// Opens the configuration of the namespace that this thread is in.
     pub(crate) fn open() -> io::Result<Netlink> {
         let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
-        // No protocol is protocol 0, which of this family is "route".
+        // `None` is protocol 0, which in this family is "route".
         Ok(Netlink(rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?))
     }
 
-    /// Opens the configuration of another namespace. The socket stays there; this thread does not go.
+    /// Opens the configuration of another namespace. The socket stays there; this thread does not move.
     pub(crate) fn open_in(namespace: BorrowedFd<'_>) -> io::Result<Netlink> {
         let enter = || {
             rustix::thread::move_into_link_name_space(namespace, Some(rustix::thread::LinkNameSpaceType::Network))?;
@@ -144,14 +144,14 @@ impl Netlink {
         std::thread::scope(|scope| scope.spawn(enter).join().expect("entering a namespace does not panic"))
     }
 
-    /// Opens it to be told of changes of links and addresses, and for nothing else.
+    /// Opens it only to receive changes of links and addresses.
     pub(crate) fn subscribed() -> io::Result<Netlink> {
         let netlink = Netlink::open()?;
         rustix::net::bind(&netlink.0, &rustix::net::netlink::SocketAddrNetlink::new(0, NEWS))?;
         Ok(netlink)
     }
 
-    /// Takes all that has been told, whatever it was. What there was no room for is among it: that counts as told.
+    /// Discards all reports of changes, including the error that says there was no room for more of them.
     pub(crate) fn forget_news(&self) {
         let mut buffer = [0; 8192];
         loop {
@@ -193,7 +193,7 @@ impl Netlink {
         }
     }
 
-    /// Asks for a list until one is whole: what changes meanwhile may be missing from it.
+    /// Requests a list until one is complete: changes made in the meantime may be missing from it.
     fn list(&self, message: impl Fn() -> Message) -> io::Result<Vec<(u16, Vec<u8>)>> {
         const TRIES: usize = 100;
         let interrupted = |answer: &io::Result<_>| {
@@ -210,7 +210,7 @@ impl Netlink {
         let parse = |(_, payload): &(u16, Vec<u8>)| {
             let find = |wanted| attributes(payload, 16).find(|(kind, _)| *kind == wanted).map(|(_, value)| value);
             let info = find(IFLA_LINKINFO).unwrap_or_default();
-            // What comes in by the link of a routing domain (VRF) stays its own.
+            // What comes in by a link in a routing domain (VRF) stays the link's own.
             let routed = attributes(info, 0).any(|(kind, value)| kind == IFLA_INFO_SLAVE_KIND && value == b"vrf\0");
             let is_port = find(IFLA_MASTER).is_some() && !routed;
             let name = CStr::from_bytes_until_nul(find(IFLA_IFNAME)?).ok()?.to_string_lossy().into_owned();
@@ -225,12 +225,12 @@ impl Netlink {
         link.map(|link| link.index).ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
     }
 
-    /// Makes a bridge; `hardware` keeps its address from changing as ports come and go.
+    /// Creates a bridge; `hardware` keeps its address from changing as ports come and go.
     pub(crate) fn create_bridge(&self, name: &str, hardware: [u8; 6]) -> io::Result<()> {
         self.create_bridge_as(0, name, hardware)
     }
 
-    /// The same with a number of its own; 0 is any.
+    /// The same with a chosen number; 0 means any.
     pub(crate) fn create_bridge_as(&self, index: u32, name: &str, hardware: [u8; 6]) -> io::Result<()> {
         check_name(name)?;
         let message = Message::new(RTM_NEWLINK, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL).link(index, 0, 0).name(name);
@@ -238,7 +238,7 @@ impl Netlink {
         self.ask(message.nest(IFLA_LINKINFO, |info| info.attribute(IFLA_INFO_KIND, b"bridge\0"))).map(drop)
     }
 
-    /// Makes two joined links, the second one in another namespace.
+    /// Creates two joined links, the second one in another namespace.
     pub(crate) fn create_veth(&self, name: &str, peer: &str, namespace: BorrowedFd<'_>) -> io::Result<()> {
         use rustix::fd::AsRawFd;
         check_name(name)?;
@@ -253,7 +253,7 @@ impl Netlink {
         self.ask(message).map(drop)
     }
 
-    /// Removes a link; whether it was there.
+    /// Removes a link; returns whether it existed.
     pub(crate) fn delete(&self, name: &str) -> io::Result<bool> {
         let index = match self.index(name) {
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(false),
@@ -265,7 +265,7 @@ impl Netlink {
         }
     }
 
-    /// Switches a link on.
+    /// Brings a link up.
     pub(crate) fn up(&self, name: &str) -> io::Result<()> {
         let index = self.index(name)?;
         self.ask(Message::new(RTM_NEWLINK, NLM_F_ACK).link(index, IFF_UP, IFF_UP)).map(drop)
@@ -309,7 +309,7 @@ impl Netlink {
         self.ask(message.attribute(RTA_GATEWAY, &via.octets())).map(drop)
     }
 
-    /// The addresses of IPv4 that mean all who are in a network of this machine's.
+    /// The IPv4 broadcast addresses of this machine's networks.
     pub(crate) fn broadcasts(&self) -> io::Result<Vec<Ipv4Addr>> {
         const BROADCAST: u8 = 3;
         let request = || {
@@ -325,7 +325,7 @@ impl Netlink {
         Ok(self.list(request)?.iter().filter_map(parse).collect())
     }
 
-    /// Every range of IPv4 addresses that an address or a route of this machine covers, the default route left out.
+    /// Every IPv4 range that an address or a route of this machine covers, except the default route.
     pub(crate) fn ranges(&self) -> io::Result<Vec<Range>> {
         let request = |kind, header: &[u8]| {
             let mut request = Message::new(kind, NLM_F_DUMP);
@@ -335,7 +335,7 @@ impl Netlink {
         let mut answers = self.list(|| request(RTM_GETADDR, &[AF_INET, 0, 0, 0, 0, 0, 0, 0]))?;
         answers.extend(self.list(|| request(RTM_GETROUTE, &[AF_INET, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]))?);
         let parse = |(kind, payload): &(u16, Vec<u8>)| {
-            // The prefix is the second byte of both headers; 8 and 12 bytes long.
+            // The prefix is the second byte of both headers, which are 8 and 12 bytes long.
             let (start, wanted) = if *kind == RTM_NEWADDR { (8, IFA_ADDRESS) } else { (12, RTA_DST) };
             let prefix = *payload.get(1)?;
             let value = attributes(payload, start).find(|(kind, _)| *kind == wanted)?.1;
@@ -352,7 +352,7 @@ impl AsFd for Netlink {
     }
 }
 
-/// The number of the link of this name, which the kernel gives to no other before the machine is started anew.
+/// The number of the link with this name, which the kernel gives to no other until the machine restarts.
 pub(crate) fn link_index(name: &str) -> Option<u32> {
     let links = Netlink::open().ok()?.links().ok()?;
     links.into_iter().find(|link| link.name == name).map(|link| link.index)
@@ -375,7 +375,7 @@ fn attributes(payload: &[u8], start: usize) -> impl Iterator<Item = (u16, &[u8])
     let mut rest = payload.get(start..).unwrap_or_default();
     std::iter::from_fn(move || {
         let length = usize::from(u16::from_ne_bytes([*rest.first()?, *rest.get(1)?]));
-        // The two top bits say "nested" and "big-endian"; they are not part of the kind.
+        // The two top bits mean "nested" and "big-endian"; they are not part of the kind.
         let kind = u16::from_ne_bytes([*rest.get(2)?, *rest.get(3)?]) & 0x3fff;
         let value = rest.get(4..length)?;
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();

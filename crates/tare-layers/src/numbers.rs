@@ -1,5 +1,5 @@
-//! Whether the numbers of users that Tare gives out are nobody's on this machine: a directory service may have given
-//! one to a person, or a range with it to somebody's containers.
+//! Whether the user ids that Tare hands out are unused on this machine: a directory service may have given one to a
+//! person, or a range that contains one to somebody's containers.
 
 use crate::least::{LOAD_USER, SAMPLER_USER};
 use crate::vm::confinement;
@@ -8,7 +8,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 use tare_core::fault::Fault;
 
-/// Refuses to give out numbers that somebody has: those of services, and of Tare's own processes beside a form.
+/// Refuses to hand out ids that somebody has: those of services, and of Tare's own processes beside a form.
 ///
 /// # Errors
 /// When an account or a range of subordinate ids has one of them.
@@ -25,7 +25,7 @@ pub fn check_free(services: &BTreeSet<u32>) -> Result<(), Fault> {
     ))
 }
 
-/// An account or group that has one of the numbers, from files and from whatever else the machine asks (nsswitch.conf).
+/// An account or group that has one of the ids, from files and from whatever else the machine consults (nsswitch.conf).
 fn account(numbers: &BTreeSet<u32>) -> Option<(u32, String)> {
     let asked = |database: &str| {
         let mut command = Command::new("getent");
@@ -40,7 +40,7 @@ fn account(numbers: &BTreeSet<u32>) -> Option<(u32, String)> {
     })
 }
 
-/// The first line of passwd(5) or group(5) that has one of the numbers.
+/// The first line of passwd(5) or group(5) that has one of the ids.
 fn of_account(text: &str, numbers: &BTreeSet<u32>) -> Option<(u32, String)> {
     text.lines().find_map(|line| {
         let mut fields = line.split(':');
@@ -49,7 +49,7 @@ fn of_account(text: &str, numbers: &BTreeSet<u32>) -> Option<(u32, String)> {
     })
 }
 
-/// A range of subordinate ids with one of the numbers in it.
+/// A range of subordinate ids that contains one of the ids.
 fn subordinate(numbers: &BTreeSet<u32>) -> Option<(u32, String)> {
     ["/etc/subuid", "/etc/subgid"].iter().find_map(|file| {
         let text = fs::read_to_string(file).unwrap_or_default();
@@ -57,7 +57,7 @@ fn subordinate(numbers: &BTreeSet<u32>) -> Option<(u32, String)> {
     })
 }
 
-/// The first range of subuid(5) with one of the numbers in it.
+/// The first range of subuid(5) that contains one of the ids.
 fn of_range(text: &str, numbers: &BTreeSet<u32>) -> Option<(u32, String)> {
     text.lines().find_map(|line| {
         let mut fields = line.trim().split(':');

@@ -1,4 +1,4 @@
-//! Whose a run is: the process that made it, while that lives.
+//! Who owns a run: the process that created it, while it lives.
 
 use crate::marks::{RUN_ROOT, boot, is_run, run_directory};
 use crate::processes;
@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The file that says whose the run is: a process, when it was started, and in which boot.
+/// The file that names the run's owner: a process, when it was started, and in which boot.
 pub(crate) const OWNER_NOTE: &str = "owner";
 
-/// A run's owner, as its note has it. Versions before wrote no boot.
+/// A run's owner, as its note has it. Earlier versions wrote no boot.
 pub(crate) struct Owner {
     pid: u32,
     started: u64,
@@ -29,17 +29,18 @@ impl Owner {
     }
 }
 
-/// The boot in which a run was begun, if its directory says so.
+/// The boot in which a run began, if its directory says so.
 pub(crate) fn boot_of(run: &str) -> Option<String> {
     Owner::of(&run_directory(run))?.boot
 }
 
-/// The runs that have a directory here, each with it and its owner: what has no owner is not ours.
+/// The runs that have a directory here, each with that directory and its owner; a directory without an owner is not
+/// ours.
 pub(crate) fn runs() -> Vec<(String, PathBuf, Owner)> {
     let entries = fs::read_dir(RUN_ROOT).into_iter().flatten().filter_map(Result::ok);
     let run = |entry: fs::DirEntry| {
         let name = entry.file_name().into_string().ok()?;
-        // With a dot in front while it is being made or removed.
+        // It has a leading dot while it is being made or removed.
         let run = name.strip_prefix('.').unwrap_or(&name);
         let owner = Owner::of(&entry.path()).filter(|_| is_run(run))?;
         Some((run.to_owned(), entry.path(), owner))
@@ -47,13 +48,13 @@ pub(crate) fn runs() -> Vec<(String, PathBuf, Owner)> {
     entries.filter_map(run).collect()
 }
 
-/// The runs whose owner still lives.
+/// The runs whose owner is still alive.
 pub fn live_runs() -> Vec<String> {
     let alive = runs().into_iter().filter(|(_, _, owner)| owner.lives()).map(|(run, ..)| run);
     alive.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// The runs whose owner lives no more.
+/// The runs whose owner is no longer alive.
 pub(crate) fn dead_runs() -> Vec<String> {
     let dead = runs().into_iter().filter(|(_, _, owner)| !owner.lives()).map(|(run, ..)| run);
     dead.collect::<BTreeSet<_>>().into_iter().collect()

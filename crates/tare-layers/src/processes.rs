@@ -6,10 +6,10 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use tare_core::fault::Fault;
 
-/// How long killed processes may take to be gone.
+/// How long killed processes may take to disappear.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
-/// How many processes are held by descriptors at once: a process may commonly have 1024.
+/// How many processes are held by descriptors at once: a process may commonly have 1024 descriptors.
 const HELD: usize = 256;
 
 /// The ids of all processes this process can see.
@@ -21,13 +21,13 @@ pub(crate) fn all() -> Vec<u32> {
 /// Fields of `/proc/<pid>/stat` after the name, from the state on: field 3 of proc(5) is index 0 here.
 fn stat_fields(pid: u32) -> Option<Vec<String>> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name stands in parentheses and may itself hold any character, so the last one closes it.
+    // The name is in parentheses and may itself contain any character, so the last one closes it.
     let (_, rest) = text.rsplit_once(')')?;
     Some(rest.split_whitespace().map(str::to_owned).collect())
 }
 
-/// When a process started, in clock ticks since boot: with its id it names a process for good. `None` when it is
-/// gone or dead and only waits to be collected.
+/// When a process started, in clock ticks since boot: together with its id this identifies a process for good. `None`
+/// when it is gone, or dead and waiting to be reaped.
 pub(crate) fn start_time(pid: u32) -> Option<u64> {
     let fields = stat_fields(pid)?;
     if matches!(fields.first()?.as_str(), "Z" | "X") {
@@ -50,7 +50,7 @@ pub(crate) fn name(pid: u32) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/comm")).map(|text| text.trim().to_owned()).unwrap_or_default()
 }
 
-/// All living descendants of a process, itself not included.
+/// All living descendants of a process, not including itself.
 pub(crate) fn descendants(pid: u32) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for candidate in all() {
@@ -68,8 +68,8 @@ pub(crate) fn descendants(pid: u32) -> Vec<u32> {
     found
 }
 
-/// Those of `members` that belong to a command and live: its first process, whatever is in the session that this began,
-/// and its descendants.
+/// Those of `members` that belong to a command and are alive: its first process, everything in the session that this
+/// began, and its descendants.
 fn of_command(leader: u32, members: Vec<u32>) -> Vec<u32> {
     let below = descendants(leader);
     let in_session = |pid: u32| stat_fields(pid).and_then(|fields| fields.get(3)?.parse().ok()) == Some(leader);
@@ -78,7 +78,7 @@ fn of_command(leader: u32, members: Vec<u32>) -> Vec<u32> {
 }
 
 /// Sends a signal to those of `pids` that `meant` picks out, and to nobody else: each is held by a descriptor before it
-/// is looked at, so that a number that passes to another process meanwhile leads to nobody. How many were picked out.
+/// is examined, so an id that passes to another process in between reaches nobody. Returns how many were picked out.
 pub(crate) fn signal_those(pids: &[u32], signal: Signal, meant: impl Fn(Vec<u32>) -> Vec<u32>) -> usize {
     let hold = |pid: &u32| {
         let id = Pid::from_raw(pid.cast_signed())?;
@@ -96,20 +96,20 @@ pub(crate) fn signal_those(pids: &[u32], signal: Signal, meant: impl Fn(Vec<u32>
     pids.chunks(HELD).map(each).sum()
 }
 
-/// Sends a signal to all processes of a command that are among `members`; how many there are.
+/// Sends a signal to all processes of a command that are among `members`; returns how many there are.
 pub(crate) fn signal_command(leader: u32, members: Vec<u32>, signal: Signal) -> usize {
     signal_those(&members, signal, |held| of_command(leader, held))
 }
 
 /// Kills all processes of a command that are among `members`, and waits until they are gone. As long as its first
-/// process is not collected, no other can be taken for it.
+/// process is not reaped, no other process can be mistaken for it.
 ///
 /// # Errors
-/// When some of them are still there.
+/// When some of them still exist.
 pub(crate) fn kill_command(leader: u32, members: &dyn Fn() -> Vec<u32>) -> Result<(), Fault> {
     let deadline = Instant::now() + GONE_WITHIN;
     loop {
-        // Again and again: one may have started another before it was killed.
+        // Repeatedly: one may have started another before it was killed.
         let left = signal_command(leader, members(), Signal::KILL);
         if left == 0 {
             return Ok(());
@@ -161,7 +161,7 @@ mod tests {
             held
         });
         assert_eq!(picked, 1);
-        // It was collected by its number; what std thinks of it does not matter.
+        // It was reaped by its id; what std thinks about it does not matter.
         let _ = first.try_wait();
         let Some(mut other) = other.into_inner() else {
             return println!("skipped: no process could be given a number that another had");
@@ -171,7 +171,7 @@ mod tests {
         other.kill().and_then(|()| other.wait()).unwrap();
     }
 
-    /// Ends and collects a child of this process.
+    /// Ends and reaps a child of this process.
     fn first_ends(number: u32) {
         let child = crate::local::child::OwnChild::adopted(number).unwrap();
         child.signal(Signal::KILL);
@@ -188,7 +188,7 @@ mod tests {
             unsafe { command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into)) };
             command.spawn().unwrap()
         };
-        // The one in the background is adopted when the shell between has ended.
+        // The background process is adopted once the shell in between has ended.
         let mut ours = start("(sleep 61 & sleep 62 &) ; exec sleep 63");
         let mut other = start("exec sleep 64");
         let leader = ours.id();

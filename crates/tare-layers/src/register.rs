@@ -1,9 +1,8 @@
-//! What a run makes in the kernel under a name that anybody could choose: links, network namespaces, cgroups. Each is
-//! written down in the run's directory before it is made, and what the kernel knows it by as soon as it is there, so
-//! that a thing of the same name that somebody else has made is told apart, and a kill at any moment leaves nothing
-//! unknown.
+//! What a run creates in the kernel under a name that anybody could choose: links, network namespaces, cgroups. Each is
+//! recorded in the run's directory before it is created, and its identity in the kernel as soon as it exists. So
+//! somebody else's object of the same name can be told apart, and a kill at any moment leaves nothing unknown.
 //!
-//! The register lives as long as what it tells of: until the machine is started anew.
+//! The register lives as long as what it records: until the machine restarts.
 
 use crate::marks::{boot, run_directory};
 use crate::netlink;
@@ -15,7 +14,7 @@ use tare_core::fault::{Doing, Fault};
 
 /// The folder of the register in a run's directory.
 const FOLDER: &str = "made";
-/// The folder of what an engine is being asked to make.
+/// The folder that records what an engine is being asked to make.
 const ASKED: &str = "asked";
 
 /// What the kernel keeps under a name.
@@ -41,7 +40,7 @@ impl Kind {
         }
     }
 
-    /// What the kernel knows the thing of this name by, and never gives to another before the machine is started anew;
+    /// What the kernel identifies the object of this name by, and never gives to another until the machine restarts;
     /// `None` when there is none.
     fn identity(self, name: &str) -> Option<String> {
         match self {
@@ -54,7 +53,7 @@ impl Kind {
     }
 }
 
-/// Where a thing is written down; `None` where there is no run's directory: in a guest, which goes as a whole.
+/// Where an object is recorded; `None` where there is no run directory: in a guest, which goes as a whole.
 fn entry(run: &str, kind: Kind, name: &str) -> Option<PathBuf> {
     let folder = run_directory(run).join(FOLDER);
     folder.is_dir().then(|| folder.join(format!("{}:{}", kind.word(), escaped(name))))
@@ -68,7 +67,7 @@ fn unescaped(name: &str) -> String {
     name.replace("%2f", "/").replace("%25", "%")
 }
 
-/// Makes the register of a run whose directory stands in `directory`.
+/// Creates the register of a run whose directory is `directory`.
 pub(crate) fn create(directory: &Path) -> Result<(), Fault> {
     for folder in [FOLDER, ASKED] {
         let folder = directory.join(folder);
@@ -77,8 +76,8 @@ pub(crate) fn create(directory: &Path) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Asks an engine to make something. Its name is written down until the engine has answered: if this process is killed
-/// meanwhile, the engine may go on and make it after others have looked for what the run left.
+/// Asks an engine to make something. Its name is recorded until the engine has answered: if this process is killed in
+/// the meantime, the engine may still make it after others have looked for what the run left.
 pub(crate) fn asking<T>(run: &str, name: &str, ask: impl FnOnce() -> T) -> Result<T, Fault> {
     let folder = run_directory(run).join(ASKED);
     if folder.is_dir() {
@@ -89,7 +88,7 @@ pub(crate) fn asking<T>(run: &str, name: &str, ask: impl FnOnce() -> T) -> Resul
     Ok(answer)
 }
 
-/// Writes down that an engine has made or refused what it was asked for.
+/// Records that an engine has made or refused what it was asked for.
 pub(crate) fn answered(run: &str, name: &str) -> Result<(), Fault> {
     match fs::remove_file(run_directory(run).join(ASKED).join(escaped(name))) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -99,14 +98,14 @@ pub(crate) fn answered(run: &str, name: &str) -> Result<(), Fault> {
     }
 }
 
-/// The names of what a run was asking an engine for when it was last seen.
+/// The names of what a run was asking an engine for when last seen.
 pub(crate) fn asked(run: &str) -> Vec<String> {
     let entries = fs::read_dir(run_directory(run).join(ASKED)).into_iter().flatten().filter_map(Result::ok);
     entries.filter_map(|entry| Some(unescaped(entry.file_name().to_str()?))).collect()
 }
 
-/// Writes down that the run is about to make something, unless it stands there already: then it is the run's, as
-/// written down earlier, or somebody else's, and nothing is written.
+/// Records that the run is about to make something, unless it already exists: then it is either the run's, as recorded
+/// earlier, or somebody else's, and nothing is written.
 pub(crate) fn intend(run: &str, kind: Kind, name: &str) -> Result<(), Fault> {
     match entry(run, kind, name) {
         Some(entry) if kind.identity(name).is_none() => {
@@ -116,10 +115,10 @@ pub(crate) fn intend(run: &str, kind: Kind, name: &str) -> Result<(), Fault> {
     }
 }
 
-/// Writes down by what the kernel knows a thing that [`intend`] announced, or that there is none after all.
+/// Records how the kernel identifies what [`intend`] announced, or that it does not exist after all.
 pub(crate) fn settle(run: &str, kind: Kind, name: &str) -> Result<(), Fault> {
     let Some(entry) = entry(run, kind, name) else { return Ok(()) };
-    // What was known before stands, as does that nothing was announced.
+    // An identity that is already recorded stays, and so does the absence of an announcement.
     if !fs::read_to_string(&entry).is_ok_and(|known| known.is_empty()) {
         return Ok(());
     }
@@ -130,7 +129,7 @@ pub(crate) fn settle(run: &str, kind: Kind, name: &str) -> Result<(), Fault> {
     settled.doing(format!("write down which {} {name} is", kind.word()))
 }
 
-/// Makes something in the name of a run.
+/// Makes something on behalf of a run.
 pub(crate) fn make<T>(run: &str, kind: Kind, name: &str, make: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
     intend(run, kind, name)?;
     let made = make();
@@ -139,7 +138,7 @@ pub(crate) fn make<T>(run: &str, kind: Kind, name: &str, make: impl FnOnce() -> 
     settled.map(|()| made)
 }
 
-/// Whether the thing of this name is the run's.
+/// Whether the object of this name is the run's.
 pub(crate) fn is_made(run: &str, kind: Kind, name: &str) -> bool {
     entry(run, kind, name).is_some_and(|entry| {
         fs::read_to_string(entry).is_ok_and(|known| {
@@ -149,12 +148,12 @@ pub(crate) fn is_made(run: &str, kind: Kind, name: &str) -> bool {
     })
 }
 
-/// Whether a thing that has the name of the run's is known to be somebody else's.
+/// Whether an object with a name of the run's is known to be somebody else's.
 pub(crate) fn is_foreign(run: &str, kind: Kind, name: &str) -> bool {
     entry(run, kind, name).is_some() && !is_made(run, kind, name)
 }
 
-/// Whether all that is left of a namespace is the empty file that it had been mounted on.
+/// Whether all that is left of a namespace is the empty file that it was mounted on.
 fn is_husk(kind: Kind, name: &str) -> bool {
     kind == Kind::Namespace
         && fs::symlink_metadata(name).is_ok_and(|facts| facts.is_file() && facts.len() == 0)
@@ -163,12 +162,12 @@ fn is_husk(kind: Kind, name: &str) -> bool {
 
 /// Whether a namespace is mounted at this path.
 pub(crate) fn is_namespace(path: &Path) -> bool {
-    /// The kind of file system that namespaces are files of.
+    /// The type of the file system that namespaces are files of.
     const NSFS: i128 = 0x6e73_6673;
     rustix::fs::statfs(path).is_ok_and(|facts| i128::from(facts.f_type) == NSFS)
 }
 
-/// What a run has made that still stands; nothing of a run of an earlier boot does.
+/// What a run has made that still exists; nothing from an earlier boot does.
 pub(crate) fn standing(run: &str) -> Vec<(Kind, String)> {
     if boot_of(run).as_deref() != Some(boot()) {
         return Vec::new();

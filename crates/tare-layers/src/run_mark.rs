@@ -1,4 +1,4 @@
-//! A run's claim on this machine, from its beginning to its end.
+//! A run's claim on this machine, from beginning to end.
 
 use crate::marks::{RUN_ROOT, boot, check_run, run_directory};
 use crate::mounts::{remove_tree, remove_whole};
@@ -11,17 +11,17 @@ use tare_core::fault::{Doing, Fault};
 /// The file in a run's directory that says where its directory on a disk is.
 pub(crate) const SCRATCH_NOTE: &str = "scratch";
 
-/// A run's claim on this machine: while it stands, the run counts as alive as long as this process lives.
+/// A run's claim on this machine: while it exists, the run counts as alive as long as this process lives.
 #[derive(Debug)]
 pub struct RunMark {
     run: String,
 }
 
 impl RunMark {
-    /// Makes the run's directories and notes down this process as its owner.
+    /// Makes the run's directories and records this process as their owner.
     ///
     /// # Errors
-    /// When the run exists already or the directories cannot be made.
+    /// When the run already exists or the directories cannot be made.
     pub fn create(run: &str) -> Result<RunMark, Fault> {
         check_run(run)?;
         let scratch = home::run_folder(run);
@@ -35,7 +35,7 @@ impl RunMark {
             fs::write(&note, text + "\n").doing(format!("write {}", note.display()))?;
         }
         register::create(&aside)?;
-        // Whole from its first moment on: a directory without an owner is nobody's.
+        // Complete from its first moment: a directory without an owner is nobody's.
         fs::rename(&aside, run_directory(run)).doing(format!("make the directory of run {run}")).inspect_err(|_| {
             let _ = remove_tree(&aside);
         })?;
@@ -51,7 +51,7 @@ impl RunMark {
         &self.run
     }
 
-    /// The run's directory on a disk, in which trials have theirs.
+    /// The run's directory on a disk, which holds those of its trials.
     pub fn scratch(&self) -> PathBuf {
         home::work_folder(&self.run)
     }
@@ -59,7 +59,7 @@ impl RunMark {
     /// Removes the run's directories and puts back what was changed for it.
     ///
     /// # Errors
-    /// When something of it is left: then its register stays, for `tare clean` to go by.
+    /// When something is left over: then its register stays, for `tare clean` to work from.
     pub fn close(self) -> Result<(), Fault> {
         let left = register::standing(&self.run);
         if left.is_empty() {
@@ -73,7 +73,7 @@ impl RunMark {
     fn remove_directories(&self) -> Result<(), Fault> {
         settings::restore(&self.run)?;
         remove_whole(&home::run_folder(&self.run), home::remove_marked)?;
-        // The owner's name goes with the directory, not before it.
+        // The owner's name goes together with the directory, not before it.
         let aside = aside(&self.run);
         match fs::rename(run_directory(&self.run), &aside) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
@@ -83,7 +83,7 @@ impl RunMark {
     }
 }
 
-/// Where the directory of a run stands while it is not whole; no run is called so.
+/// Where a run's directory is while it is incomplete; no run has this name.
 fn aside(run: &str) -> PathBuf {
     Path::new(RUN_ROOT).join(format!(".{run}"))
 }

@@ -1,10 +1,10 @@
-//! A service for unit tests, of which each states only what it is about.
+//! A service for unit tests; each test states only what it is about.
 
 use std::time::Duration;
 use tare_core::bundle::{Recipe, Source};
 use tare_core::workload::{Readiness, Resources, Service};
 
-/// A service without ports, volumes and options, which gives none of its parts to anybody else.
+/// A service without ports, volumes and options, which shares none of its parts with anybody else.
 pub(crate) fn service(name: &str) -> Service {
     let recipe = Recipe::plain(Source::Folder("/nowhere".into()));
     let ready = Readiness::Log { text: "ready".to_owned(), within: Duration::from_secs(1) };

@@ -1,5 +1,5 @@
-//! Settings of this machine that a run changes: written down before each is changed, and put back when the run is
-//! closed, or cleaned up after; unless somebody else has changed it since.
+//! Machine settings that a run changes: each is recorded before it is changed, and put back when the run is closed or
+//! cleaned up after, unless somebody else has changed it since.
 
 pub(crate) mod controllers;
 
@@ -13,13 +13,13 @@ use tare_core::fault::{Doing, Fault};
 /// The folder of the notes in a run's directory.
 const FOLDER: &str = "settings";
 
-/// Where the setting in `file` is written down: its value of before, and the one that the run gave it.
+/// Where the setting in `file` is recorded: its value before, and the one that the run gave it.
 fn note(run: &str, file: &Path) -> PathBuf {
     let name = file.display().to_string().replace('%', "%25").replace('/', "%2f");
     run_directory(run).join(FOLDER).join(name)
 }
 
-/// The values of before and of the run, of a note.
+/// The values that a note records: before the run, and given by the run.
 fn read(note: &Path) -> Option<(String, String)> {
     let text = fs::read_to_string(note).ok()?;
     let (before, given) = text.split_once('\n')?;
@@ -30,13 +30,13 @@ fn value(file: &Path) -> std::io::Result<String> {
     Ok(fs::read_to_string(file)?.trim().to_owned())
 }
 
-/// Gives a setting another value in the name of a run. In a guest there is no run's directory, and nothing to put back.
+/// Changes a setting on behalf of a run. In a guest there is no run directory, and nothing to put back.
 pub(crate) fn change(run: &str, file: &Path, given: &str) -> Result<(), Fault> {
     if run_directory(run).is_dir() {
         let note = note(run, file);
         let doing = || format!("write down the value of {}", file.display());
         let now = value(file).doing(doing())?;
-        // The run may change it twice: before the first time counts.
+        // The run may change it twice: the value before the first change counts.
         let before = read(&note).filter(|(_, given)| *given == now).map_or(now, |(before, _)| before);
         write_down(run, file, &before, given).doing(doing())?;
     }
@@ -56,8 +56,8 @@ fn write_down(run: &str, file: &Path, before: &str, given: &str) -> std::io::Res
     fs::rename(&partial, note(run, file))
 }
 
-/// Writes down that a run is about to add words to a setting that is a list, which it may do several times. Lists of
-/// groups of the run's own go with their groups, and those of a guest with the guest.
+/// Records that a run is about to add words to a setting that is a list, which it may do several times. Lists that
+/// belong to the run's own groups go with the groups, and those of a guest with the guest.
 fn note_added(run: &str, file: &Path, added: &[&str]) -> Result<(), Fault> {
     let own = file.parent().and_then(Path::file_name).and_then(OsStr::to_str).and_then(run_of_mark);
     if own.is_some() || !run_directory(run).is_dir() {
@@ -68,16 +68,16 @@ fn note_added(run: &str, file: &Path, added: &[&str]) -> Result<(), Fault> {
         .doing(format!("write down what is added to {}", file.display()))
 }
 
-/// Writes down that of the words of such a list only some were added.
+/// Records that only some of the words were added to such a list.
 fn keep_added(run: &str, file: &Path, kept: impl Fn(&str) -> bool) -> Result<(), Fault> {
     let Some((_, added)) = read(&note(run, file)) else { return Ok(()) };
     let words: Vec<&str> = added.split(' ').filter(|word| kept(word)).collect();
     write_down(run, file, "", &words.join(" ")).doing(format!("write down what was added to {}", file.display()))
 }
 
-/// Puts back what the run has changed, as far as it still is as the run left it.
+/// Puts back what the run has changed, as long as it still has the value that the run gave it.
 pub(crate) fn restore(run: &str) -> Result<(), Fault> {
-    // Whoever started the machine anew has put all back.
+    // A restart of the machine has put everything back.
     if boot_of(run).as_deref() != Some(boot()) {
         return Ok(());
     }

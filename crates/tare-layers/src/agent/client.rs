@@ -16,15 +16,15 @@ use tare_core::layer::LayerUse;
 use tare_core::telemetry::{Rest, Scope, TelemetryRow};
 use tare_core::units::show_bytes;
 
-/// How much an agent may send in its life, which is a trial, bytes: a log that is asked for fifty times a second, for
-/// minutes, stays below it.
+/// How much an agent may send in its lifetime, which is one trial, bytes: even a log that is requested fifty times a
+/// second for minutes stays below it.
 const RECEIVED_MAX: u64 = 4 << 30;
-/// How often is looked, while an answer is awaited, at the peer's health and at whether anybody still waits.
+/// How often, while waiting for an answer, to check the peer's health and whether anybody still wants the answer.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What is known about the machine at the other end by other means than the stream.
+/// What is known about the machine at the other end by means other than the stream.
 pub trait Peer: Send {
-    /// Whether it still can answer.
+    /// Whether it can still answer.
     ///
     /// # Errors
     /// Why it cannot: it ended, its kernel panicked.
@@ -34,7 +34,7 @@ pub trait Peer: Send {
     fn last_words(&self) -> String;
 }
 
-/// A peer of which nothing is known but the stream.
+/// A peer about which nothing is known but the stream.
 pub struct NoPeer;
 
 impl Peer for NoPeer {
@@ -51,7 +51,7 @@ impl Peer for NoPeer {
 struct Limits;
 
 impl Limits {
-    /// Reading something that is there.
+    /// Reading something that already exists.
     const SHORT: Duration = Duration::from_secs(30);
     /// Starting, stopping, hashing: disks and processes are involved.
     const LONG: Duration = Duration::from_secs(180);
@@ -63,12 +63,12 @@ impl Limits {
 pub struct AgentHost {
     stream: BufReader<UnixStream>,
     peer: Box<dyn Peer>,
-    /// What was received of a line so far.
+    /// What has been received of a line so far.
     partial: Vec<u8>,
-    /// Bytes received in all.
+    /// Bytes received in total.
     received: u64,
     next_id: u64,
-    /// Why nothing more is asked: the far end once did not answer, so it is not in step any more.
+    /// Why no more requests are sent: the far end once failed to answer, so the two are out of step.
     broken: Option<Fault>,
 }
 
@@ -90,18 +90,18 @@ impl AgentHost {
         })
     }
 
-    /// Sends the plan by which a guest sets itself up, and waits until it has.
+    /// Sends the plan from which a guest sets itself up, and waits until it has.
     ///
     /// # Errors
-    /// When the guest does not answer `within` the time, or what it could not do.
+    /// When the guest does not answer `within` this time, or reports what it could not do.
     pub fn set_up(&mut self, plan: &super::GuestPlan, within: Duration) -> Result<(), Fault> {
         send(self.stream.get_mut(), plan).doing("send the guest its plan")?;
         // The reply to the plan carries the number 0.
         self.receive("set itself up", 0, ANSWER_MAX, within, Wait::always()).and_then(value)
     }
 
-    /// The other end's CLOCK_MONOTONIC minus this one's, in ns, and when (here, ns) that was so: the estimate with
-    /// the smallest round trip out of `tries`, taken to have been answered half way.
+    /// The other end's CLOCK_MONOTONIC minus this one's, in ns, and when (here, ns) that held: of `tries` estimates,
+    /// the one with the smallest round trip, assuming that the answer was given half way.
     ///
     /// # Errors
     /// When the other end does not answer.
@@ -124,7 +124,7 @@ impl AgentHost {
     /// Opens a layer at the other end; this host then stands for the inner one.
     ///
     /// # Errors
-    /// As [`Host::open`]; the other end has closed its host then, and this one is still to be closed.
+    /// As for [`Host::open`]; the other end has then closed its host, and this one must still be closed.
     pub fn open_inside(&mut self, layer: &LayerUse, surroundings: &TrialContext) -> Result<(), OpenError> {
         let doing = format!("open the layer '{}'", layer.layer);
         let call = Call::Open(layer.clone(), Box::new(surroundings.clone()));
@@ -152,8 +152,8 @@ impl AgentHost {
         self.exchange(call, doing, within, Wait::always()).and_then(value)
     }
 
-    /// The same for a call whose answer is not waited for once the user wants an end. The agent cannot be told: nothing
-    /// more is asked of it then, and it ends with its guest.
+    /// The same for a call whose answer is no longer awaited once the user wants to stop. The agent cannot be told: no
+    /// more requests are sent to it then, and it ends with its guest.
     fn call_while<T: DeserializeOwned>(&mut self, wait: Wait, call: Call, doing: &str) -> Result<T, Fault> {
         self.exchange(call, doing, Limits::LONG, wait).and_then(value)
     }
@@ -178,8 +178,8 @@ impl AgentHost {
         self.receive(doing, id, most, within, wait)
     }
 
-    /// Waits for the answer `id`, of `most` bytes. Time and sum, and whether anybody still waits, are looked at as it
-    /// trickles in, not only in between.
+    /// Waits for the answer `id`, of at most `most` bytes. The time, the total, and whether anybody still waits are
+    /// checked as bytes trickle in, not only between answers.
     fn receive<T: DeserializeOwned>(
         &mut self,
         doing: &str,
@@ -236,7 +236,7 @@ impl AgentHost {
         }
     }
 
-    /// The stream ends a moment before the process behind it does, whose end explains more than the stream's.
+    /// The stream ends a moment before the process behind it does, and the end of the process explains more.
     fn dying(&mut self, otherwise: Fault) -> Fault {
         for _ in 0..20 {
             if let Err(fault) = self.peer.check() {
@@ -307,7 +307,7 @@ impl Host for AgentHost {
     }
 
     fn await_command(&mut self, instance: &str, patience: Duration) -> Result<Option<CommandEnd>, Fault> {
-        // What has ended is ended whole, and its output comes along.
+        // A command that has ended has ended completely, and its output comes with it.
         let (doing, within) = (format!("await the command beside '{instance}'"), patience + Limits::LONG);
         self.call(Call::AwaitCommand(instance.to_owned(), patience), &doing, within)
     }
@@ -352,7 +352,7 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// A host whose agent writes what it likes, and the thread that does.
+    /// A host whose agent writes what it likes, and the thread that writes.
     fn with_agent(write: impl Fn(&mut UnixStream) -> std::io::Result<()> + Send + 'static) -> AgentHost {
         let (near, mut far) = UnixStream::pair().unwrap();
         std::thread::spawn(move || while write(&mut far).is_ok() {});
@@ -383,7 +383,7 @@ mod tests {
             let began = Instant::now();
             let fault = host.mapped_files("x", Wait::until(&|| true)).unwrap_err();
             assert_eq!(fault.message, "interrupted");
-            // It is not in step any more, so what it is asked later does not take its answer for that of another call.
+            // It is out of step, so a later request does not take this call's answer for its own.
             assert_eq!(host.state("x").unwrap_err().message, "interrupted");
             assert_eq!(host.close_inside().unwrap_err().message, "interrupted");
             assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());

@@ -1,8 +1,8 @@
-//! A host over a byte stream: every call of [`tare_core::host::Host`] as one line of JSON there and one back.
+//! A host over a byte stream: every call of [`tare_core::host::Host`] is one line of JSON out and one back.
 //!
-//! [`AgentHost`] is the near end, [`serve`] the far one, [`run_guest`] what carries the far end as the first process
-//! of a guest. Opening a layer is forwarded like any other call: the far end opens it with the same code on its own
-//! host. So a container in a guest needs no code that knows of both.
+//! [`AgentHost`] is the near end and [`serve`] the far one; [`run_guest`] runs the far end as the first process of a
+//! guest. Opening a layer is forwarded like any other call: the far end opens it with the same code on its own host. So
+//! a container in a guest needs no code that knows about both.
 
 mod client;
 mod guest;

@@ -6,12 +6,12 @@ use tare_clock::monotonic_ns;
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::{Host, Wait};
 
-/// Answers calls until the host is closed or the line ends; then the host has been closed.
+/// Answers calls until the host is closed or the line ends; by then the host has been closed.
 ///
-/// A line that is no request is answered with a fault under the number 0; it does not end the service.
+/// A line that is not a request is answered with a fault under the number 0; it does not end the service.
 ///
 /// # Errors
-/// When the line broke, or what could not be removed after its end.
+/// When the line breaks, or what could not be removed once it has ended.
 pub fn serve(reader: impl Read, mut writer: impl Write, host: Box<dyn Host>) -> Result<(), Fault> {
     let mut reader = BufReader::new(reader);
     let mut host = Some(host);
@@ -274,7 +274,7 @@ mod tests {
         let (mut agent, _server) = pair();
         let before = super::monotonic_ns();
         let (offset, at) = agent.clock_offset(5).unwrap();
-        // Both ends share one clock here, so what is left is at most the round trip.
+        // Both ends share one clock here, so what remains is at most the round trip.
         assert!(at >= before && offset.unsigned_abs() <= u128::from(super::monotonic_ns() - before));
     }
 }

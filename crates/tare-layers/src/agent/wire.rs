@@ -1,4 +1,4 @@
-//! What goes over the line: one JSON document a line, requests numbered, each answered once.
+//! What goes over the line: one JSON document per line, with requests numbered and each answered once.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use tare_core::host::{OpenError, SeenFile, ServiceStart, TrialContext};
 use tare_core::layer::LayerUse;
 use tare_core::telemetry::{Rest, Scope};
 
-/// The longest message, in bytes. An hour of telemetry of a large guest stays below it; what is longer is garbage.
+/// The longest message, in bytes. An hour of telemetry from a large guest stays below it; anything longer is garbage.
 pub(super) const MESSAGE_MAX: usize = 64 << 20;
 
 /// A call, numbered by the caller.
@@ -22,7 +22,7 @@ pub(super) struct Request {
     pub(super) call: Call,
 }
 
-/// The calls of a host, and the clock's.
+/// The calls of a host, and one for the clock.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Call {
@@ -37,7 +37,7 @@ pub(super) enum Call {
     Log(String),
     Stop(String),
     BeginCommand(String, CommandStart),
-    /// For so long at most.
+    /// For at most this long.
     AwaitCommand(String, Duration),
     EndCommand(String),
     Freeze,
@@ -50,11 +50,11 @@ pub(super) enum Call {
 }
 
 impl Call {
-    /// The longest answer that it can have, in bytes: what is longer is refused before it is taken in.
+    /// The longest answer that it can have, in bytes: anything longer is refused before it is read in.
     pub(super) fn answer_max(&self) -> usize {
         match self {
             Call::EndProbe => MESSAGE_MAX,
-            // Six bytes stand for one that JSON has no other way to write.
+            // Where JSON has no other way to write a byte, six stand for it.
             Call::AwaitCommand(..) => 6 * (COMMAND_OUTPUT_MAX + COMMAND_ERRORS_MAX) + ANSWER_MAX,
             _ => ANSWER_MAX,
         }
@@ -64,8 +64,8 @@ impl Call {
 /// The longest answer to a call that brings neither telemetry nor output of commands.
 pub(super) const ANSWER_MAX: usize = 4 << 20;
 
-/// The answer to the request of the same number. Who reads it says what it must be of: a tree of anything would take
-/// many times the memory of its text.
+/// The answer to the request with the same number. The reader states the type it must have: a tree of arbitrary values
+/// would take many times the memory of its text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Reply<T = Value> {
     pub(super) id: u64,
@@ -78,7 +78,7 @@ pub(super) struct Reply<T = Value> {
 pub(super) enum Outcome<T = Value> {
     /// What the call returns.
     Ok(T),
-    /// It failed; of `open`, which layer failures of both kinds come back as.
+    /// It failed. A failed `open` ends as this or as `Unavailable`.
     Failed(Fault),
     /// A layer cannot be had.
     Unavailable(Fault),
@@ -116,8 +116,9 @@ pub(super) fn send<T: Serialize>(stream: &mut impl Write, message: &T) -> io::Re
     stream.flush()
 }
 
-/// Takes from `reader` to the end of the line, onto `line`. `Ok(true)` when the line is whole, `Ok(false)` at the end
-/// of the stream. On an error such as a timeout, what was read so far stays in `line` and the call can be repeated.
+/// Reads from `reader` to the end of the line, appending to `line`. `Ok(true)` when the line is complete, `Ok(false)`
+/// at the end of the stream. On an error such as a timeout, what has been read stays in `line` and the call can be
+/// repeated.
 pub(super) fn receive_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     loop {
         match receive_piece(reader, line, MESSAGE_MAX)? {
@@ -128,24 +129,24 @@ pub(super) fn receive_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io:
     }
 }
 
-/// What was received of a line at once, in bytes.
+/// How much of a line was received at once, in bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     /// There is more to come.
     Of(usize),
-    /// The line is whole.
+    /// The line is complete.
     Last(usize),
     /// The stream has ended.
     None,
 }
 
-/// Takes what is there of a line of `most` bytes, onto `line`: who waits for it can look at the time between any two
-/// pieces, however small they are.
+/// Appends to `line` what has arrived of a line of at most `most` bytes: the caller can check the time between any two
+/// pieces, however small.
 pub(super) fn receive_piece(reader: &mut impl BufRead, line: &mut Vec<u8>, most: usize) -> io::Result<Piece> {
     let available = loop {
         match reader.fill_buf() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // Asked once more, for the borrow; what was filled stays filled.
+            // Asked again for the borrow checker; what was filled stays filled.
             Ok(_) => break reader.fill_buf()?,
             Err(error) => return Err(error),
         }
@@ -163,14 +164,14 @@ pub(super) fn receive_piece(reader: &mut impl BufRead, line: &mut Vec<u8>, most:
     Ok(if end.is_some() { Piece::Last(taken) } else { Piece::Of(taken) })
 }
 
-/// Takes any bytes for a line of messages: in pieces they come to the same, and what is understood is written down so
-/// that it is understood again.
+/// Reads arbitrary bytes as a line of messages: reading it in pieces gives the same result, and what is understood can
+/// be written and understood again.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn chew(bytes: &[u8]) {
     let whole = lines(io::BufReader::new(bytes));
     assert_eq!(lines(io::BufReader::with_capacity(1 + bytes.len() % 7, bytes)), whole);
     for line in whole {
-        // Numbers with a fraction may be read with an error of the last place.
+        // Numbers with a fraction may be read with an error in the last place.
         let exact = !line.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E'));
         if let Ok(request) = serde_json::from_slice::<Request>(&line) {
             assert!(!exact || again(&request) == request, "{request:?}");

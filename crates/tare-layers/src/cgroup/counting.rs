@@ -1,4 +1,4 @@
-//! Whether the CPU time of a service's processes is counted when they have ended, and what it means when it is not.
+//! Whether the CPU time of a service's processes is still counted after they have ended, and what it means if not.
 
 use super::hierarchies::Hierarchy;
 use std::path::{Path, PathBuf};
@@ -7,16 +7,16 @@ use tare_core::fault::Fault;
 /// Why no group counts a service's CPU time.
 #[derive(Debug)]
 pub(super) enum Uncounted {
-    /// No hierarchy is mounted in which it would be counted and not shared out.
+    /// No hierarchy is mounted that would count it without distributing it.
     NoHierarchy,
-    /// No group could be made in the one that there is.
+    /// No group could be made in the one that exists.
     NotMade(Fault),
-    /// Groups in the hierarchy that is mounted here do not count it.
+    /// Groups in the hierarchy mounted here do not count it.
     NoGroupDoes(PathBuf),
 }
 
 impl Uncounted {
-    /// What was seen, what it means for the figures, and what to do.
+    /// What was seen, what it means for the figures, and what to do about it.
     pub(super) fn fault(self) -> Fault {
         let (seen, remedy) = match self {
             Uncounted::NoHierarchy => (
@@ -38,18 +38,18 @@ impl Uncounted {
     }
 }
 
-/// The hierarchy of version 1 that counts CPU time and shares none out. Beside it, or instead of it, one of version 2
-/// does, where both versions are mounted.
+/// The version 1 hierarchy that counts CPU time without distributing it. Where both versions are mounted, the one of
+/// version 2 also counts it, or does so in its place.
 pub(super) fn hierarchy_for_it(hierarchies: &[Hierarchy]) -> Option<PathBuf> {
     let has = |controllers: &[String], name: &str| controllers.iter().any(|controller| controller == name);
-    // A new group of cpuset has no CPU, and lets nobody in.
+    // A new group of cpuset has no CPU, and admits nobody.
     let others = |controllers: &[String]| ["cpu", "cpuset"].iter().any(|name| has(controllers, name));
     let counts = |h: &&Hierarchy| h.controllers.as_ref().is_some_and(|c| has(c, "cpuacct") && !others(c));
     hierarchies.iter().find(counts).map(|h| h.root.clone())
 }
 
-/// Whether a cgroup counts the CPU time of all that ever ran in it, which the telemetry then takes for its service's:
-/// version 1 counts it in a hierarchy of its own, version 2 in every group.
+/// Whether a cgroup counts the CPU time of everything that ever ran in it, which the telemetry then takes as its
+/// service's: version 1 counts it in a hierarchy of its own, version 2 in every group.
 pub(crate) fn counts_cpu(directory: &Path) -> bool {
     let of_all = || std::fs::read_to_string(directory.join("cpu.stat")).is_ok_and(|text| text.contains("usage_usec "));
     directory.join("cpuacct.usage").is_file() || of_all()

@@ -1,5 +1,5 @@
-//! Freezing what is in a cgroup: by the group itself in version 2, by stopping each process in version 1, whose freezer
-//! is a hierarchy of its own that not every machine mounts.
+//! Freezes what is in a cgroup: through the group itself in version 2, by stopping each process in version 1, whose
+//! freezer is a hierarchy of its own that not every machine mounts.
 
 use super::members;
 use crate::processes;
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
 use tare_core::held::Held;
 
-/// How long processes may take to stop: a system call that cannot be interrupted may be under way.
+/// How long processes may take to stop: they may be in a system call that cannot be interrupted.
 const WITHIN: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// Lets run on what somebody else may have kept from running.
+/// Resumes what somebody else may have frozen or stopped.
 ///
 /// # Errors
-/// When it does not.
+/// When it does not resume.
 pub(crate) fn thaw(held: &[Held]) -> Result<(), Fault> {
     held.iter().try_for_each(|held| match held {
         Held::Group(group) if !group.is_dir() => Ok(()),
@@ -42,7 +42,7 @@ pub(super) fn by_group(directory: &Path, frozen: bool) -> Result<(), Fault> {
 /// Stops or continues every process in the version 1 group at `directory`, and waits until all of them are.
 pub(super) fn by_signal(members: &dyn Fn() -> Vec<u32>, frozen: bool) -> Result<(), Fault> {
     let (signal, word) = if frozen { (Signal::STOP, "freeze") } else { (Signal::CONT, "thaw") };
-    // Again and again: a process may have started another one before it was stopped.
+    // Repeatedly: a process may have started another before it was stopped.
     wait(word, || {
         let astray: Vec<u32> =
             members().into_iter().filter(|pid| processes::is_stopped(*pid) == Some(!frozen)).collect();
@@ -50,7 +50,7 @@ pub(super) fn by_signal(members: &dyn Fn() -> Vec<u32>, frozen: bool) -> Result<
             let still = members();
             held.into_iter().filter(|pid| still.contains(pid)).collect()
         });
-        // Whether all are stopped is seen on the next turn.
+        // The next turn sees whether all are stopped.
         astray.is_empty()
     })
 }

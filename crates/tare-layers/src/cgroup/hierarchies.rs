@@ -1,4 +1,4 @@
-//! The hierarchies of control groups that are mounted, of version 1 and 2.
+//! The mounted control group hierarchies, versions 1 and 2.
 
 use std::fs;
 use std::io;
@@ -10,9 +10,10 @@ use tare_core::fault::{Doing, Fault};
 pub(crate) struct Hierarchy {
     /// Where it is mounted.
     pub(crate) root: PathBuf,
-    /// Its controllers in version 1; `None` is version 2.
+    /// Its controllers in version 1; `None` means version 2.
     pub(crate) controllers: Option<Vec<String>>,
-    /// Whether the mount begins at the hierarchy's root, as far as this process sees it; another shows a part.
+    /// Whether the mount begins at the hierarchy's root, as far as this process can see; another mount shows only a
+    /// part.
     pub(crate) whole: bool,
 }
 
@@ -25,11 +26,11 @@ pub(crate) fn hierarchies() -> Result<Vec<Hierarchy>, Fault> {
     Ok(hierarchies_of(&text))
 }
 
-/// The same by what /proc says of a process's mounts.
+/// The same, from what /proc says about a process's mounts.
 fn hierarchies_of(mounts: &str) -> Vec<Hierarchy> {
     let mut found: Vec<Hierarchy> = Vec::new();
     for hierarchy in mounts.lines().filter_map(parse_mount) {
-        // The same hierarchy may be mounted at several places, and somebody may have bound a part of it elsewhere.
+        // The same hierarchy may be mounted in several places, and somebody may have bound a part of it elsewhere.
         match found.iter_mut().find(|known| known.controllers == hierarchy.controllers) {
             Some(known) if hierarchy.whole && !known.whole => *known = hierarchy,
             Some(_) => {}
@@ -47,22 +48,22 @@ fn parse_mount(line: &str) -> Option<Hierarchy> {
     let [kind, _, options] = file_system[..] else { return None };
     let controllers = match kind {
         "cgroup2" => None,
-        // It may be read-only as a whole, which is no controller.
+        // It may be read-only as a whole; that is an option, not a controller.
         "cgroup" => Some(options.split(',').filter(|word| !["rw", "ro"].contains(word)).map(str::to_owned).collect()),
         _ => return None,
     };
     Some(Hierarchy { root: PathBuf::from(at.replace("\\040", " ")), controllers, whole: within == "/" })
 }
 
-/// The root of the hierarchy of version 2, for programs that are run for every process of this machine.
+/// The root of the version 2 hierarchy, for programs that run for every process of this machine.
 ///
 /// # Errors
-/// When none is mounted, or this process sees a part of it only, as in a container.
+/// When none is mounted, or this process sees only a part of it, as in a container.
 pub(crate) fn root_of_all() -> io::Result<fs::File> {
     let hierarchies = hierarchies().map_err(io::Error::other)?;
     let root = hierarchies.into_iter().find(|hierarchy| hierarchy.controllers.is_none());
     let root = root.ok_or_else(|| io::Error::other("no cgroup hierarchy of version 2 is mounted"))?;
-    // A kernel that tells no namespace has only the first.
+    // A kernel that does not report its namespace has only the first.
     let elsewhere =
         fs::read_link("/proc/self/ns/cgroup").is_ok_and(|namespace| namespace.as_os_str() != FIRST_NAMESPACE);
     if elsewhere || !root.whole {
@@ -83,7 +84,7 @@ pub fn mount_unified() -> Result<(), Fault> {
     rustix::mount::mount("none", "/sys/fs/cgroup", "cgroup2", flags, None).doing("mount cgroups on /sys/fs/cgroup")
 }
 
-/// Which versions are in use, for the record: "1", "2" or "1+2".
+/// The versions in use, for the record: "1", "2" or "1+2".
 pub(crate) fn versions() -> String {
     let hierarchies = hierarchies().unwrap_or_default();
     let first = hierarchies.iter().any(|h| h.controllers.as_ref().is_some_and(|c| c.iter().any(|c| c == "memory")));
@@ -96,7 +97,7 @@ pub(crate) fn versions() -> String {
     }
 }
 
-/// Where the hierarchy of version 2 is mounted.
+/// Where the version 2 hierarchy is mounted.
 pub(crate) fn unified_root() -> Result<Option<PathBuf>, Fault> {
     Ok(hierarchies()?.into_iter().find(|hierarchy| hierarchy.controllers.is_none()).map(|hierarchy| hierarchy.root))
 }

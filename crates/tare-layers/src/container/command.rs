@@ -1,4 +1,4 @@
-//! A command in a container, beside the service that is its first process.
+//! A command in a container, beside the service, which is the container's first process.
 
 use super::engine::{Engine, Heard};
 use super::observe;
@@ -19,28 +19,28 @@ use tare_core::fault::Fault;
 
 /// How long a command that was told to end may take before it is killed.
 const GRACE: Duration = Duration::from_secs(1);
-/// How long the engine may take to start a command, and to know that one has ended. An emulated guest's is slow.
+/// How long the engine may take to start a command, and to notice that one has ended. In an emulated guest it is slow.
 const ENGINE_WITHIN: Duration = Duration::from_secs(30);
-/// How long the output of a command may stay open after its end: somebody else holds it then.
+/// How long a command's output may stay open after its end: somebody else is holding it then.
 const DRAIN: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// What engines say in the output of a command whose program they could not run, with these exit codes.
+/// What engines write to the output of a command whose program they could not run, and the exit codes they give it.
 const NOT_RUN: (&str, [i64; 2]) = ("OCI runtime exec failed", [126, 127]);
 
 type Output = Pin<Box<dyn Stream<Item = Result<LogOutput, Error>> + Send>>;
 
-/// A command under way.
+/// A running command.
 pub(super) struct Command {
     id: String,
     name: String,
     output: Output,
     stdout: CappedOutput,
     stderr: CappedOutput,
-    /// Its first process, as this machine numbers it, once the engine has told.
+    /// Its first process, by this machine's numbering, once the engine has reported it.
     leader: Option<u32>,
     began: Instant,
     within: Duration,
-    /// The groups of the container, which hold the command.
+    /// The container's groups, which hold the command.
     groups: Vec<PathBuf>,
 }
 
@@ -58,7 +58,7 @@ impl Command {
     ) -> Result<Command, Fault> {
         let doing = format!("run a command in the container {container}");
         let groups = observe::cgroups(service).into_iter().map(PathBuf::from).collect();
-        // The engine adds this to the environment of the container, which is the service's.
+        // The engine adds this to the container's environment, which is the service's.
         let config = ExecConfig {
             attach_stdout: Some(true),
             attach_stderr: Some(true),
@@ -79,7 +79,7 @@ impl Command {
         let (stdout, stderr) = (CappedOutput::start(COMMAND_OUTPUT_MAX), CappedOutput::end(COMMAND_ERRORS_MAX));
         let within = wanted.within;
         let mut command = Command { id, name, output, stdout, stderr, leader: None, began, within, groups };
-        // What cannot be named could not be ended either.
+        // What cannot be identified could not be ended either.
         let deadline = Instant::now() + ENGINE_WITHIN;
         while command.leader.is_none() && ended_with(&command.look(engine)?).is_none() {
             if Instant::now() >= deadline {
@@ -91,7 +91,7 @@ impl Command {
         Ok(command)
     }
 
-    /// Waits for its end, for `patience` at most; none when it runs on. One whose time is over is ended.
+    /// Waits for its end, for at most `patience`; `None` if it is still running. If its time is over, it is ended.
     ///
     /// # Errors
     /// When its program could not be run, it printed too much, or the engine does not answer.
@@ -116,7 +116,7 @@ impl Command {
             self.end(engine)?;
             return Ok(Some(self.concluded(Ended::Late, took)));
         };
-        // What it has left running is ended with it.
+        // Whatever it has left running is ended with it.
         self.end(engine)?;
         if !(closed || self.read(engine, DRAIN)?) {
             return Err(too_much());
@@ -127,14 +127,14 @@ impl Command {
                 .remedy("check the command of the tool against the files of the service's bundle"));
         }
         let ended = match code {
-            // Engines report a death by signal as a shell does, 128 and the signal.
+            // Engines report death by a signal as a shell does, 128 plus the signal.
             129..=192 => Ended::Signal((code - 128) as i32),
             code => Ended::Exit(code as i32),
         };
         Ok(Some(self.concluded(ended, took)))
     }
 
-    /// Ends it with all that it has started, kindly first.
+    /// Ends it together with everything that it has started, gently first.
     ///
     /// # Errors
     /// When something of it is left.
@@ -154,12 +154,12 @@ impl Command {
 
     fn concluded(&self, ended: Ended, took: Duration) -> CommandEnd {
         let (stdout, stderr) = (self.stdout.text(), self.stderr.text());
-        // Where a group counts CPU time, the telemetry has the command's from there; elsewhere nobody knows it.
+        // If a group counts CPU time, the telemetry has the command's from there; otherwise nobody knows it.
         let counted = self.groups.iter().any(|directory| counting::counts_cpu(directory));
         CommandEnd { ended, stdout, stderr, took, cpu_s: counted.then_some(0.0) }
     }
 
-    /// What the engine knows of it; takes note of its first process.
+    /// What the engine knows about it; records its first process.
     fn look(&mut self, engine: &Engine) -> Result<ExecInspectResponse, Fault> {
         let found = engine.call(engine.docker().inspect_exec(&self.id));
         let found = found.map_err(|error| error.doing("look at a command in a container"))?;
@@ -168,7 +168,7 @@ impl Command {
         Ok(found)
     }
 
-    /// Takes what it prints, for so long at most; whether that was the end of it.
+    /// Reads what it prints, for at most this long; returns whether that was all of it.
     fn read(&mut self, engine: &Engine, within: Duration) -> Result<bool, Fault> {
         let deadline = Instant::now() + within;
         loop {
@@ -184,7 +184,7 @@ impl Command {
                 Ok(Heard::End) => return Ok(true),
                 Err(error) => return Err(error.doing("read the output of a command in a container")),
             }
-            // Who prints without end shall not be listened to without end.
+            // A command that prints without end must not be read without end.
             if !self.stdout.is_whole() || left.is_zero() {
                 return Ok(false);
             }
@@ -194,7 +194,7 @@ impl Command {
 
 /// Its exit code, when the engine knows that it has ended.
 fn ended_with(found: &ExecInspectResponse) -> Option<i64> {
-    // Before it was started it does not run either, and has no code.
+    // Before it was started it is not running either, and has no code.
     found.exit_code.filter(|_| found.running == Some(false))
 }
 

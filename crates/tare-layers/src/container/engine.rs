@@ -1,4 +1,4 @@
-//! A connection to a container engine on which no call can hang.
+//! A connection to a container engine in which no call can hang.
 
 use super::options::ContainerOptions;
 use super::socket;
@@ -12,29 +12,29 @@ use std::time::Duration;
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::Facts;
 
-/// Stands where this code runs in a guest that Tare made.
+/// This file exists where this code runs in a guest that Tare made.
 const GUEST_MARKER: &str = "/run/tare/guest";
-/// How long an engine may take for an ordinary call. One that takes longer does not answer at all.
+/// How long an engine may take for an ordinary call. One that takes longer counts as not answering at all.
 const CALL_LIMIT: Duration = Duration::from_secs(60);
-/// The same of an engine in a guest, which may be an emulated one, and so some fifteen times slower; on a busy machine,
+/// The same for an engine in a guest, which may be emulated, and so about fifteen times slower; on a busy machine,
 /// slower still.
 const GUEST_CALL_LIMIT: Duration = Duration::from_secs(240);
-/// How long it may take to say its version: short, for it decides whether there is an engine.
+/// How long it may take to report its version: short, for this decides whether there is an engine.
 const HELLO_LIMIT: Duration = Duration::from_secs(10);
 /// How long the import of an image may take.
 pub(crate) const IMPORT_LIMIT: Duration = Duration::from_secs(600);
 
-/// Whether this process runs in a guest of Tare's.
+/// Whether this process runs in a Tare guest.
 pub(crate) fn is_guest() -> bool {
     Path::new(GUEST_MARKER).exists()
 }
 
-/// How long the engine of this machine may take for an ordinary call.
+/// How long this machine's engine may take for an ordinary call.
 pub(crate) fn call_limit() -> Duration {
     if is_guest() { GUEST_CALL_LIMIT } else { CALL_LIMIT }
 }
 
-/// The API version from which on a network can say that its addresses are reached directly (Docker 28).
+/// The first API version in which a network can declare that its addresses are reached directly (Docker 28).
 const GATEWAY_MODE_SINCE: (u32, u32) = (1, 48);
 
 /// A container engine that has answered.
@@ -45,7 +45,7 @@ pub(crate) struct Engine {
     version: SystemVersion,
 }
 
-/// Why an engine's call failed: what it said, or that it said nothing.
+/// Why a call to the engine failed: what it said, or that it said nothing.
 #[derive(Debug)]
 pub(crate) enum CallError {
     /// The engine refused.
@@ -55,14 +55,14 @@ pub(crate) enum CallError {
         /// What it said.
         message: String,
     },
-    /// It speaks of a state that the client does not know: Podman's `stopped`, of a container that has ended and is not
-    /// tidied up yet. That lasts for a moment.
+    /// It reports a state that the client does not know: Podman's `stopped`, for a container that has ended and is not
+    /// tidied up yet. That lasts only a moment.
     Ending(Fault),
     /// Anything else.
     Broken(Fault),
 }
 
-/// What came of waiting for a stream.
+/// The result of waiting for a stream.
 pub(crate) enum Heard<T> {
     /// Its next item.
     Item(T),
@@ -89,12 +89,12 @@ impl From<Error> for CallError {
 }
 
 impl CallError {
-    /// Whether the engine said that the thing is not there.
+    /// Whether the engine said that the object does not exist.
     pub(crate) fn is_missing(&self) -> bool {
         matches!(self, CallError::Refused { status: 404, .. })
     }
 
-    /// As a fault of what was being done.
+    /// As a fault in what was being done.
     pub(crate) fn doing(self, what: impl std::fmt::Display) -> Fault {
         match self {
             CallError::Refused { message, .. } => {
@@ -106,10 +106,10 @@ impl CallError {
 }
 
 impl Engine {
-    /// Connects to the first engine that answers. `Ok(None)` when nothing listens at any of the known places.
+    /// Connects to the first engine that answers. `Ok(None)` when nothing listens in any of the known places.
     ///
     /// # Errors
-    /// When something listens and does not answer as an engine does, or the user chose an engine elsewhere.
+    /// When something listens but does not answer like an engine, or the user chose an engine elsewhere.
     pub(crate) fn find() -> Result<Option<Engine>, Fault> {
         Engine::first_of(&socket::candidates()?, crate::environment::docker_host().is_some())
     }
@@ -129,7 +129,7 @@ impl Engine {
     /// Connects to the engine at a socket. `Ok(None)` when nothing listens there.
     ///
     /// # Errors
-    /// When something listens there and does not answer as an engine does.
+    /// When something listens there but does not answer like an engine.
     pub(crate) fn at(path: &Path) -> Result<Option<Engine>, Fault> {
         match std::os::unix::net::UnixStream::connect(path) {
             Ok(_) => {}
@@ -148,7 +148,7 @@ impl Engine {
             .build()
             .doing("make a runtime for the container engine's client")?;
         let address = path.display().to_string();
-        // The time limits are those of `call`; this one only must not be shorter than the longest of them.
+        // `call` sets the time limits; this one only must not be shorter than the longest of them.
         let docker = Docker::connect_with_unix(&address, IMPORT_LIMIT.as_secs() + 60, API_DEFAULT_VERSION)
             .doing("connect to the container engine")?;
         let mut engine = Engine { runtime, docker, socket: path.to_owned(), version: SystemVersion::default() };
@@ -160,7 +160,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// The client, to make calls with.
+    /// The client to make calls with.
     pub(crate) fn docker(&self) -> &Docker {
         &self.docker
     }
@@ -183,7 +183,7 @@ impl Engine {
         }
     }
 
-    /// Waits for the next item of a stream that a call has opened, for `limit` at most.
+    /// Waits for the next item of a stream that a call has opened, for at most `limit`.
     pub(crate) fn hear<T>(
         &self,
         limit: Duration,
@@ -205,10 +205,10 @@ impl Engine {
         Fault::new(message).remedy("look at its log (journalctl -u docker), then restart it")
     }
 
-    /// The engine of this machine, if it can be asked for such containers.
+    /// This machine's engine, if it can be asked for such containers.
     ///
     /// # Errors
-    /// See [`Engine::find`]; why it cannot be asked.
+    /// See [`Engine::find`]; or why it cannot be asked.
     pub(crate) fn find_for(options: &ContainerOptions) -> Result<Option<Engine>, Fault> {
         let found = Engine::find()?;
         match found.as_ref().and_then(|engine| options.refused_by(engine.is_podman())) {
@@ -217,19 +217,19 @@ impl Engine {
         }
     }
 
-    /// The command by which a person speaks to this very engine, without what is to be done.
+    /// The command line with which a person talks to this very engine, without the subcommand.
     pub(crate) fn command_line(&self) -> String {
         let socket = self.socket.display();
         match (self.is_podman(), socket::USUAL.iter().any(|usual| Path::new(usual) == self.socket)) {
             (false, true) => "docker".to_owned(),
             (false, false) => format!("docker --host unix://{socket}"),
-            // Of itself it speaks to no engine: it looks at what root has.
+            // By default it talks to no engine: it looks at what root has.
             (true, true) => "podman".to_owned(),
             (true, false) => format!("podman --remote --url unix://{socket}"),
         }
     }
 
-    /// Whether it is Podman behind Docker's API.
+    /// Whether Podman is behind Docker's API.
     pub(crate) fn is_podman(&self) -> bool {
         let components = self.version.components.iter().flatten();
         components.into_iter().any(|component| component.name.to_ascii_lowercase().contains("podman"))
@@ -307,7 +307,7 @@ mod tests {
     fn an_engine_that_does_not_answer_is_a_fault_and_no_wait_without_end() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("engine.sock");
-        // Connections are accepted by the kernel; nobody ever reads from them.
+        // The kernel accepts connections; nobody ever reads from them.
         let _listener = UnixListener::bind(&path).unwrap();
         let began = Instant::now();
         let fault = Engine::connect(&path, Duration::from_millis(200)).err().expect("nobody answered");
@@ -340,7 +340,7 @@ mod tests {
         });
         let fault = Engine::at(&path).err().expect("this is no engine");
         assert!(fault.message.contains("ask the container engine for its version"), "{fault}");
-        // Of the usual places nobody would know which it was, and needs not.
+        // Among the usual places a user would not know which one it was, and need not.
         let fault = Engine::first_of(std::slice::from_ref(&path), false).err().expect("this is no engine");
         assert!(!fault.to_string().contains("DOCKER_HOST"), "{fault}");
         let fault = Engine::first_of(std::slice::from_ref(&path), true).err().expect("this is no engine");

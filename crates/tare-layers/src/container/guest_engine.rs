@@ -1,7 +1,7 @@
-//! The container engine inside a guest of Tare's: nobody else starts it there, and nobody else uses it.
+//! The container engine inside a Tare guest: nobody else starts it there, and nobody else uses it.
 //!
-//! Its programs come as a bundle on a disk of their own. They get a root of their own: the bundle, with a writable
-//! layer on the guest's scratch disk, and the places of the guest that they and the containers must see.
+//! Its programs come as a bundle on a disk of their own. They get their own root: the bundle, with a writable layer on
+//! the guest's scratch disk, and those parts of the guest that they and the containers must see.
 
 use super::engine::Engine;
 use super::image;
@@ -17,22 +17,22 @@ use tare_core::fault::{Doing, Fault};
 use tare_core::host::TrialContext;
 use tare_core::workload::USUAL_PATH;
 
-/// Where the engine's root is put together. Not below anything that is bound into it.
+/// Where the engine's root is assembled. Not below anything that is bound into it.
 const ROOT: &str = "/engine";
-/// Where the engine's own containerd listens, below that root. Left to the engine to start, it is given up after 15
-/// seconds, which an emulated guest on a busy machine may take.
+/// Where the engine's own containerd listens, below that root. If the engine started it, it would give up after 15
+/// seconds, which an emulated guest on a busy machine may need.
 const CONTAINERD: &str = "/run/containerd.sock";
-/// What containerd is told. The part for Kubernetes, which nobody uses here, would take it seconds to start.
+/// containerd's configuration. The Kubernetes part, which nobody uses here, would take it seconds to start.
 const CONTAINERD_CONFIG: &str = "version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n";
 /// How long the engine may take to answer: some seconds on a real CPU, a minute in an emulated one.
 const START_WITHIN: Duration = Duration::from_secs(240);
-/// How long it may take to end.
+/// How long it may take to exit.
 const STOP_WITHIN: Duration = Duration::from_secs(30);
 /// How much of its log a fault quotes, bytes.
 const LOG_TAIL: usize = 4096;
 
 /// Kernel modules that the engine needs in a guest: its layered file system, bridges, and the address translation of
-/// published ports, whether the rules are written by way of nf_tables or the older tables.
+/// published ports, whether the rules are written through nf_tables or the older tables.
 pub const GUEST_MODULES: &[&str] = &[
     "overlay",
     "bridge",
@@ -75,7 +75,7 @@ pub(crate) fn recipe() -> Recipe {
 pub(crate) struct GuestEngine {
     daemon: Child,
     containerd: Child,
-    /// What was mounted, in that order.
+    /// What was mounted, in order.
     mounts: Vec<PathBuf>,
 }
 
@@ -83,7 +83,7 @@ impl GuestEngine {
     /// Starts the engine and waits until it answers.
     ///
     /// # Errors
-    /// When its bundle is not there, it does not start, or it does not answer. Nothing is left then.
+    /// When its bundle is missing, it does not start, or it does not answer. Then nothing is left behind.
     pub(crate) fn start(
         bundles: &dyn BundleStore,
         surroundings: &TrialContext,
@@ -105,16 +105,16 @@ impl GuestEngine {
             Ok(engine) => Ok((own, engine)),
             Err(fault) => {
                 let fault = fault.with_log(log_tail(root));
-                // Report the first failure, not that of the repair.
+                // Report the first failure, not one in the cleanup.
                 let _ = own.stop();
                 Err(fault)
             }
         }
     }
 
-    /// Gives the engine the image of a bundle. What an import would do, unpack an archive and hash it twice, takes an
-    /// emulated guest a minute; so the image's layer is imported empty, and the bundle's tree, which came as a disk, is
-    /// mounted over the layer's folder. A container's root is the same layered file system as ever then.
+    /// Gives the engine a bundle's image. An import, which unpacks an archive and hashes it twice, takes an emulated
+    /// guest a minute; so the image's layer is imported empty, and the bundle's tree, which came as a disk, is mounted
+    /// over the layer's folder. A container's root is then the same layered file system as always.
     ///
     /// # Errors
     /// When the engine refuses the image, or its layer is not where it says.
@@ -134,7 +134,7 @@ impl GuestEngine {
             if let Some(status) = self.daemon.try_wait().doing("see whether the container engine runs")? {
                 return Err(Fault::new(format!("the container engine in the guest ended at once: {status}")));
             }
-            // It listens some time before it answers, so a fault is final only at the end.
+            // It listens some time before it answers, so only a fault at the end is final.
             match Engine::at(&socket) {
                 Ok(Some(engine)) => return Ok(engine),
                 Err(fault) if Instant::now() >= deadline => return Err(fault),
@@ -150,21 +150,21 @@ impl GuestEngine {
     /// Stops the engine and removes its root.
     ///
     /// # Errors
-    /// When it does not end.
+    /// When it does not exit.
     pub(crate) fn stop(mut self) -> Result<(), Fault> {
         let stopped = self.end();
         release(&self.mounts);
         stopped
     }
 
-    /// Ends the engine, and then what it needs.
+    /// Ends the engine, and then what it depends on.
     fn end(&mut self) -> Result<(), Fault> {
         let engine = end(&mut self.daemon);
         engine.and(end(&mut self.containerd))
     }
 }
 
-/// Has a process end by itself, and kills one that does not.
+/// Lets a process exit by itself, and kills it if it does not.
 fn end(process: &mut Child) -> Result<(), Fault> {
     let doing = "stop the container engine in the guest";
     let pid = i32::try_from(process.id()).ok().and_then(rustix::process::Pid::from_raw);
@@ -186,7 +186,7 @@ fn make(path: &Path) -> Result<(), Fault> {
     fs::create_dir_all(path).doing(format!("make {}", path.display()))
 }
 
-/// Puts the engine's root together.
+/// Assembles the engine's root.
 fn prepare(tree: &Path, root: &Path, at: &TrialContext, mounts: &mut Vec<PathBuf>) -> Result<(), Fault> {
     let own = at.scratch.join("engine");
     let (upper, work, data) = (own.join("upper"), own.join("work"), own.join("data"));
@@ -207,9 +207,9 @@ fn prepare(tree: &Path, root: &Path, at: &TrialContext, mounts: &mut Vec<PathBuf
         mount("tmpfs", &point, "tmpfs", MountFlags::empty(), mode).doing(format!("mount {}", point.display()))?;
         mounts.push(point);
     }
-    // Its own store must not lie on the layered root: such file systems do not stack twice.
+    // Its own store must not be on the layered root: such file systems cannot be stacked twice.
     bind(&data, &root.join("var/lib/docker"), false, mounts)?;
-    // What containers are given must stand at the same path for the engine as here.
+    // What containers are given must have the same path for the engine as here.
     bind(&at.scratch, &inside(root, &at.scratch), false, mounts)
 }
 
@@ -238,11 +238,11 @@ fn spawn(root: &Path) -> Result<[Child; 2], Fault> {
         .args(["--host", "unix:///run/docker.sock", "--data-root", "/var/lib/docker", "--pidfile", "/run/docker.pid"])
         .args(["--exec-opt", "native.cgroupdriver=cgroupfs", "--storage-driver", "overlay2"])
         .args(["--containerd", CONTAINERD])
-        // The default bridge is used by nobody here, and costs time to make.
+        // Nobody uses the default bridge here, and it takes time to make.
         .args(["--bridge", "none"]);
-    // A thread of its own: it gives up its root for good. The engine's root is that of a mount namespace, not one in
-    // the guest's: what an engine executes in a container joins the container's namespace and starts at its root. Both
-    // processes are in the same one, for what the engine mounts, containerd's children must see.
+    // A thread of its own, which gives up its root for good. The engine's root is that of a mount namespace, not a
+    // chroot in the guest's: what an engine executes in a container joins the container's namespace and starts at its
+    // root. Both processes are in the same namespace, since containerd's children must see what the engine mounts.
     let enter_and_start = || {
         enter_mounted(root)?;
         let mut containerd = containerd.spawn().doing("start containerd in the guest")?;
@@ -251,7 +251,7 @@ fn spawn(root: &Path) -> Result<[Child; 2], Fault> {
         match engine {
             Ok(engine) => Ok([engine, containerd]),
             Err(fault) => {
-                // Report the first failure, not that of the repair.
+                // Report the first failure, not one in the cleanup.
                 let _ = end(&mut containerd);
                 Err(fault)
             }
@@ -260,7 +260,7 @@ fn spawn(root: &Path) -> Result<[Child; 2], Fault> {
     std::thread::scope(|scope| scope.spawn(enter_and_start).join().expect("starting a process does not panic"))
 }
 
-/// A program of the engine's, with an environment of its own, that writes to the log.
+/// One of the engine's programs, with its own environment, writing to the log.
 fn program(path: &str, log: &File) -> Result<Command, Fault> {
     let log = || log.try_clone().doing("share the engine's log");
     let mut command = Command::new(path);
@@ -293,7 +293,7 @@ fn log_tail(root: &Path) -> String {
     String::from_utf8_lossy(&text[text.len().saturating_sub(LOG_TAIL)..]).into_owned()
 }
 
-/// Unmounts what was mounted, last first. Lazily and without complaint: the guest itself ends soon after.
+/// Unmounts what was mounted, last first. Lazily, and ignoring errors: the guest itself ends soon after.
 fn release(mounts: &[PathBuf]) {
     for point in mounts.iter().rev() {
         let _ = unmount(point, UnmountFlags::DETACH);

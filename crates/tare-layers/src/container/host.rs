@@ -33,7 +33,7 @@ use tare_core::telemetry::{Rest, Scope, TelemetryRow};
 /// How long the resource probe may take; it spins for a moment and writes a little.
 const PROBE_WITHIN: Duration = Duration::from_secs(180);
 
-/// Opens the layer by an engine; the contract is that of [`Host::open`].
+/// Opens the layer with an engine; the contract is that of [`Host::open`].
 pub(crate) fn open(
     outer: Box<dyn LocalOuter>,
     options: ContainerOptions,
@@ -44,7 +44,7 @@ pub(crate) fn open(
     match Inner::open(carrier, options, surroundings) {
         Ok(inner) => Ok(Box::new(ContainerHost { outer, inner })),
         Err(error) => {
-            // Report the first failure, not that of the repair.
+            // Report the first failure, not one in the cleanup.
             let _ = outer.close();
             Err(error)
         }
@@ -68,7 +68,7 @@ struct Inner {
     running: BTreeMap<String, Running>,
     /// Whether the containers are paused.
     frozen: bool,
-    /// The containers' groups, where somebody else may have frozen what is in them.
+    /// The containers' groups, whose contents somebody else may have frozen.
     held: Vec<Held>,
     fenced: Fenced,
 }
@@ -101,14 +101,14 @@ impl Inner {
         match inner.prepare() {
             Ok(()) => Ok(inner),
             Err(fault) => {
-                // Report the first failure, not that of the repair.
+                // Report the first failure, not one in the cleanup.
                 let _ = inner.close();
                 Err(OpenError::Failed(fault))
             }
         }
     }
 
-    /// The network, and the images of what will be started, so that starting takes no longer than elsewhere.
+    /// The network, and the images of all that will be started, so that starting takes no longer than in other forms.
     fn prepare(&mut self) -> Result<(), Fault> {
         self.link = Link::open(&self.engine, self.options.network, &self.surroundings)?;
         for start in &self.surroundings.services {
@@ -122,7 +122,7 @@ impl Inner {
     }
 
     fn close(mut self) -> Result<(), Fault> {
-        // One that has ended cannot go on; what is left of it is removed below.
+        // A container that has ended cannot be resumed; its remains are removed below.
         let _ = self.pause(false);
         let mut faults = Vec::new();
         for running in self.running.values() {
@@ -130,7 +130,7 @@ impl Inner {
             faults.extend(stopped.err());
         }
         match (self.guest_engine, self.link) {
-            // The network is the guest's and goes with it; to take it apart costs an emulated guest seconds.
+            // The network is the guest's and goes with it; dismantling it costs an emulated guest seconds.
             (Some(engine), _) => faults.extend(engine.stop().err()),
             (None, Some(link)) => faults.extend(link.close(&self.engine).err()),
             (None, None) => {}
@@ -160,7 +160,7 @@ impl Inner {
         let command = command.ok_or_else(|| Fault::new(format!("no command runs beside '{instance}'")))?;
         let awaited = command.wait(&self.engine, patience);
         if awaited.is_err() {
-            // Report the first failure, not that of the repair.
+            // Report the first failure, not one in the cleanup.
             let _ = command.end(&self.engine);
         }
         if !matches!(awaited, Ok(None)) {
@@ -190,7 +190,7 @@ impl Inner {
         }
     }
 
-    /// Creates and starts the container of a service, or of the resource probe instead; says what it lacks.
+    /// Creates and starts the container of a service, or the resource probe in its place; returns what it lacks.
     fn launch(&self, start: &ServiceStart, container: &str, probe: Option<PathBuf>) -> Result<Vec<String>, Fault> {
         let bundle = self.carrier.bundles.bundle(&start.service.recipe)?;
         let image = image::ensure(&self.engine, bundle.as_ref())?;
@@ -209,7 +209,7 @@ impl Inner {
         run::launch(&self.engine, &order, container).map(|()| accounts.warnings)
     }
 
-    /// The address under which the generator reaches an instance.
+    /// The address at which the generator reaches an instance.
     fn address(&self, instance: &str) -> Result<IpAddr, Fault> {
         match self.options.network {
             Network::Bridge => self.own_address(instance),
@@ -224,7 +224,7 @@ impl Inner {
         self.link.as_ref().filter(|_| translated).map_or(self.surroundings.address, |link| link.gateway)
     }
 
-    /// The address under which other containers of the deployment reach an instance.
+    /// The address at which other containers of the deployment reach an instance.
     fn own_address(&self, instance: &str) -> Result<IpAddr, Fault> {
         let Some(link) = self.link.as_ref().filter(|_| self.options.network != Network::Host) else {
             return Ok(self.surroundings.address);
@@ -274,7 +274,7 @@ impl Inner {
         let warnings = self.launch(start, &container, None).inspect_err(|_| self.fenced.open(start))?;
         self.running.insert(instance.clone(), Running { container, start: start.clone(), command: None });
         self.confine_helpers(start)?;
-        // A container that ended at once has no address any more; its state and its log then say more than this.
+        // A container that ended at once no longer has an address; its state and its log then say more than this error.
         let address = self.address(instance).unwrap_or(self.surroundings.address);
         let own_address = self.own_address(instance).unwrap_or(address);
         let ports = &start.service.ports;
@@ -282,7 +282,7 @@ impl Inner {
         Ok(Instance {
             instance: instance.clone(),
             endpoints: at(address),
-            // Between containers of one network nothing is translated, and no proxy stands in the way.
+            // Between containers on one network nothing is translated, and no proxy is in the way.
             peers: if own_address == address { BTreeMap::new() } else { at(own_address) },
             path: format!("{}{open}", self.path()),
             cpus: spec::cpuset(self.options.limits, &self.surroundings.cpus, start)?,
@@ -290,7 +290,7 @@ impl Inner {
         })
     }
 
-    /// The program that says what a service gets, at a place which the engine can see as well.
+    /// The program that reports what a service gets, at a place that the engine can see as well.
     fn place_program(&self) -> Result<PathBuf, Fault> {
         let place = self.surroundings.scratch.join("program");
         if !place.exists() {
@@ -385,7 +385,7 @@ impl Host for ContainerHost {
     }
 
     fn volumes(&self, start: &ServiceStart) -> Option<Vec<PathBuf>> {
-        // In the container's own layer they stand nowhere before it does.
+        // In the container's own layer they do not exist before it does.
         let inner = &self.inner;
         let folders = || local::volumes::volume_folders(&inner.surroundings.scratch, &start.instance, start);
         (inner.options.storage == Storage::Volume).then(|| folders().into_iter().map(|(_, folder)| folder).collect())
@@ -444,7 +444,7 @@ impl Host for ContainerHost {
     }
 
     fn stop(&mut self, instance: &str) -> Result<(), Fault> {
-        // What is paused does not hear that it is to end.
+        // A paused container does not receive the signal to end.
         self.inner.pause(false)?;
         let running = self.inner.known(instance)?;
         run::stop(&self.inner.engine, &running.container, running.start.service.stop_within)?;
@@ -477,7 +477,7 @@ impl Host for ContainerHost {
     }
 
     fn open(self: Box<Self>, layer: &LayerUse, _: &TrialContext) -> Result<Box<dyn Host>, OpenError> {
-        // Report why it cannot be, not what else went wrong.
+        // Report why it cannot be opened, not what else went wrong.
         let _ = self.close();
         Err(OpenError::Unavailable(super::holds_no_layer(&layer.layer)))
     }

@@ -1,4 +1,4 @@
-//! Bundles as images of the engine: imported once, then shared by every run.
+//! Bundles as engine images: imported once, then shared by every run.
 
 use super::engine::{CallError, Engine, IMPORT_LIMIT, call_limit};
 use super::leftovers::labelled;
@@ -17,12 +17,12 @@ use tare_core::bundle::Bundle;
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::CachedItem;
 
-/// The repository under which bundles are tagged; whatever is in it is ours. With a host in front of it no engine
-/// completes it to something else: Podman puts `localhost/` before a bare name, Docker `docker.io/library/`.
+/// The repository under which bundles are tagged; everything in it is ours. With a host in front, no engine expands it
+/// to something else: Podman puts `localhost/` before a bare name, Docker `docker.io/library/`.
 const REPOSITORY: &str = "localhost/tare-bundle";
 /// The label of a bundle's image; it stays when another import takes over the tag.
 const BUNDLE_LABEL: &str = "tare.bundle";
-/// How many digits of the digest make the tag: enough that two bundles never share one.
+/// How many digits of the digest form the tag: enough that no two bundles share one.
 const DIGITS: usize = 32;
 /// How much of an archive is handed to the engine at once.
 const CHUNK_BYTES: usize = 256 * 1024;
@@ -30,11 +30,11 @@ const CHUNK_BYTES: usize = 256 * 1024;
 /// A bundle's image in the engine's store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CachedImage {
-    /// What the engine calls it: a tag, or an id where the tag has moved on.
+    /// What the engine calls it: a tag, or an id if the tag has moved on.
     pub name: String,
-    /// How much it takes up, bytes.
+    /// How much room it takes up, bytes.
     pub bytes: u64,
-    /// The bundle's digest, as its label has it.
+    /// The bundle's digest, from the label.
     pub bundle: Option<String>,
 }
 
@@ -57,8 +57,8 @@ pub(crate) fn ensure(engine: &Engine, bundle: &dyn Bundle) -> Result<String, Fau
     Ok(name)
 }
 
-/// The image of a bundle without the bundle's content, and the folder of its layer in the engine's store, as the
-/// engine names it: the tree is to be mounted there. `None` when the engine has the image already.
+/// The image of a bundle without the bundle's content, and the folder of its layer in the engine's store, as reported
+/// by the engine, where the tree must be mounted. `None` when the engine already has the image.
 ///
 /// # Errors
 /// When the engine refuses it, or does not keep an image's layer as a folder.
@@ -76,8 +76,8 @@ pub(crate) fn ensure_hollow(engine: &Engine, bundle: &dyn Bundle) -> Result<Opti
     folder.map(Some).ok_or_else(|| Fault::new(format!("the container engine keeps the layer of {what} in no folder")))
 }
 
-/// An archive of one folder named by the digest: the engine knows layers by their content, and takes two with the same
-/// for one.
+/// An archive of one folder named by the digest: the engine identifies layers by their content, and takes two with the
+/// same content as one.
 fn hollow_archive(digest: &str) -> Result<Vec<u8>, Fault> {
     let hex = digest.rsplit(':').next().unwrap_or(digest);
     let mut archive = spec::directory_header(hex, (0, 0))?.to_vec();
@@ -95,7 +95,7 @@ fn is_there(engine: &Engine, name: &str) -> Result<bool, Fault> {
 
 fn import_file(engine: &Engine, archive: &Path, name: &str, digest: &str) -> Result<(), Fault> {
     let file = File::open(archive).doing(format!("open the bundle's archive {}", archive.display()))?;
-    // Reading blocks this thread, which waits for nothing else meanwhile.
+    // Reading blocks this thread, which waits for nothing else at that time.
     let chunks = stream::try_unfold(file, |mut file| async move {
         let mut chunk = vec![0; CHUNK_BYTES];
         let count = file.read(&mut chunk)?;
@@ -112,7 +112,7 @@ fn import<S>(engine: &Engine, archive: S, name: &str, digest: &str) -> Result<()
 where
     S: Stream<Item = std::io::Result<Bytes>> + Send + 'static,
 {
-    // The tag goes with the repository: Podman does not read the parameter `tag` of an import.
+    // The tag goes with the repository: Podman ignores the parameter `tag` of an import.
     let options = CreateImageOptionsBuilder::new()
         .from_src("-")
         .repo(name)
@@ -146,19 +146,19 @@ pub fn cached_images() -> Result<Vec<CachedImage>, Fault> {
     Ok(images)
 }
 
-/// What an image is removed by that has the label of a bundle: our own tag of it, or its id where it has no tag at all.
-/// One that has tags of others only is theirs.
+/// The name by which to remove an image that has a bundle's label: our own tag for it, or its id if it has no tag at
+/// all. One that has only other people's tags is theirs.
 fn name_to_remove(image: &bollard::models::ImageSummary) -> Option<String> {
     let tag = name_of(image.labels.get(BUNDLE_LABEL)?);
     match image.repo_tags.contains(&tag) {
         true => Some(tag),
-        // Before Docker 25 an image without a tag has this one.
+        // Before Docker 25 an untagged image has this tag.
         false => image.repo_tags.iter().all(|tag| tag == "<none>:<none>").then(|| image.id.clone()),
     }
 }
 
-/// Whether an image is one that was imported as it is. One that was built from ours or committed from a container of
-/// ours inherits the label, and has the steps in its history that made it another.
+/// Whether an image was imported as it is. One that was built from ours or committed from one of our containers
+/// inherits the label, and has the steps that changed it in its history.
 fn is_imported(engine: &Engine, id: &str) -> Result<bool, Fault> {
     match engine.call(engine.docker().image_history(id)) {
         Ok(steps) => Ok(steps.len() == 1),
@@ -167,7 +167,7 @@ fn is_imported(engine: &Engine, id: &str) -> Result<bool, Fault> {
     }
 }
 
-/// A container, running or not, that is of this image and not of a run.
+/// A container, running or not, that uses this image and belongs to no run.
 fn foreign_user(engine: &Engine, image: &str) -> Result<Option<String>, Fault> {
     let id = match engine.call(engine.docker().inspect_image(image)) {
         Err(error) if error.is_missing() => return Ok(None),
@@ -181,7 +181,7 @@ fn foreign_user(engine: &Engine, image: &str) -> Result<Option<String>, Fault> {
     Ok(foreign.and_then(name).map(|name| name.trim_start_matches('/').to_owned()))
 }
 
-/// The same as things that the layer keeps.
+/// The same, as items that the layer keeps.
 ///
 /// # Errors
 /// See [`cached_images`].
@@ -190,7 +190,7 @@ pub(crate) fn kept() -> Result<Vec<CachedItem>, Fault> {
     Ok(cached_images()?.into_iter().map(kept).collect())
 }
 
-/// Removes a bundle's image, by what [`cached_images`] calls it; one that is gone already is no error.
+/// Removes a bundle's image by the name that [`cached_images`] gives it; one that is already gone is no error.
 ///
 /// # Errors
 /// When the engine does not answer, the image is not a bundle's, or something still uses it.
@@ -203,7 +203,7 @@ pub fn remove_image(name: &str) -> Result<(), Fault> {
         let fault = Fault::new(format!("the image {name} is in use by the container {user}, which is not Tare's"));
         return Err(fault.remedy(format!("docker rm {user}, if it is not needed")));
     }
-    // By force: the containers of a run may still name it, and they are stopped or removed by their own name.
+    // Forced: containers of a run may still refer to it, and they are stopped or removed by their own name.
     let options = RemoveImageOptionsBuilder::new().force(true).build();
     let removed = engine.call_within(call_limit(), engine.docker().remove_image(name, Some(options), None));
     match removed {

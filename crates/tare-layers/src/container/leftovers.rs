@@ -1,4 +1,4 @@
-//! What runs left in the engine: containers and networks with our labels, nothing else.
+//! What runs have left in the engine: containers and networks with our labels, nothing else.
 
 use super::engine::Engine;
 use super::link::remove_network;
@@ -16,15 +16,15 @@ use tare_core::host::Leftover;
 const CONTAINER: &str = "container";
 const NETWORK: &str = "container-network";
 
-/// How long an engine may take to make what it was asked for by a process that has been killed since.
+/// How long an engine may take to make what it was asked for by a process that has since been killed.
 const MADE_WITHIN: Duration = Duration::from_secs(10);
-/// How long until it is asked again whether it has.
+/// How long to wait before checking again.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// The containers and networks of any run. No engine, no leftovers.
 ///
 /// # Errors
-/// When an engine is there and does not answer.
+/// When there is an engine that does not answer.
 pub(crate) fn leftovers() -> Result<Vec<Leftover>, Fault> {
     let Some(engine) = Engine::find()? else { return Ok(Vec::new()) };
     let until = Instant::now() + MADE_WITHIN;
@@ -45,12 +45,12 @@ pub(crate) fn leftovers() -> Result<Vec<Leftover>, Fault> {
     }
 }
 
-/// What a dead run has asked the engine for and it may still be making, each with the run.
+/// What a dead run has asked the engine for, and the engine may still be making, each with the run.
 fn asked(run: String) -> Vec<(String, String)> {
     register::asked(&run).into_iter().map(|name| (run.clone(), name)).collect()
 }
 
-/// The containers and networks that stand now.
+/// The containers and networks that exist now.
 fn standing(engine: &Engine) -> Result<Vec<Leftover>, Fault> {
     let filters = HashMap::from([("label", vec![RUN_LABEL, NAME_LABEL])]);
     let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
@@ -71,21 +71,21 @@ fn standing(engine: &Engine) -> Result<Vec<Leftover>, Fault> {
     Ok(found)
 }
 
-/// The container as a run has labelled it.
+/// The container, if it has a run's labels.
 pub(super) fn labelled(container: &ContainerSummary) -> Option<Leftover> {
     let mut names = container.names.iter().flatten().map(|name| name.trim_start_matches('/'));
     names.find_map(|name| ours(CONTAINER, &container.labels, name))
 }
 
-/// What carries the labels that a run gave to something of this name.
+/// An item that carries the labels which a run gave to something of this name.
 fn ours(kind: &str, labels: &Option<HashMap<String, String>>, name: &str) -> Option<Leftover> {
     let labels = labels.as_ref()?;
     let run = labels.get(RUN_LABEL).filter(|_| labels.get(NAME_LABEL).is_some_and(|labelled| labelled == name))?;
     Some(Leftover { run: run.clone(), kind: kind.to_owned(), name: name.to_owned() })
 }
 
-/// Whether a container has our label from its image, which somebody has made from a container of ours: bundles' images
-/// do not carry it.
+/// Whether a container has our label from its image, which somebody has made from one of our containers: bundles'
+/// images do not carry it.
 fn inherits(engine: &Engine, image: &str) -> Result<bool, Fault> {
     match engine.call(engine.docker().inspect_image(image)) {
         Ok(image) => {
@@ -97,10 +97,10 @@ fn inherits(engine: &Engine, image: &str) -> Result<bool, Fault> {
     }
 }
 
-/// Removes one of them, if it is still ours; one that is gone already is no error.
+/// Removes one of them, if it is still ours; one that is already gone is no error.
 ///
 /// # Errors
-/// When it is still there.
+/// When it still exists.
 pub(crate) fn remove(leftover: &Leftover) -> Result<(), Fault> {
     let Some(engine) = Engine::find()? else { return Ok(()) };
     if !leftovers()?.contains(leftover) {

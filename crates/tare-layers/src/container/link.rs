@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use tare_core::fault::Fault;
 use tare_core::host::TrialContext;
 
-/// A bridge network of the engine, with the rules that let the generator in.
+/// A bridge network in the engine, with the rules that let the generator in.
 pub(crate) struct Link {
     /// What the engine calls it.
     pub(crate) name: String,
@@ -22,20 +22,20 @@ pub(crate) struct Link {
     forwarding: Option<Forwarding>,
 }
 
-/// The bridge's name: the run's mark and two characters of the trial's.
+/// The bridge's name: the run's mark and two characters derived from the trial's.
 fn bridge_name(run: &str, trial: &str) -> String {
     const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
-    // FNV-1a, 32 bits: any hash does, two networks of a run stand side by side only for moments.
+    // FNV-1a, 32 bits: any hash will do, as two networks of a run exist side by side only for moments.
     let hash = trial.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     let digit = |value: u32| char::from(DIGITS[value as usize % DIGITS.len()]);
     format!("t{run}c{}{}", digit(hash), digit(hash / 36))
 }
 
 impl Link {
-    /// Makes the network for `mode`; none with the host's own.
+    /// Makes the network for `mode`; none for the host's own network.
     ///
     /// # Errors
-    /// When the engine refuses or no subnet is free. Nothing is left then.
+    /// When the engine refuses or no subnet is free. Then nothing is left behind.
     pub(crate) fn open(engine: &Engine, mode: Network, surroundings: &TrialContext) -> Result<Option<Link>, Fault> {
         if mode == Network::Host {
             return Ok(None);
@@ -50,7 +50,7 @@ impl Link {
             match network::allow_forwarding(&surroundings.run, &outside, &link.bridge) {
                 Ok(forwarding) => link.forwarding = Some(forwarding),
                 Err(fault) => {
-                    // Report the first failure, not that of the repair.
+                    // Report the first failure, not one in the cleanup.
                     let _ = link.close(engine);
                     return Err(fault);
                 }
@@ -70,11 +70,12 @@ impl Link {
     }
 }
 
-/// Makes the network in the first range that is free, and tells the host's address on it.
+/// Makes the network in the first free range, and returns the host's address in it.
 fn create(engine: &Engine, mode: Network, at: &TrialContext, name: &str, bridge: &str) -> Result<IpAddr, Fault> {
     let mut options = HashMap::from([("com.docker.network.bridge.name".to_owned(), bridge.to_owned())]);
     if mode == Network::Bridge && engine.has_gateway_mode() {
-        // Since Docker 28 packets from outside to a container's own address are dropped unless the network says so.
+        // Since Docker 28, packets from outside to a container's own address are dropped unless the network allows
+        // them.
         options.insert("com.docker.network.bridge.gateway_mode_ipv4".to_owned(), "nat-unprotected".to_owned());
     }
     let mut refusal = None;
@@ -113,10 +114,10 @@ fn is_taken(message: &str) -> bool {
     message.contains("overlap") || message.contains("already used") || message.contains("already being used")
 }
 
-/// Removes a network of the engine; one that is gone already is no error.
+/// Removes a network from the engine; one that is already gone is no error.
 ///
 /// # Errors
-/// When it is still there.
+/// When it still exists.
 pub(crate) fn remove_network(engine: &Engine, name: &str) -> Result<(), Fault> {
     match engine.call(engine.docker().remove_network(name)) {
         Ok(()) => Ok(()),

@@ -1,11 +1,11 @@
 //! The container layer: services in containers of an engine that speaks Docker's API, Docker 20.10 and newer or Podman.
 //!
-//! Its options are described in `README.md` of this crate. With `by: runtime` there is no engine: an OCI runtime starts
-//! the service by itself, with what of a container it was told to give, see [`runtime`].
+//! Its options are described in this crate's `README.md`. With `by: runtime` there is no engine: an OCI runtime starts
+//! the service directly, with the container features that the options ask for, see [`runtime`].
 //!
 //! Everything made here carries the label `tare.run`; the user's own containers, images, networks and default bridge
-//! are never touched. Images made of bundles are kept for later runs, see [`cached_images`]. In a guest the image's one
-//! layer is the bundle's disk itself, mounted where the engine keeps the layer.
+//! are never touched. Images made from bundles are kept for later runs, see [`cached_images`]. In a guest the image's
+//! single layer is the bundle's disk itself, mounted where the engine keeps the layer.
 
 mod command;
 mod engine;
@@ -48,8 +48,8 @@ use tare_core::host::{
 use tare_core::layer::{LayerRung, LayerUse, LayerVariant, Listens};
 use tare_core::load::LoadOrigin;
 
-/// The layer `container`. It takes no memory but the services': what a service is allowed holds its page cache too, and
-/// the engine was there before.
+/// The layer `container`. It needs no memory beyond the services': a service's limit includes its page cache, and the
+/// engine was there before.
 pub struct Container;
 
 impl Layer for Container {
@@ -138,7 +138,7 @@ impl Layer for Container {
     }
 }
 
-/// What the engine itself takes up in a guest: the daemon, its helper and a shim, with room for their page cache.
+/// What the engine itself occupies in a guest: the daemon, its helper and a shim, with room for their page cache.
 const ENGINE_MEMORY_BYTES: u64 = 320 << 20;
 
 /// `Docker Engine 20.10 with runc 1.1, overlay2`.
@@ -161,13 +161,13 @@ fn words(facts: &Facts) -> String {
     text
 }
 
-/// A container is the innermost layer.
+/// A container must be the innermost layer.
 fn holds_no_layer(layer: &str) -> Fault {
     let message = format!("a container cannot hold the layer '{layer}'");
     Fault::new(message).remedy("let 'container' be the last layer of the form")
 }
 
-/// Nothing answers: not where the user says, not installed, or not running.
+/// Nothing answers: the engine is not where the user says, not installed, or not running.
 fn no_engine() -> Fault {
     if let Some(chosen) = crate::environment::docker_host() {
         return nothing_at(&chosen, &socket::USUAL.map(Path::new));
@@ -180,7 +180,7 @@ fn no_engine() -> Fault {
     Fault::new("there is no container engine on this machine").remedy("apt-get install docker.io")
 }
 
-/// Nothing answers where the user says that an engine listens; one may at a place where it usually does.
+/// Nothing answers where the user says an engine listens; one may listen at a usual place.
 fn nothing_at(chosen: &str, usual: &[&Path]) -> Fault {
     let message = format!("DOCKER_HOST is '{chosen}', and no container engine answers there");
     let remedy = match usual.iter().find(|path| UnixStream::connect(path).is_ok()) {

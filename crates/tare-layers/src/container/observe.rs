@@ -1,4 +1,4 @@
-//! Finding on this machine what belongs to a container: its cgroups, the proxies of its ports, the engine.
+//! Finding what belongs to a container on this machine: its cgroups, the proxies of its ports, the engine.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use tare_core::telemetry::Scope;
 use tare_core::units::CpuSet;
 
-/// Programs that make up a container engine, as the kernel names them (15 bytes).
+/// Programs that make up a container engine, by the names that the kernel keeps (15 bytes).
 const ENGINE_PROGRAMS: [&str; 6] = ["dockerd", "containerd", "containerd-shim", "podman", "conmon", "netavark"];
 /// The program that copies between a published port and the container where the kernel's address translation does not
-/// reach.
+/// apply.
 const PROXY_PROGRAM: &str = "docker-proxy";
 
-/// The most that an entry of the kernel's log takes, bytes.
+/// The longest entry in the kernel's log, bytes.
 const LOG_ENTRY: usize = 8192;
 
 /// The ids of all processes and the names of their programs.
@@ -30,7 +30,7 @@ fn arguments(pid: u32) -> Vec<String> {
     text.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
-/// The processes that copy for the ports published on `address`.
+/// The processes that proxy the ports published on `address`.
 pub(crate) fn port_proxies(address: IpAddr, ports: &[u16]) -> Vec<u32> {
     let found = processes().into_iter().filter(|(_, name)| name == PROXY_PROGRAM);
     found.map(|(pid, _)| pid).filter(|pid| is_proxy_of(&arguments(*pid), address, ports)).collect()
@@ -43,13 +43,13 @@ fn is_proxy_of(arguments: &[String], address: IpAddr, ports: &[u16]) -> bool {
     address_fits && port.is_some_and(|port| ports.contains(&port))
 }
 
-/// The processes that look after one container, by its id.
+/// The processes that look after one container, given its id.
 pub(crate) fn shims(container_id: &str) -> Vec<u32> {
     let found = processes().into_iter().filter(|(_, name)| name == "containerd-shim" || name == "conmon");
     found.map(|(pid, _)| pid).filter(|pid| arguments(*pid).iter().any(|word| word == container_id)).collect()
 }
 
-/// The engine's own processes, as a scope that serves no request.
+/// The engine's own processes, as a scope that serves no requests.
 pub(crate) fn engine_scope() -> Option<Scope> {
     let pids: Vec<u32> = processes()
         .into_iter()
@@ -60,7 +60,7 @@ pub(crate) fn engine_scope() -> Option<Scope> {
     (!pids.is_empty()).then_some(Scope { name, serving: false, pids, cgroups: Vec::new() })
 }
 
-/// Keeps processes, with all their threads, on `cpus`. What cannot be moved has ended meanwhile.
+/// Keeps processes, with all their threads, on `cpus`. What cannot be moved has ended in the meantime.
 pub(crate) fn confine(pids: &[u32], cpus: &CpuSet) {
     let mut set = rustix::thread::CpuSet::new();
     for cpu in cpus.cpus().iter().filter(|cpu| (**cpu as usize) < rustix::thread::CpuSet::MAX_CPU) {
@@ -74,9 +74,9 @@ pub(crate) fn confine(pids: &[u32], cpus: &CpuSet) {
     }
 }
 
-/// Whether the kernel has killed a process of a container for want of memory, as far back as its log goes.
+/// Whether the kernel has killed a container's process for lack of memory, as far back as its log goes.
 pub(crate) fn killed_for_memory(container_id: &str) -> bool {
-    // Without this flag, reading would wait for what the kernel says next.
+    // Without this flag, reading would wait for the next kernel message.
     let log = File::options().read(true).custom_flags(libc::O_NONBLOCK).open("/dev/kmsg");
     let Ok(mut log) = log else { return false };
     let mut entry = vec![0; LOG_ENTRY];
@@ -86,35 +86,35 @@ pub(crate) fn killed_for_memory(container_id: &str) -> bool {
             Ok(0) => return false,
             Ok(length) if is_kill_in(&String::from_utf8_lossy(&entry[..length]), container_id) => return true,
             Ok(_) => {}
-            // Written over while it was read: the next one is the oldest that there is.
+            // It was overwritten while being read: the next entry is the oldest one left.
             Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::Interrupted) => {}
             Err(_) => return false,
         }
     }
 }
 
-/// Whether an entry of the kernel's log tells of a process that was killed for want of memory in a container's group,
-/// whose name holds the container's id, whatever the engine.
+/// Whether a kernel log entry reports a process that was killed for lack of memory in a container's group, whose name
+/// contains the container's id with every engine.
 fn is_kill_in(entry: &str, container_id: &str) -> bool {
     let after = |key: &str| entry.split_once(key).map(|(_, rest)| rest.split(',').next().unwrap_or_default());
     let group = after("oom-kill:").and_then(|_| after("task_memcg="));
     !container_id.is_empty() && group.is_some_and(|group| group.contains(container_id))
 }
 
-/// The directories of the cgroups a process is in: one on v2, one per controller on v1.
+/// The directories of a process's cgroups: one on v2, one per controller on v1.
 pub(crate) fn cgroups(pid: u32) -> Vec<String> {
     let membership = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     cgroup_directories(&membership, &mounts).into_iter().filter(|path| Path::new(path).is_dir()).collect()
 }
 
-/// The control group of a container's process that holds all of the container and nobody else: one of version 2, or
-/// any of version 1. Its name holds the container's id, whatever the engine, and the process may be in one below it, as
-/// crun has it under systemd; it may be in others' groups as well.
+/// The control group of a container's process that holds all of the container and nothing else: the one of version 2,
+/// or any of version 1. Its name contains the container's id with every engine, and the process may be in a group below
+/// it, as with crun under systemd; it may also be in groups of others.
 pub(crate) fn own_group(pid: u32, container_id: &str) -> Option<PathBuf> {
     let groups = cgroups(pid);
     let freezes = |group: &Path| group.join("cgroup.freeze").exists();
-    // Of version 1 the processes of a group are listed, which those of groups below it are not.
+    // In version 1, a group's list of processes does not include those in groups below it.
     let own = groups.iter().filter_map(|group| {
         let (group, named) = (Path::new(group), called_after(Path::new(group), container_id)?);
         Some(if freezes(named) { named } else { group })
@@ -122,13 +122,13 @@ pub(crate) fn own_group(pid: u32, container_id: &str) -> Option<PathBuf> {
     own.min_by_key(|group| !freezes(group)).map(Path::to_path_buf)
 }
 
-/// The group at a path, or above it, whose name holds a container's id.
+/// The group at a path, or the one above it, whose name contains a container's id.
 fn called_after<'g>(group: &'g Path, container_id: &str) -> Option<&'g Path> {
     let name = |group: &Path| group.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     group.ancestors().find(|group| !container_id.is_empty() && name(group).contains(container_id))
 }
 
-/// Where the cgroups named in `/proc/<pid>/cgroup` are mounted, by `/proc/self/mountinfo`.
+/// Where the cgroups named in `/proc/<pid>/cgroup` are mounted, according to `/proc/self/mountinfo`.
 fn cgroup_directories(membership: &str, mounts: &str) -> Vec<String> {
     let mut directories = Vec::new();
     for line in membership.lines() {
@@ -159,13 +159,13 @@ fn cgroup_in_mount(mount: &str, controllers: &str, path: &str) -> Option<String>
     let mut head = before.split(' ').skip(3);
     let (root, point) = (head.next()?, head.next()?);
     let below = if root == "/" { Some(path) } else { path.strip_prefix(root) };
-    // A group whose name only begins like that of the root is another's.
+    // A group whose name merely begins like the root's is another one.
     let below = below.filter(|below| below.is_empty() || below.starts_with('/'));
     fits.then(|| below.map(|below| format!("{point}{below}")))?
 }
 
-/// Takes any text for what the kernel says of a process's control groups: first the process's, then, behind an empty
-/// line, where they are mounted. Each is found once, below a place where something is mounted.
+/// Reads any text as what the kernel says about a process's control groups: first the process's groups and, after an
+/// empty line, where they are mounted. Each is found once, below a place where something is mounted.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn chew_groups(text: &str) {
     let (membership, mounts) = text.split_once("\n\n").unwrap_or((text, ""));
@@ -177,8 +177,8 @@ pub(crate) fn chew_groups(text: &str) {
     }
 }
 
-/// Takes any text for an entry of the kernel's log, and for the name of a process that was killed, which makes nothing
-/// of anybody else's container.
+/// Reads any text as an entry of the kernel's log, and as the name of a killed process, which must not make it look
+/// like a kill in anybody else's container.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn chew_log(text: &str) {
     let told = is_kill_in(text, "abc12");
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(called_after(Path::new("/sys/fs/cgroup/docker/abc12"), ""), None);
     }
 
-    /// What Linux 6.1 wrote about a container of Docker 20.10 under systemd.
+    /// What Linux 6.1 wrote about a Docker 20.10 container under systemd.
     #[test]
     fn the_kernels_log_tells_whose_process_was_killed() {
         let entry = include_str!("fixtures/v2-oom-kill.kmsg");

@@ -1,4 +1,4 @@
-//! What a study may say about a container.
+//! What a study may specify about a container.
 
 use serde::{Deserialize, Serialize};
 use tare_core::config::{Fields, Node, Problems};
@@ -12,7 +12,7 @@ pub(crate) enum By {
     /// A container engine.
     #[default]
     Engine,
-    /// An OCI runtime alone, as engines use one.
+    /// An OCI runtime alone, of the kind that engines use.
     Runtime,
 }
 
@@ -20,7 +20,7 @@ pub(crate) enum By {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Runtime {
-    /// The first of the others that is installed.
+    /// The first installed one of the others.
     #[default]
     Auto,
     /// runc.
@@ -33,7 +33,7 @@ pub(crate) enum Runtime {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum RootKind {
-    /// A layer of its own for writing, over the bundle.
+    /// A writable layer of its own over the bundle.
     #[default]
     Overlay,
     /// The bundle's directory itself, read-only, as for a plain process.
@@ -46,10 +46,10 @@ pub(crate) enum RootKind {
 pub(crate) enum Network {
     /// A private bridge; each port is published on the host's address, as `docker run -p` does.
     Published,
-    /// The same on the bridge's own address where the load sits on the host: there even clients of the host itself
-    /// reach it by address translation, and not by the engine's user-land proxy.
+    /// The same, but on the bridge's own address where the load is on the host: there, even the host's own clients
+    /// reach it by address translation and not through the engine's user-land proxy.
     Translated,
-    /// A private bridge; the container's own address is addressed, without translation.
+    /// A private bridge; clients use the container's own address, without translation.
     Bridge,
     /// The host's own network: no bridge, no address of its own.
     Host,
@@ -61,15 +61,15 @@ pub(crate) enum Network {
 pub(crate) enum Limits {
     /// As many CPUs as it is given, by cpuset.
     Cpuset,
-    /// The same CPUs, to which its process is bound as a plain one is.
+    /// The same CPUs, to which its process is bound like a plain one.
     Affinity,
     /// CPU time by quota, on any CPU of the system under test.
     Quota,
-    /// Neither; only the fence around the CPUs of the system under test stays.
+    /// Neither; only the confinement to the CPUs of the system under test remains.
     None,
 }
 
-/// Which filter of system calls applies.
+/// Which system call filter applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Seccomp {
@@ -79,29 +79,29 @@ pub(crate) enum Seccomp {
     Unconfined,
 }
 
-/// Which capabilities a container has, where its user has any.
+/// Which capabilities a container has, if its user has any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Capabilities {
-    /// The engine's own choice, under its own AppArmor profile where the host has that.
+    /// The engine's own choice, under its own AppArmor profile if the host has it.
     #[default]
     Default,
-    /// All, under no profile.
+    /// All of them, under no profile.
     All,
 }
 
-/// Whose processes, names and shared memory a container sees, and by a runtime whose mounts.
+/// Whose processes, names and shared memory a container sees, and with a runtime also whose mounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Namespaces {
-    /// PID and UTS namespaces of its own, and with cgroups of version 2 a cgroup namespace.
+    /// PID and UTS namespaces of its own, and with version 2 cgroups a cgroup namespace.
     #[default]
     Own,
-    /// The host's. By a runtime it has no mount namespace of its own either, and its root by chroot.
+    /// The host's. With a runtime it has no mount namespace of its own either, and its root is set by chroot.
     Host,
 }
 
-/// Where a service's volumes live.
+/// Where a service's volumes are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Storage {
@@ -111,7 +111,7 @@ pub(crate) enum Storage {
     Overlay,
 }
 
-/// The options of the container layer, every default filled in; `README.md` of this crate says what each is.
+/// The options of the container layer, with every default filled in; this crate's `README.md` explains each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ContainerOptions {
@@ -165,8 +165,8 @@ impl ContainerOptions {
         }
     }
 
-    /// Why an engine cannot be asked for such a container: what Podman gives to a container, it hands on to a user who
-    /// is not root as well (ambient capabilities), and a service has none in any form.
+    /// Why an engine cannot be asked for such a container: Podman passes the capabilities that it gives a container on
+    /// to a user who is not root as well (ambient capabilities), and in no form does a service have any.
     pub(super) fn refused_by(&self, is_podman: bool) -> Option<Fault> {
         let hands_on = is_podman && self.by == By::Engine && self.capabilities == Capabilities::All;
         hands_on.then(|| {
@@ -175,7 +175,7 @@ impl ContainerOptions {
         })
     }
 
-    /// Whether the service's ports are published on an address of the host.
+    /// Whether the service's ports are published on a host address.
     pub(crate) fn publishes(&self) -> bool {
         matches!(self.network, Network::Published | Network::Translated)
     }
@@ -243,7 +243,7 @@ pub(crate) fn read(node: &Node, problems: &mut Problems) -> Option<ContainerOpti
     (problems.len() == before).then_some(options)
 }
 
-/// Refuses what contradicts each other, and what only the engine or only a runtime can give.
+/// Refuses options that contradict each other, and those that only the engine or only a runtime can provide.
 fn check_together(options: &ContainerOptions, fields: &mut Fields, problems: &mut Problems) {
     let mut refuse = |is: bool, key: &'static str, message: &str, hint: &str| {
         if let Some(node) = fields.get(key).filter(|_| is) {
@@ -302,7 +302,7 @@ mod tests {
         let all = ContainerOptions { capabilities: Capabilities::All, ..ContainerOptions::default() };
         assert!(all.refused_by(true).unwrap().message.contains("Podman"));
         assert!(all.refused_by(false).is_none() && ContainerOptions::default().refused_by(true).is_none());
-        // Which sets them itself.
+        // A runtime sets them itself.
         assert!(ContainerOptions::usual(By::Runtime).refused_by(true).is_none());
     }
 

@@ -6,11 +6,11 @@ use futures_util::TryStreamExt;
 use std::io::Write;
 use tare_core::fault::{Doing, Fault};
 
-/// Fetches the image called `reference` and writes it to `into` as `docker save` does. An image that the engine has
-/// already is not fetched again.
+/// Fetches the image called `reference` and writes it to `into` in the format of `docker save`. An image that the
+/// engine already has is not fetched again.
 ///
 /// # Errors
-/// When there is no engine, when the registry refuses, or when `into` takes no more.
+/// When there is no engine, the registry refuses, or `into` accepts no more.
 pub(super) fn pull(reference: &str, into: &mut dyn Write) -> Result<(), Fault> {
     let engine = Engine::find()?.ok_or_else(super::no_engine)?;
     if engine.call(engine.docker().inspect_image(reference)).is_err() {
@@ -27,7 +27,7 @@ pub(super) fn pull(reference: &str, into: &mut dyn Write) -> Result<(), Fault> {
     let doing = format!("save the image {reference}");
     let mut refused = None;
     let saved = engine.docker().export_image(reference).try_for_each(|chunk| {
-        // An error of ours ends the stream, and is told in its own words.
+        // An error of ours ends the stream, and is reported in its own words.
         refused = into.write_all(&chunk).err();
         let gone_on = if refused.is_none() { Ok(()) } else { Err(std::io::Error::other("").into()) };
         async { gone_on }

@@ -1,4 +1,4 @@
-//! One container, from its creation to its end.
+//! One container, from creation to end.
 
 use super::engine::{CallError, Engine, call_limit};
 use super::spec::{self, Order};
@@ -20,19 +20,19 @@ use tare_core::host::{InstanceState, ServiceStart};
 
 /// How much of a container's output is kept, bytes.
 const LOG_BYTES: usize = SHOWN_MAX as usize;
-/// How many lines of it are asked for: what is ready is told by the log, which is then read fifty times a second.
+/// How many lines of it are requested: the log tells when a service is ready, and is then read fifty times a second.
 const LOG_LINES: u64 = 2000;
 /// How long an engine may take to remove a container whose removal has begun.
 const GONE_WITHIN: Duration = Duration::from_secs(60);
 /// How long an engine may take to tidy up after a container that has ended, before its state can be read.
 const TIDIED_WITHIN: Duration = Duration::from_secs(30);
-/// How long until it is asked again.
+/// How long to wait before asking again.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 
-/// The exit code of what was killed: engines report a death by signal as a shell does, 128 and the signal.
+/// The exit code after a kill: engines report death by a signal as a shell does, 128 plus the signal.
 const KILLED: i64 = 128 + 9;
 
-/// Creates and starts a container. On a failure nothing of it is left.
+/// Creates and starts a container. On failure nothing of it is left.
 ///
 /// # Errors
 /// When a volume cannot be made, or the engine refuses: the port is taken, the program missing, a limit refused.
@@ -49,7 +49,7 @@ pub(crate) fn launch(engine: &Engine, order: &Order, name: &str) -> Result<(), F
             StartError::Refused(message) => refusal(order, &message, &doing),
             StartError::Broken(fault) => fault,
         };
-        // Report the first failure, not that of the repair.
+        // Report the first failure, not one in the cleanup.
         let _ = remove(engine, name);
         fault
     })
@@ -75,7 +75,7 @@ fn start_created(engine: &Engine, order: &Order, name: &str) -> Result<(), Start
     engine.call(engine.docker().start_container(name, None)).map_err(broken)
 }
 
-/// What the engine's refusal to start a container means.
+/// What it means when the engine refuses to start a container.
 fn refusal(order: &Order, message: &str, doing: &str) -> Fault {
     let service = &order.start.service;
     if is_port_conflict(message) {
@@ -92,25 +92,26 @@ fn refusal(order: &Order, message: &str, doing: &str) -> Fault {
     }
 }
 
-/// What is to be done when the engine refuses to start `program`, where that is known.
+/// What to do when the engine refuses to start `program`, where that is known.
 fn remedy(message: &str, program: &str) -> Option<String> {
     if message.contains("apparmor_parser") {
-        // The kernel confines programs by AppArmor, and the tool that loads the engine's profile is another package.
+        // The kernel confines programs with AppArmor, and the tool that loads the engine's profile is in another
+        // package.
         return Some("apt-get install apparmor".to_owned());
     }
     let missing = ["no such file or directory", "not found"].iter().any(|words| message.contains(words));
     missing.then(|| format!("check that the bundle holds {program}"))
 }
 
-/// Fails when somebody else listens at this machine's address `at` where the service's ports are going to be. Without
-/// this a service with the host's network would die and leave the reason in its log only.
+/// Fails when somebody else listens at this machine's address `at` on ports that the service will use. Without this
+/// check a service with the host's network would die and leave the reason only in its log.
 ///
 /// # Errors
 /// When a port is taken.
 pub(crate) fn check_ports(start: &ServiceStart, at: IpAddr) -> Result<(), Fault> {
     for port in start.service.ports.values() {
         let place = SocketAddr::new(at, *port);
-        // Anything else is the engine's to judge.
+        // Anything else is for the engine to judge.
         if TcpListener::bind(place).is_err_and(|error| error.kind() == ErrorKind::AddrInUse) {
             return Err(port_taken(&place.to_string(), &start.instance));
         }
@@ -118,13 +119,13 @@ pub(crate) fn check_ports(start: &ServiceStart, at: IpAddr) -> Result<(), Fault>
     Ok(())
 }
 
-/// A port that somebody else listens on.
+/// The fault for a port that somebody else listens on.
 fn port_taken(place: &str, instance: &str) -> Fault {
     let message = format!("port {place}, which service '{instance}' needs, is in use already");
     Fault::new(message).remedy(format!("find out what listens there (ss -ltnp | grep {place}) and stop it"))
 }
 
-/// Whether the engine says that a port is taken: Docker's words for its own ports and for those of others, and
+/// Whether the engine says that a port is taken, in Docker's words for its own ports and for those of others, or in
 /// Podman's.
 fn is_port_conflict(message: &str) -> bool {
     ["already allocated", "address already in use", "address in use", "port is already"]
@@ -132,7 +133,7 @@ fn is_port_conflict(message: &str) -> bool {
         .any(|words| message.contains(words))
 }
 
-/// What the engine knows of a container; `None` when there is none of this name.
+/// What the engine knows about a container; `None` when there is none of this name.
 ///
 /// # Errors
 /// When the engine does not answer.
@@ -148,10 +149,10 @@ pub(crate) fn inspect(engine: &Engine, name: &str) -> Result<Option<ContainerIns
     }
 }
 
-/// What a container's state says of the service in it.
+/// What a container's state says about the service in it.
 ///
-/// With control groups of version 2 an engine learns of an end and of a kill for want of memory in different ways, and
-/// does not keep the second when it comes later. So of what was killed `for_memory` asks the kernel's log.
+/// With version 2 control groups an engine learns of an end and of a kill for lack of memory in different ways, and
+/// drops the second if it comes later. So for a killed service, `for_memory` asks the kernel's log.
 pub(crate) fn state_of(state: &ContainerState, for_memory: impl FnOnce() -> bool) -> InstanceState {
     if state.running == Some(true) && state.dead != Some(true) {
         return InstanceState::Running;
@@ -159,7 +160,7 @@ pub(crate) fn state_of(state: &ContainerState, for_memory: impl FnOnce() -> bool
     if state.oom_killed == Some(true) || (state.exit_code == Some(KILLED) && for_memory()) {
         return InstanceState::Ended("killed for want of memory".to_owned());
     }
-    // Engines report a death by signal as a shell does, 128 and the signal.
+    // Engines report death by a signal as a shell does, 128 plus the signal.
     InstanceState::Ended(match state.exit_code {
         Some(code @ 129..=192) => format!("killed by signal {}", code - 128),
         Some(code) => format!("exit code {code}"),
@@ -178,7 +179,7 @@ pub(crate) fn log(engine: &Engine, name: &str) -> Result<String, Fault> {
     Ok(before + &said(left_out) + &text)
 }
 
-/// What a container wrote to its standard output, its end at least.
+/// What a container wrote to its standard output, or at least the end of it.
 ///
 /// # Errors
 /// When the engine does not answer or knows no such container.
@@ -186,8 +187,8 @@ pub(crate) fn standard_output(engine: &Engine, name: &str) -> Result<String, Fau
     output(engine, name, false).map(|(text, ..)| text)
 }
 
-/// The end of what a container wrote, how many bytes of what was read stood before that, and how many lines were read.
-/// What the engine itself has thrown away, for it is told to keep so much, nobody has counted.
+/// The end of what a container wrote, how many bytes of what was read came before that, and how many lines were read.
+/// What the engine itself has discarded, since it is told to keep only so much, is not counted.
 fn output(engine: &Engine, name: &str, errors_too: bool) -> Result<(String, u64, u64), Fault> {
     let options = LogsOptionsBuilder::new().stdout(true).stderr(errors_too).tail(&LOG_LINES.to_string()).build();
     let output = engine.docker().logs(name, Some(options));
@@ -209,20 +210,20 @@ fn output(engine: &Engine, name: &str, errors_too: bool) -> Result<(String, u64,
     Ok((String::from_utf8_lossy(&bytes).into_owned(), left_out, lines))
 }
 
-/// Asks a container to end, makes it after `within`, removes it and waits until it is gone.
+/// Asks a container to end, forces it after `within`, removes it and waits until it is gone.
 ///
 /// # Errors
-/// When it is still there.
+/// When it still exists.
 pub(crate) fn stop(engine: &Engine, name: &str, within: Duration) -> Result<(), Fault> {
     let seconds = within.as_secs_f64().ceil() as i32;
     let options = StopContainerOptionsBuilder::new().t(seconds).build();
     let stopping = engine.docker().stop_container(name, Some(options));
-    // Whatever went wrong here, the removal below kills what still runs; only its failure counts.
+    // Whatever went wrong here, the removal below kills what still runs; only a failure of that counts.
     let _ = engine.call_within(within + call_limit(), stopping);
     remove(engine, name)
 }
 
-/// Pauses a running container, or lets it go on.
+/// Pauses a running container, or resumes it.
 ///
 /// # Errors
 /// When the engine refuses: it has ended, or the machine has no freezer.
@@ -235,11 +236,11 @@ pub(crate) fn pause(engine: &Engine, name: &str, paused: bool) -> Result<(), Fau
     done.map_err(|error| error.doing(format!("{word} the container {name}")))
 }
 
-/// Removes a container, running or not, with its anonymous volumes, and waits until it is gone; one that is gone
-/// already is no error.
+/// Removes a container, running or not, with its anonymous volumes, and waits until it is gone; one that is already
+/// gone is no error.
 ///
 /// # Errors
-/// When it is still there.
+/// When it still exists.
 pub(crate) fn remove(engine: &Engine, name: &str) -> Result<(), Fault> {
     let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
     let removed = engine.call(engine.docker().remove_container(name, Some(options)));

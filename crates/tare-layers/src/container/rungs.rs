@@ -1,14 +1,15 @@
-//! A container by its features: what a process gets that is put into one, in the order in which engines do it.
+//! A container broken down by features: what a process gets when it is put into one, in the order in which engines do
+//! it.
 //!
 //! An engine gives a root, a cgroup and a mount namespace only together, so the first rungs are started by an OCI
-//! runtime alone. A plain process has a root of its own already, by a mount namespace and `pivot_root`, and a cgroup
-//! for its memory.
+//! runtime alone. A plain process already has its own root, by a mount namespace and `pivot_root`, and a cgroup for its
+//! memory.
 
 use super::options::{By, Capabilities, ContainerOptions, Limits, Namespaces, Network, RootKind, Seccomp, Storage};
 use tare_core::layer::{LayerRung, LayerUse};
 use tare_core::load::LoadOrigin;
 
-/// Rungs one after the other.
+/// Rungs, one after another.
 struct Rungs {
     now: ContainerOptions,
     found: Vec<LayerRung<ContainerOptions>>,
@@ -20,7 +21,8 @@ impl Rungs {
     }
 }
 
-/// One feature more in each, up to the container as it is given, on the layers `below`. What it has not is no rung.
+/// Each adds one feature, up to the container as configured, on the layers `below`. What the container lacks is no
+/// rung.
 pub(super) fn rungs(
     whole: &ContainerOptions,
     below: &[LayerUse],
@@ -38,7 +40,7 @@ pub(super) fn rungs(
         ..*whole
     };
     let mut rungs = Rungs { now, found: Vec::new() };
-    // In a guest there is no runtime but the engine's.
+    // In a guest there is no runtime except the engine's.
     if below.is_empty() {
         by_runtime(&mut rungs, whole);
         if whole.by == By::Engine {
@@ -86,7 +88,7 @@ fn limits(rungs: &mut Rungs, whole: &ContainerOptions) {
     }
 }
 
-/// What only an engine gives.
+/// The features that only an engine gives.
 fn by_engine(rungs: &mut Rungs, whole: &ContainerOptions, from: LoadOrigin) {
     let confined = (whole.seccomp == Seccomp::Default, whole.capabilities == Capabilities::Default);
     if confined != (false, false) {
@@ -137,7 +139,7 @@ mod tests {
             let most = if pair[1].name == "confined" { 2 } else { 1 };
             assert!((1..=most).contains(&keys), "one feature at a time: {pair:?}");
         }
-        // What is written down must be what a user could have written.
+        // What is recorded must be something that a user could have written.
         for rung in &rungs {
             let text = rung.options.to_string();
             let read = tare_core::config::read("rung", &text, |node, problems| layer.read(node, problems));

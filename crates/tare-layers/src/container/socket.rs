@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use tare_core::fault::Fault;
 
-/// Where engines listen unless somebody says otherwise.
+/// Where engines listen unless configured otherwise.
 pub(crate) const USUAL: [&str; 2] = ["/var/run/docker.sock", "/run/podman/podman.sock"];
 
 /// The sockets at which an engine may listen, the user's own choice first.
@@ -27,7 +27,7 @@ fn candidates_given(chosen: Option<String>) -> Result<Vec<PathBuf>, Fault> {
     }
 }
 
-/// What is wrong with an engine at the place that the user chose: that it was chosen may be all that is.
+/// What is wrong with an engine at the place that the user chose: perhaps only that it was chosen.
 pub(super) fn of_choice(mut fault: Fault, path: &Path) -> Fault {
     fault.message += &format!("; DOCKER_HOST says that an engine listens at {}", path.display());
     let other = "unset DOCKER_HOST, or set it to the socket of a container engine";
@@ -35,14 +35,14 @@ pub(super) fn of_choice(mut fault: Fault, path: &Path) -> Fault {
     fault
 }
 
-/// Says that nothing listens where the user says that an engine does.
+/// The fault when nothing listens where the user says that an engine does.
 pub(crate) fn nobody_at_choice() -> Option<Fault> {
     nobody_at(crate::environment::docker_host()?)
 }
 
 fn nobody_at(chosen: String) -> Option<Fault> {
     let path = candidates_given(Some(chosen)).ok()?.pop()?;
-    // One that may not be opened is told where it is used.
+    // A socket that may not be opened is reported where it is used.
     let error = std::os::unix::net::UnixStream::connect(&path).err()?;
     if error.kind() == std::io::ErrorKind::PermissionDenied {
         return None;

@@ -16,18 +16,18 @@ use tare_core::host::{ServiceStart, TrialContext};
 use tare_core::units::CpuSet;
 use tare_core::workload::Resources;
 
-/// The label that holds the run's id; what does not carry it is not ours.
+/// The label that holds the run's id; anything without it is not ours.
 pub(crate) const RUN_LABEL: &str = "tare.run";
-/// The label that holds the name of what carries it. Images made from our containers hand their labels on, but what is
-/// made from them has another name.
+/// The label that holds the name of the object that carries it. Images made from our containers pass their labels on,
+/// but what is made from those images has another name.
 pub(crate) const NAME_LABEL: &str = "tare.name";
 /// The label that holds the instance's name.
 const INSTANCE_LABEL: &str = "tare.instance";
-/// Where the resource probe stands inside the container.
+/// Where the resource probe is inside the container.
 const PROGRAM_INSIDE: &str = "/.tare-program";
-/// The period of a CPU quota in microseconds, the kernel's and every engine's default.
+/// The period of a CPU quota in microseconds, the default of the kernel and of every engine.
 pub(super) const QUOTA_PERIOD_US: f64 = 100_000.0;
-/// Directories every form gives a service to write to, in memory.
+/// Directories, in memory, that every form lets a service write to.
 const IN_MEMORY: [&str; 2] = ["/tmp", "/run"];
 
 /// What a container is made from.
@@ -40,20 +40,20 @@ pub(crate) struct Order<'a> {
     pub(crate) start: &'a ServiceStart,
     /// The image's name.
     pub(crate) image: &'a str,
-    /// The files that name a user of the service's own, and its home.
+    /// The files that name the service's own user, and its home.
     pub(crate) accounts: &'a Accounts,
-    /// The private network's name; unused with the host's own.
+    /// The private network's name; unused with the host's own network.
     pub(crate) network: &'a str,
     /// The host's address on which ports are published.
     pub(crate) published_at: IpAddr,
-    /// Whether Podman makes the container. Told nothing, it gives it the user namespace that its settings say, by users
-    /// of this machine that nothing knows and so nothing watches.
+    /// Whether Podman makes the container. Unless told otherwise, it puts the container into the user namespace from
+    /// its settings, with users of this machine that nothing knows and so nothing watches.
     pub(crate) by_podman: bool,
-    /// The statically linked program, when it is to run in the service's stead to say what it gets.
+    /// The statically linked program that runs in the service's place to report what it gets, if any.
     pub(crate) probe: Option<&'a Path>,
 }
 
-/// The labels of what a run makes under a name.
+/// The labels of something that a run makes under a name.
 pub(crate) fn labels(run: &str, name: &str) -> HashMap<String, String> {
     HashMap::from([(RUN_LABEL.to_owned(), run.to_owned()), (NAME_LABEL.to_owned(), name.to_owned())])
 }
@@ -63,7 +63,7 @@ pub(crate) fn container_name(surroundings: &TrialContext, instance: &str) -> Str
     format!("tare-{}-{}-{instance}", surroundings.run, surroundings.trial)
 }
 
-/// Where a service's volumes stand on the host: (path in the container, path on the host).
+/// Where a service's volumes are on the host: (path in the container, path on the host).
 pub(crate) fn volume_folders(order: &Order) -> Vec<(String, PathBuf)> {
     if order.options.storage == Storage::Overlay {
         return Vec::new();
@@ -71,7 +71,7 @@ pub(crate) fn volume_folders(order: &Order) -> Vec<(String, PathBuf)> {
     volume_folders_of(&order.surroundings.scratch, &order.start.instance, order.start)
 }
 
-/// The container to be created under this name.
+/// The container to create under this name.
 ///
 /// # Errors
 /// When the service wants more CPUs than there are.
@@ -131,7 +131,7 @@ fn host_config(order: &Order, ports: &[u16]) -> Result<HostConfig, Fault> {
         security_opt: Some(security(order.options)),
         cap_add: (order.options.capabilities == Capabilities::All).then(|| vec!["ALL".to_owned()]),
         pid_mode: shared.then(|| "host".to_owned()),
-        // What services leave in the machine's would outlive them.
+        // What services leave in the machine's IPC namespace would outlive them.
         ipc_mode: Some("private".to_owned()),
         uts_mode: shared.then(|| "host".to_owned()),
         userns_mode: order.by_podman.then(|| "host".to_owned()),
@@ -158,14 +158,14 @@ fn ulimit(name: &str, most: i64) -> ResourcesUlimits {
     ResourcesUlimits { name: Some(name.to_owned()), soft: Some(most), hard: Some(most) }
 }
 
-/// What lets a service listen below 1024 in a network of its own. Engines differ in whether they do so unasked.
+/// What lets a service listen below 1024 in a network of its own. Some engines do this unasked, others do not.
 fn low_ports(order: &Order) -> Option<HashMap<String, String>> {
     let low = order.start.service.ports.values().any(|port| *port < network::USUAL_BOUND);
     let own = order.options.network != Network::Host;
     (low && own).then(|| HashMap::from([("net.ipv4.ip_unprivileged_port_start".to_owned(), "0".to_owned())]))
 }
 
-/// What is added to the engine's own confinement, as a plain process has it, and what is taken back of it.
+/// What is added to the engine's own confinement, to match a plain process, and what is removed from it.
 fn security(options: ContainerOptions) -> Vec<String> {
     let words = [
         (true, "no-new-privileges"),
@@ -175,8 +175,8 @@ fn security(options: ContainerOptions) -> Vec<String> {
     words.iter().filter(|(is, _)| *is).map(|(_, word)| (*word).to_owned()).collect()
 }
 
-/// Open files that the service may have: as many as in every form, or as many as this machine lets root give, which
-/// is less where even root may not raise its own limit.
+/// Open files that the service may have: the same number as in every form, or as many as this machine lets root have,
+/// which is fewer where even root may not raise its own limit.
 pub(super) fn open_files() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let own = getrlimit(Resource::Nofile);
@@ -189,8 +189,8 @@ pub(super) fn open_files() -> u64 {
     }
 }
 
-/// The CPUs the container may run on: the service's own, or all of the system under test, `all`. None where the host
-/// itself is confined already.
+/// The CPUs that the container may run on: the service's own, or `all`, those of the system under test. `None` if the
+/// host itself is already confined.
 ///
 /// # Errors
 /// When the service wants more CPUs than it is given.
@@ -247,8 +247,8 @@ fn mounts(order: &Order) -> Vec<Mount> {
     volumes.chain(accounts).chain(program).collect()
 }
 
-/// A tar archive with nothing but a directory for each volume, owned by the service: what makes the volumes of
-/// `storage: overlay` writable before the container starts.
+/// A tar archive with nothing but a directory for each volume, owned by the service: it makes the volumes of `storage:
+/// overlay` writable before the container starts.
 ///
 /// # Errors
 /// When a path is too long for the format.

@@ -1,10 +1,10 @@
-//! What of a container could be otherwise and may win back what it costs, one thing in each.
+//! What could be changed about a container and may win back some of its cost, one change each.
 
 use super::options::{Capabilities, ContainerOptions, Limits, Namespaces, Network, Seccomp, Storage};
 use tare_core::layer::LayerVariant;
 use tare_core::load::LoadOrigin;
 
-/// Those that the container does not have already. Their names stay as they are: others refer to them.
+/// The changes that the container does not have already. Their names must stay stable: others refer to them.
 pub(super) fn variants(now: &ContainerOptions, from: LoadOrigin) -> Vec<LayerVariant<ContainerOptions>> {
     let now = *now;
     let mut found = Vec::new();

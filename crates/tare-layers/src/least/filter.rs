@@ -1,23 +1,23 @@
-//! A filter of system calls, handed to the kernel as the few instructions that it is.
+//! A system call filter, handed to the kernel as the few instructions that it consists of.
 
 use libc::{BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W};
 use std::io;
 
-/// What the kernel calls this machine's own way of calling it (`AUDIT_ARCH_*` of `linux/audit.h`).
+/// The kernel's name for this machine's native system call convention (`AUDIT_ARCH_*` in `linux/audit.h`).
 #[cfg(target_arch = "x86_64")]
 const THIS_WAY: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const THIS_WAY: u32 = 0xc000_00b7;
-/// Numbers from here on are those of yet another way, which x86 has beside it.
+/// Numbers from here on belong to another convention, which x86 has as well.
 const OTHER_WAY: u32 = 0x4000_0000;
 
-/// Where `struct seccomp_data` holds the number of the call, the way of calling, and the lower half of the first
+/// Offsets in `struct seccomp_data` of the call's number, the calling convention, and the lower half of the first
 /// argument.
 const NUMBER: u32 = 0;
 const WAY: u32 = 4;
 const FIRST_ARGUMENT: u32 = 16;
 
-/// What runs other programs, reaches into other processes, or changes the machine: not a sampler's business, whatever
+/// Calls that run other programs, reach into other processes, or change the machine: not a sampler's business, whatever
 /// its capabilities would allow.
 const DENIED: &[libc::c_long] = &[
     libc::SYS_execve,
@@ -78,17 +78,17 @@ const DENIED: &[libc::c_long] = &[
     libc::SYS_mknodat,
 ];
 
-/// `SYS_open_tree_attr`, from Linux 6.15 on.
+/// `SYS_open_tree_attr`, since Linux 6.15.
 const OPEN_TREE_ATTR: libc::c_long = 467;
 
-/// Older ways to say some of them, which not every machine has.
+/// Older variants of some of them, which not every machine has.
 #[cfg(target_arch = "x86_64")]
 const DENIED_HERE: &[libc::c_long] =
     &[libc::SYS_fork, libc::SYS_vfork, libc::SYS_mknod, libc::SYS_ioperm, libc::SYS_iopl];
 #[cfg(not(target_arch = "x86_64"))]
 const DENIED_HERE: &[libc::c_long] = &[];
 
-/// What clone(2) makes beside a thread of this process: namespaces.
+/// What clone(2) can make in addition to a thread of this process: namespaces.
 const NAMESPACES: i32 = libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS
@@ -109,21 +109,21 @@ fn end(answer: u32) -> libc::sock_filter {
     step(BPF_RET | BPF_K, answer, (0, 0))
 }
 
-/// `if what was loaded meets the number { block }`; `how` is one of the kernel's comparisons.
+/// `if the loaded value compares true with the number { block }`; `how` is one of the kernel's comparisons.
 fn where_it(how: u32, number: u32, block: &[libc::sock_filter]) -> Vec<libc::sock_filter> {
     let length = u8::try_from(block.len()).expect("blocks written by hand are short");
     [&[step(BPF_JMP | how | BPF_K, number, (0, length))][..], block].concat()
 }
 
-/// Denies these calls (EPERM) to this thread and to those that it starts, for good, and with them to start a process or
-/// to signal another than this one. They must have no way to gain privileges already.
+/// Denies these calls (EPERM) to this thread and to those that it starts, for good, and also denies starting a process
+/// or signalling any process but this one. The thread must already have no way to gain privileges.
 ///
 /// # Errors
 /// When the kernel has no filters.
 pub(super) fn deny_all_that_changes() -> io::Result<()> {
     let allow = end(libc::SECCOMP_RET_ALLOW);
     let deny = [end(libc::SECCOMP_RET_ERRNO | libc::EPERM as u32)];
-    // What it makes stands in memory, where no filter looks. Libraries then take clone(2).
+    // clone3(2) takes its flags from memory, which a filter cannot read. Libraries then use clone(2).
     let unknown = [end(libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32)];
     let threads_alone = [
         &[load(FIRST_ARGUMENT)][..],

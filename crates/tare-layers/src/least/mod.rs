@@ -1,11 +1,11 @@
-//! Tare's own processes beside a form, with the least that each needs.
+//! Runs Tare's own processes beside a form with the least privilege that each needs.
 //!
-//! The load process speaks to services, takes apart what they answer, and runs the tools that a workload names; the
-//! sampler reads what processes of others map. Neither is root while it does: each has a user that nothing else has, no
-//! way to gain privileges, and the capabilities that it cannot work without.
+//! The load process talks to services, parses their answers, and runs the tools that a workload names; the sampler
+//! reads what other users' processes map. Neither is root while it works: each has a user that nothing else has, no way
+//! to gain privileges, and only the capabilities that it cannot work without.
 //!
-//! Both give up root by themselves, in their only thread, before they look at anything of others. Where they were not
-//! started as root there is nothing to give up.
+//! Both give up root themselves, in their only thread, before they read anything from outside. If they were not started
+//! as root there is nothing to give up.
 
 mod filter;
 
@@ -13,17 +13,17 @@ use crate::local::confinement::{become_user_with, leave_open_files};
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use tare_core::fault::{Doing, Fault};
 
-/// The users of the load process with its tools, and of the sampler: the last before those of guests' QEMU.
+/// The users of the load process with its tools, and of the sampler: the last ones before those of guests' QEMU.
 pub const LOAD_USER: u32 = 98_999;
 /// See [`LOAD_USER`].
 pub const SAMPLER_USER: u32 = 98_998;
-/// How many processes and threads the load process and its tools may be. Many more than any load tool starts, and few
-/// enough for the machine to stay usable.
+/// The limit on processes and threads of the load process and its tools: many more than any load tool starts, and few
+/// enough to keep the machine usable.
 const LOAD_PROCESSES: u64 = 4096;
-/// How many files a process may have open where it says so itself: more than a machine has ports.
+/// How many files a process may have open if it asks for them: more than a machine has ports.
 const OPEN_FILES: u64 = 1 << 20;
 
-/// Capabilities, a bit for each, as `linux/capability.h` numbers them.
+/// Capabilities, one bit each, as `linux/capability.h` numbers them.
 const DAC_READ_SEARCH: u64 = 1 << 2;
 const IPC_LOCK: u64 = 1 << 14;
 const SYS_PTRACE: u64 = 1 << 19;
@@ -33,25 +33,25 @@ const PERFMON: u64 = 1 << 38;
 const BPF: u64 = 1 << 39;
 const CHECKPOINT_RESTORE: u64 = 1 << 40;
 
-/// What the load process keeps of root, for itself and not for the tools that it starts.
+/// What the load process itself keeps of root; the tools that it starts do not get it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetainedRights {
     /// Nothing.
     Nothing,
-    /// It may read every file: for a trace that the user has named, which may be the user's alone.
+    /// It may read every file: for a trace that the user has named, which may be readable by the user alone.
     Reading,
 }
 
-/// Makes this process the load process.
+/// Turns this process into the load process.
 ///
 /// # Errors
-/// When the kernel refuses, so that it would stay root.
+/// When the kernel refuses, so that the process would stay root.
 pub fn become_load(kept: RetainedRights) -> Result<(), Fault> {
     if !geteuid().is_root() {
         return Ok(());
     }
     let become_it = || -> std::io::Result<()> {
-        // It makes room for its connections when it knows how many they are.
+        // It makes room for its connections once it knows how many there are.
         allow_open_files();
         let processes = Rlimit { current: Some(LOAD_PROCESSES), maximum: Some(LOAD_PROCESSES) };
         setrlimit(Resource::Nproc, processes)?;
@@ -63,7 +63,7 @@ pub fn become_load(kept: RetainedRights) -> Result<(), Fault> {
     become_it().doing("give up root for the load process")
 }
 
-/// Makes this process the sampler: it sees all processes and counters of the machine, and changes nothing.
+/// Turns this process into the sampler: it sees all processes and counters of the machine, and changes nothing.
 ///
 /// # Errors
 /// See [`become_load`].
@@ -73,7 +73,7 @@ pub fn become_sampler() -> Result<(), Fault> {
     }
     let become_it = || -> std::io::Result<()> {
         allow_open_files();
-        // Before Linux 5.11 maps of BPF count as locked memory.
+        // Before Linux 5.11 BPF maps count as locked memory.
         let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
         leave_open_files()?;
         let sees = DAC_READ_SEARCH | SYS_PTRACE | SYSLOG | IPC_LOCK;
@@ -83,19 +83,19 @@ pub fn become_sampler() -> Result<(), Fault> {
     become_it().doing("give up root for the sampler")
 }
 
-/// What counters, programs of BPF and the files that others map need: before Linux 5.9 it was a part of what
-/// administers the machine.
+/// What counters, BPF programs and other users' mapped files need: before Linux 5.9 this was part of the system
+/// administrator's capability.
 fn watches() -> u64 {
     // SAFETY: plain numbers; a capability that the kernel does not know is an error and nothing else.
     let known = unsafe { libc::prctl(libc::PR_CAPBSET_READ, CHECKPOINT_RESTORE.trailing_zeros(), 0, 0, 0) } >= 0;
     if known { PERFMON | BPF | CHECKPOINT_RESTORE } else { SYS_ADMIN }
 }
 
-/// Lifts the hard limit only: what a process has by itself stays as it is.
+/// Raises the hard limit only: the soft limit of the process stays as it is.
 fn allow_open_files() {
     let limit = getrlimit(Resource::Nofile);
     let maximum = limit.maximum.map(|maximum| maximum.max(OPEN_FILES));
-    // Where it may not, the process says so when it needs more.
+    // If this is not allowed, the process says so when it needs more.
     let _ = setrlimit(Resource::Nofile, Rlimit { maximum, ..limit });
 }
 
@@ -106,10 +106,10 @@ mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::Command;
 
-    /// What `act` says in a child of this process, which then ends; the child's other threads are gone.
+    /// What `act` returns in a child of this process, which then ends; the child has none of the other threads.
     fn in_a_child(act: impl FnOnce() -> String) -> String {
         let (mut reader, mut writer) = std::io::pipe().unwrap();
-        // SAFETY: the child has this thread alone, and ends without running what others have left to be run.
+        // SAFETY: the child has only this thread, and ends without running what others have left to be run.
         let child = unsafe { libc::fork() };
         assert!(child >= 0);
         if child == 0 {
@@ -156,7 +156,7 @@ mod tests {
             let (user, caps) = (LOAD_USER.to_string(), ["CapInh:", NONE, "CapPrm:", NONE, "CapAmb:", NONE]);
             let told = [&[user.as_str(), user.as_str()][..], &caps, &["NoNewPrivs:", "1", "no", "no", "0", "1", "2"]];
             assert!(said.starts_with(&format!("{wanted}\n")), "{kept:?}: {said}");
-            // The last one is the folder that is being read.
+            // The last one is the folder being read.
             let skipped = wanted.split_whitespace().count();
             assert_eq!(words[skipped..words.len() - 1], told.concat(), "{kept:?}: {said}");
         }
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(secret.path()).unwrap(), "s");
     }
 
-    /// It has threads, and may end itself; it makes no process, and reaches none that is the same user.
+    /// It has threads, and may end itself; it creates no process, and reaches none that has the same user.
     #[test]
     fn the_sampler_starts_nothing_and_signals_nobody() {
         let Some(()) = tare_testkit::needs::root() else { return };
@@ -216,7 +216,7 @@ mod tests {
                 Err(error) => error.raw_os_error().unwrap().to_string(),
             };
             let thread = std::thread::spawn(|| "thread".to_owned()).join().unwrap();
-            // SAFETY: plain numbers. A process that is made after all ends at once.
+            // SAFETY: plain numbers. If a process is created after all, it ends at once.
             let call = |number: libc::c_long, arguments: [libc::c_long; 3]| unsafe {
                 let made = libc::syscall(number, arguments[0], arguments[1], arguments[2], 0, 0);
                 if made == 0 && number == libc::SYS_clone {
@@ -245,14 +245,15 @@ mod tests {
         assert_eq!(said, told);
     }
 
-    /// Root of a container, which has what engines leave it.
+    /// Root in a container, with the capabilities that engines leave it.
     #[test]
     fn whoever_has_less_than_root_keeps_less() {
         let Some(()) = tare_testkit::needs::root() else { return };
         let said = in_a_child(|| {
             let (header, low) = ([0x2008_0522_u32, 0], crate::local::confinement::BOUNDS as u32);
             let sets = [low, low, 0, 0, 0, 0];
-            // SAFETY: a header of two numbers and two triples of sets, as this version has them; both outlive the call.
+            // SAFETY: a header of two numbers and two triples of sets, as this version defines them; both outlive the
+            // call.
             os(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) }).unwrap();
             become_sampler().unwrap();
             status(&["Uid:", "CapPrm:"])

@@ -1,6 +1,6 @@
-//! The name of a user that a service has of its own. Some programs end when /etc/passwd has no line for who they are,
-//! so each instance finds one there, and one for its group in /etc/group: a copy of the bundle's file with a line more
-//! is mounted over it, in every form. And the user's home, which some programs end without, too.
+//! A name for the user that a service has of its own. Some programs exit when /etc/passwd has no line for their user,
+//! so each instance finds one there, and one for its group in /etc/group: in every form, a copy of the bundle's file
+//! with one more line is mounted over it. The same goes for the user's home, which some programs also need.
 
 use super::inside::{IN_MEMORY, KERNEL, open_inside};
 use super::volumes::VOLUMES;
@@ -16,26 +16,26 @@ use tare_core::fault::{Doing, Fault};
 use tare_core::host::ServiceStart;
 use tare_core::workload::{Service, USUAL_PATH};
 
-/// What is read of a file of a bundle, bytes; a longer one stays as it is.
+/// How much of a bundle's file is read, bytes; a longer file is left as it is.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// What is mounted over files of a bundle.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Accounts {
-    /// Places in the bundle, free of links, and the files of this machine that are mounted there, read-only.
+    /// Places in the bundle, free of links, and the files of this machine that are mounted there read-only.
     pub(crate) files: Vec<(String, PathBuf)>,
-    /// What could not be had, for the record.
+    /// What could not be provided, for the record.
     pub(crate) warnings: Vec<String>,
     /// See [`home`].
     pub(crate) home: String,
 }
 
 impl Accounts {
-    /// Looks the home up, and writes the files beside the volumes of what is started under `name`, with which they go;
-    /// none where the user is stated, for such a one is in its bundle or is not.
+    /// Looks up the home, and writes the files beside the volumes of what is started under `name`, with which they are
+    /// removed; none if the workload states the user, since the bundle itself decides about such a user.
     ///
     /// # Errors
-    /// When they cannot be written. What a bundle has in their places, whatever it is, is no error but a warning.
+    /// When they cannot be written. Whatever a bundle has in their places causes a warning, not an error.
     pub(crate) fn write(scratch: &Path, name: &str, bundle: &Path, start: &ServiceStart) -> Result<Accounts, Fault> {
         let service = &start.service;
         let mut accounts = Accounts { home: home(bundle, service.user.0), ..Accounts::default() };
@@ -67,10 +67,10 @@ impl Accounts {
         Ok(accounts)
     }
 
-    /// The place as text, unless something else is mounted there or above.
+    /// The place as text, unless something else is mounted there or above it.
     fn free(&self, tree: &OwnedFd, service: &Service, place: PathBuf) -> Result<String, String> {
         let mounted = KERNEL.iter().chain(&IN_MEMORY).copied().chain(service.volumes.keys().map(String::as_str));
-        // Where they really are, as the place is.
+        // Where they really are, since `place` is free of links too.
         let mut mounted = mounted.map(|path| located(tree, path).map_or_else(|_| path.into(), |(real, _)| real));
         if mounted.any(|above: PathBuf| place.starts_with(above)) {
             return Err(format!("what stands at {} is the service's own", place.display()));
@@ -83,8 +83,8 @@ impl Accounts {
     }
 }
 
-/// The home that a bundle's own /etc/passwd has for a user, by its first line for that number; for all others the root,
-/// as container engines have it.
+/// The home that a bundle's own /etc/passwd gives a user, by the first line with that number; the root for all others,
+/// as in container engines.
 pub(crate) fn home(bundle: &Path, uid: u32) -> String {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let tree = rustix::fs::open(bundle, flags, Mode::empty()).ok();
@@ -92,8 +92,8 @@ pub(crate) fn home(bundle: &Path, uid: u32) -> String {
     home_in(&text, uid)
 }
 
-/// The home that these lines have for a user. What no variable can hold, or would be several lines to whoever reads
-/// them, is none.
+/// The home that these lines give a user. One that does not fit into a variable, or that a reader would see as several
+/// lines, does not count.
 fn home_in(text: &[u8], uid: u32) -> String {
     let text = String::from_utf8_lossy(text);
     let mut users = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
@@ -102,8 +102,8 @@ fn home_in(text: &[u8], uid: u32) -> String {
     home.filter(|home| home.starts_with('/') && !home.contains(char::is_control)).unwrap_or("/").to_owned()
 }
 
-/// Takes any bytes for an image's /etc/passwd: homes are whole paths of one line each, and a line that is added is that
-/// of its user.
+/// Reads any bytes as an image's /etc/passwd: homes are absolute paths of one line each, and an added line is the one
+/// that its user gets.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn chew(bytes: &[u8]) {
     const ADDED: u32 = 65_540;
@@ -121,8 +121,8 @@ pub(crate) fn chew(bytes: &[u8]) {
 }
 
 /// What a service finds in its environment, in every form: what is stated, and PATH and HOME in any case. Engines would
-/// add HOME, so the other forms must have it. They add HOSTNAME too, where nobody can keep them from it: a container's
-/// own name, which is another in each, so that no form could have the same.
+/// add HOME, so the other forms must have it. They also add HOSTNAME, which cannot be prevented: it is the container's
+/// own name, different in each, so no form could have the same.
 pub(crate) fn environment(stated: &BTreeMap<String, String>, home: &str) -> BTreeMap<String, String> {
     let mut all = stated.clone();
     for (name, usual) in [("PATH", USUAL_PATH), ("HOME", home)] {
@@ -131,7 +131,7 @@ pub(crate) fn environment(stated: &BTreeMap<String, String>, home: &str) -> BTre
     all
 }
 
-/// Where /etc/`name` is in a tree, free of links, and what stands in it: nothing where there is no such file.
+/// Where /etc/`name` is in a tree, free of links, and its content: nothing if there is no such file.
 fn found(tree: &OwnedFd, name: &str) -> Result<(PathBuf, Vec<u8>), String> {
     let path = format!("/etc/{name}");
     let missing = match located(tree, &path) {
@@ -145,7 +145,7 @@ fn found(tree: &OwnedFd, name: &str) -> Result<(PathBuf, Vec<u8>), String> {
         Ok((place, folder)) => (place, Some(folder)),
         Err(_) => ("/etc".into(), None),
     };
-    // A link to what is not there leads to a place that something else may be made at.
+    // A dangling link leads to a place where something else may be created.
     let (at, last) = within.as_ref().map_or((tree, "etc"), |folder| (folder, name));
     match rustix::fs::statat(at, last, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => Ok((folder.join(name), Vec::new())),
@@ -154,7 +154,7 @@ fn found(tree: &OwnedFd, name: &str) -> Result<(PathBuf, Vec<u8>), String> {
     }
 }
 
-/// Opens what `path` is in a tree, for no more than to look at it, and says where that is.
+/// Opens `path` in a tree for inspection only, and says where it really is.
 fn located(tree: &OwnedFd, path: &str) -> io::Result<(PathBuf, OwnedFd)> {
     let place = |of: &OwnedFd| fs::read_link(format!("/proc/self/fd/{}", of.as_raw_fd()));
     let file = open_inside(tree, path)?;
@@ -163,7 +163,7 @@ fn located(tree: &OwnedFd, path: &str) -> io::Result<(PathBuf, OwnedFd)> {
     Ok((Path::new("/").join(inside), file))
 }
 
-/// What stands in a file that was opened to be looked at.
+/// The content of a file that was opened for inspection.
 fn read(file: &OwnedFd) -> Result<Vec<u8>, String> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let facts = fs::metadata(&path).map_err(|error| error.to_string())?;
@@ -179,7 +179,7 @@ fn read(file: &OwnedFd) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The text with a line at its end for an id, under a name that no line has.
+/// The text with a line appended for an id, under a name that no other line has.
 fn with_line(mut text: Vec<u8>, id: u32, rest: &str) -> Vec<u8> {
     let taken =
         |name: &str| text.split(|byte| *byte == b'\n').any(|line| line.starts_with(format!("{name}:").as_bytes()));
@@ -194,11 +194,11 @@ fn with_line(mut text: Vec<u8>, id: u32, rest: &str) -> Vec<u8> {
     text
 }
 
-/// Writes a file that everybody may read, in the place of one that is there.
+/// Writes a world-readable file in place of an existing one.
 fn write(path: &Path, text: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(path)?;
     file.write_all(text)?;
-    // Whatever the mask of this process takes away.
+    // Regardless of this process's umask.
     file.set_permissions(fs::Permissions::from_mode(0o644))
 }
 
@@ -247,7 +247,7 @@ mod tests {
         });
         let group = "tare-65540:x:65541:\n".to_owned();
         assert_eq!(files, [("/etc/passwd".to_owned(), passwd), ("/etc/group".to_owned(), group)]);
-        // Once more over what stands there, and without anything in the bundle.
+        // Once more over what exists, and without anything in the bundle.
         fs::remove_dir_all(etc).unwrap();
         assert_eq!(written(stage.path(), &[]).0[0], ("/etc/passwd".to_owned(), LINE.to_owned()));
     }
@@ -305,7 +305,7 @@ mod tests {
         let (files, warnings) = written(stage.path(), &[]);
         assert_eq!(files, [("/conf/users".to_owned(), format!("a:x:1:1::/:/x\n{LINE}"))]);
         assert!(warnings.len() == 1 && warnings[0].contains("/etc/group") && warnings[0].contains("leads nowhere"));
-        // Where a link would have what is missing be made.
+        // Where a link would cause the missing file to be created.
         fs::remove_dir_all(tree.join("etc")).unwrap();
         symlink("/run/etc", tree.join("etc")).unwrap();
         let (files, warnings) = written(stage.path(), &[]);
@@ -325,7 +325,7 @@ mod tests {
         assert!(warnings[0].ends_with("it is no file"), "nobody waits for a writer: {warnings:?}");
         fs::remove_file(etc.join("passwd")).unwrap();
         fs::create_dir(etc.join("passwd")).unwrap();
-        // With a hole, so that it takes up nothing.
+        // Sparse, so that it takes up no room.
         File::create(etc.join("group")).unwrap().set_len(1 << 40).unwrap();
         let (files, warnings) = written(stage.path(), &[]);
         assert!(files.is_empty() && warnings[0].ends_with("it is no file"), "{warnings:?}");

@@ -1,5 +1,5 @@
-//! A group for what runs beside a form in the name of a run: the load process, and the tools that it starts. Whatever
-//! these start in turn stays in it, even in a session of its own, and ends with it.
+//! A group for what runs beside a form on behalf of a run: the load process, and the tools that it starts. Anything
+//! that these start in turn stays in it, even in its own session, and ends with it.
 
 use crate::cgroup::hierarchies::{self, Hierarchy};
 use crate::{cgroup, marks};
@@ -10,14 +10,14 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tare_core::fault::{Doing, Fault};
 
-/// A group beside those of services; all in it is killed when this is dropped.
+/// A group beside those of services; everything in it is killed when this is dropped.
 #[derive(Debug)]
 pub struct LoadGroup {
     directory: PathBuf,
 }
 
 impl LoadGroup {
-    /// Makes one in the name of a run, or none for a run without a directory on this machine.
+    /// Makes one on behalf of a run, or none if the run has no directory on this machine.
     ///
     /// # Errors
     /// When no cgroups are mounted, or it cannot be made.
@@ -31,14 +31,14 @@ impl LoadGroup {
             Fault::new("no cgroup hierarchy is mounted, so what the load's tools start could outlive them")
                 .remedy("mount one: mount -t cgroup2 none /sys/fs/cgroup")
         })?;
-        // No service can be called so.
+        // No service can have this name.
         let name = format!(".load-{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let directory = root.root.join(cgroup::group_path(run, &name));
         cgroup::make_below_top(&directory)?;
         Ok(Some(LoadGroup { directory }))
     }
 
-    /// Has a process that is about to be started begin in it.
+    /// Has the process that `command` will start begin in the group.
     ///
     /// # Errors
     /// When the group cannot be entered.
@@ -54,13 +54,13 @@ impl LoadGroup {
 
 impl Drop for LoadGroup {
     fn drop(&mut self) {
-        // What is left of it stands in the run's register, and the run says so when it is closed.
+        // What is left of it is in the run's register, and the run reports it when it is closed.
         let _ = cgroup::remove_below_top(&self.directory);
     }
 }
 
-/// The hierarchy that tells which processes there are and does the least besides: version 2, or one that controls
-/// nothing that the load uses.
+/// The hierarchy that lists processes and does the least otherwise: version 2, or one that controls nothing that the
+/// load uses.
 fn choose(hierarchies: &[Hierarchy]) -> Option<&Hierarchy> {
     let has = |hierarchy: &Hierarchy, name: &str| {
         hierarchy.controllers.as_ref().is_some_and(|controllers| controllers.iter().any(|c| c == name))

@@ -1,4 +1,4 @@
-//! A group for the command by which a workload has programs of its own made: what it may use of the machine as a whole.
+//! A group for the command with which a workload builds its own programs: how much of the whole machine it may use.
 
 use crate::cgroup::{self, Group};
 use crate::run_mark::RunMark;
@@ -8,13 +8,13 @@ use std::process::Command;
 use tare_core::fault::{Doing, Fault};
 use tare_core::workload::Resources;
 
-/// How much of this machine's memory, or of what Tare itself may have of it, a build may have.
+/// The share of this machine's memory, or of what Tare itself may have of it, that a build may have.
 const SHARE: (u64, u64) = (3, 4);
-/// The last turn at the CPUs: whoever else computes has about seventy times as much of one.
+/// The lowest CPU priority: any other computation gets about seventy times as much of a CPU.
 const LAST_TURN: i32 = 19;
 
-/// A group of a run of its own, so that what a killed process of Tare's leaves of it is found; all in it is killed when
-/// this is dropped.
+/// A group in a run of its own, so that what a killed Tare process leaves of it is found; everything in it is killed
+/// when this is dropped.
 #[derive(Debug)]
 pub struct BuildGroup {
     mark: Option<RunMark>,
@@ -23,11 +23,11 @@ pub struct BuildGroup {
 }
 
 impl BuildGroup {
-    /// Makes one in the name of `run`, which nothing else is: three quarters of this machine's memory, or of what this
-    /// process may have, without swap.
+    /// Makes one on behalf of `run`, a name that nothing else has: three quarters of this machine's memory, or of what
+    /// this process may have, without swap.
     ///
     /// # Errors
-    /// When no cgroups are mounted that bound memory, or it cannot be made.
+    /// When no cgroups that limit memory are mounted, or it cannot be made.
     pub fn make(run: &str) -> Result<BuildGroup, Fault> {
         let machine = rustix::system::sysinfo();
         let memory = machine.totalram * u64::from(machine.mem_unit);
@@ -41,14 +41,14 @@ impl BuildGroup {
         match Group::create(run, "build", &resources) {
             Ok(group) => Ok(BuildGroup { mark: Some(mark), group, memory_bytes }),
             Err(fault) => {
-                // Report the first failure, not that of the repair.
+                // Report the first failure, not one in the cleanup.
                 let _ = mark.close();
                 Err(fault)
             }
         }
     }
 
-    /// Has a process that is about to be started begin in it, and have the last turn at the CPUs.
+    /// Has the process that `command` will start begin in the group, with the lowest CPU priority.
     ///
     /// # Errors
     /// When the group cannot be entered.
@@ -61,12 +61,12 @@ impl BuildGroup {
             entrances.iter().try_for_each(|entrance| rustix::io::write(entrance, b"0").map(drop))?;
             Ok(rustix::process::setpriority_process(None, LAST_TURN)?)
         };
-        // SAFETY: between fork and exec it makes system calls only, on descriptors that were opened before.
+        // SAFETY: between fork and exec it makes only system calls, on descriptors that were opened before.
         unsafe { command.pre_exec(enter) };
         Ok(())
     }
 
-    /// How much memory it may have, bytes, if the kernel has killed any of it for want of that.
+    /// How much memory it may have, bytes, if the kernel has killed any of it for lack of that.
     pub fn ran_out_of(&self) -> Option<u64> {
         (self.group.killed_for_memory() > 0).then_some(self.memory_bytes)
     }
@@ -74,7 +74,7 @@ impl BuildGroup {
 
 impl Drop for BuildGroup {
     fn drop(&mut self) {
-        // What is left of it stands in the register of its run, which then stays for `tare clean`.
+        // What is left of it is in its run's register, which then stays for `tare clean`.
         let _ = self.group.remove();
         let _ = self.mark.take().map(RunMark::close);
     }
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(String::from_utf8(shell("nice").stdout).unwrap().trim(), "19");
         assert!(shell("head -c 30000000 /dev/zero | tail -c 29000000 >/dev/null").status.success());
         assert_eq!(group.ran_out_of(), None);
-        // Whoever starts others has no more together than one alone: three times 30 MB.
+        // Several processes together get no more than one alone: three times 30 MB.
         let hungry = "hold() { head -c 30000000 /dev/zero | tail -c 29000000 | (sleep 2; cat >/dev/null); }
                       hold & hold & hold & wait";
         shell(hungry);

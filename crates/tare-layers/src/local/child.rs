@@ -1,30 +1,30 @@
-//! A child of this process by its number: one that was spawned here, or one that was adopted when its parent ended.
+//! A child of this process by its process id: spawned here, or adopted when its parent ended.
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-/// A child that is collected here and nowhere else; until then its number cannot pass to another process.
+/// A child that is reaped here and nowhere else; until then its id cannot pass to another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OwnChild(Pid);
 
 impl OwnChild {
-    /// The child that this spawned.
+    /// The child that this process spawned.
     pub(crate) fn spawned(child: &std::process::Child) -> OwnChild {
         OwnChild(Pid::from_child(child))
     }
 
-    /// The child of this number; none when no process can have it.
+    /// The child with this id; `None` when no process can have it.
     pub(crate) fn adopted(pid: u32) -> Option<OwnChild> {
         Pid::from_raw(i32::try_from(pid).ok()?).map(OwnChild)
     }
 
-    /// Its number.
+    /// Its process id.
     pub(crate) fn id(self) -> u32 {
         self.0.as_raw_nonzero().get().cast_unsigned()
     }
 
-    /// How it has ended, which is told once; none when it still runs.
+    /// How it has ended, which is reported once; `None` while it still runs.
     pub(crate) fn try_wait(self) -> std::io::Result<Option<ExitStatus>> {
         self.collect(WaitOptions::NOHANG)
     }
@@ -45,7 +45,7 @@ impl OwnChild {
         }
     }
 
-    /// Sends it a signal; it may have ended meanwhile.
+    /// Sends it a signal; it may have ended in the meantime.
     pub(crate) fn signal(self, signal: Signal) {
         let _ = kill_process(self.0, signal);
     }

@@ -1,4 +1,4 @@
-//! A command beside a service: bounded in time and output, and ended with all that it has started.
+//! A command beside a service: bounded in time and output, and ended together with everything that it has started.
 
 use crate::cgroup::Group;
 use crate::cgroup::counting::counts_cpu;
@@ -16,10 +16,10 @@ use tare_core::fault::{Doing, Fault};
 
 /// How long a command that was told to end may take before it is killed.
 const GRACE: Duration = Duration::from_secs(1);
-/// How long its output may stay open after all of it has ended: somebody else holds it then.
+/// How long its output may stay open after all of it has ended: somebody else is holding it then.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// A command under way. Its first process has a session of its own; its number stays its own until it is collected.
+/// A running command. Its first process has its own session, and keeps its process id until it is reaped.
 pub(crate) struct Command {
     leader: Pid,
     /// Becomes readable when the first process has ended.
@@ -35,7 +35,7 @@ impl Command {
     /// Watches a process that was just started, not before `began`.
     ///
     /// # Errors
-    /// When the kernel does not let it be watched; it has been killed then.
+    /// When the kernel does not let it be watched; it has then been killed.
     pub(super) fn watch(
         child: &Child,
         began: Instant,
@@ -59,7 +59,7 @@ impl Command {
         self.leader.as_raw_nonzero().get().cast_unsigned()
     }
 
-    /// Waits for its end, for `patience` at most; none when it runs on. One whose time is over is ended.
+    /// Waits for its end, for at most `patience`; `None` if it is still running. If its time is over, it is ended.
     ///
     /// # Errors
     /// When it printed too much, or something of it is left.
@@ -70,9 +70,9 @@ impl Command {
         }
         let took = self.began.elapsed();
         let (status, used_s) = self.end_all(group)?;
-        // The service's group holds the command, and where it counts CPU time, the telemetry has it from there.
+        // The service's group holds the command; if it counts CPU time, the telemetry has it from there.
         let counted = group.directories().iter().any(|directory| counts_cpu(directory));
-        // Whoever holds a pipe open keeps what it gave.
+        // If somebody holds a pipe open, its output is lost.
         let stdout = self.stdout.recv_timeout(DRAIN).ok();
         let stderr = self.stderr.recv_timeout(DRAIN).unwrap_or_default();
         if by_itself && !stdout.as_ref().is_some_and(CappedOutput::is_whole) {
@@ -88,7 +88,7 @@ impl Command {
         }))
     }
 
-    /// Ends it with all that it has started.
+    /// Ends it together with everything that it has started.
     ///
     /// # Errors
     /// When something of it is left.
@@ -102,7 +102,7 @@ impl Command {
             processes::signal_command(self.id(), group.members(), Signal::TERM);
             self.has_ended(GRACE)?;
         }
-        // By its number as well: it may not have come to join its group.
+        // By its process id as well: it may not have got as far as joining its group.
         let _ = kill_process(self.leader, Signal::KILL);
         let killed = processes::kill_command(self.id(), &|| group.members());
         let collected = collect(self.leader).doing("wait for the end of the command")?;
@@ -127,7 +127,7 @@ impl Command {
 impl Drop for Command {
     fn drop(&mut self) {
         if !self.collected {
-            // Only after a failure: what else it has started goes with the service's group.
+            // Only after a failure: anything else that it has started goes with the service's group.
             let _ = kill_process(self.leader, Signal::KILL);
             let _ = collect(self.leader);
         }
@@ -141,7 +141,7 @@ pub(crate) fn too_much() -> Fault {
         .remedy("let it print its result only")
 }
 
-/// Waits for the end of a child and collects it: how it ended, and the CPU time of it and of what it waited for, s.
+/// Waits for a child's end and reaps it: how it ended, and its CPU time and that of the children it waited for, s.
 fn collect(child: Pid) -> std::io::Result<(ExitStatus, f64)> {
     let mut status = 0;
     loop {

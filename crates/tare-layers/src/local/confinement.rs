@@ -1,5 +1,5 @@
-//! What a process about to become a service's program does to itself between fork and exec: its limits, and all that
-//! it gives up.
+//! What a process that is about to become a service's program does to itself between fork and exec: its limits, and
+//! everything that it gives up.
 
 use super::{CORE_BYTES, OPEN_FILES, PROCESSES};
 use std::ffi::CString;
@@ -10,13 +10,13 @@ use tare_core::fault::Fault;
 use tare_core::units::CpuSet;
 use tare_core::workload::why_not_user;
 
-/// The capabilities that stay in the bounding set, a bit for each: those that Docker leaves a container. A service is
-/// not root and may gain no privileges, so that it has none of them; but the forms are alike in this, too.
+/// The capabilities that stay in the bounding set, one bit each: those that Docker leaves a container. A service is not
+/// root and may gain no privileges, so it has none of them; but the forms are alike in this, too.
 pub(crate) const BOUNDS: u64 = 0xa804_25fb;
 /// Sets of 64 bits, in two halves: `_LINUX_CAPABILITY_VERSION_3`.
 const CAPABILITY_VERSION: u32 = 0x2008_0522;
 
-/// What the child does between fork and exec, in order; it tells the number of each as it begins it.
+/// What the child does between fork and exec, in order; it reports the number of each step as it begins it.
 pub(super) const STEPS: [&str; 9] = [
     "join its cgroup",
     "leave this process's session",
@@ -32,7 +32,7 @@ pub(super) const STEPS: [&str; 9] = [
 /// What the child does to itself.
 pub(super) struct Confinement {
     pub(super) entrances: Vec<File>,
-    /// Where the number of each step goes.
+    /// Where each step's number is written.
     pub(super) progress: OwnedFd,
     pub(super) cpus: Option<libc::cpu_set_t>,
     pub(super) nodes: Option<NodeMask>,
@@ -45,7 +45,7 @@ impl Confinement {
     pub(super) fn apply(&self) -> io::Result<()> {
         let mut step = 0;
         let mut begin = || {
-            // If nobody is told, the message is less exact, no more.
+            // If nobody reads this, the message is merely less exact.
             let _ = rustix::io::write(&self.progress, &[step]);
             step += 1;
         };
@@ -54,7 +54,7 @@ impl Confinement {
             rustix::io::write(entrance, b"0")?;
         }
         begin();
-        // Else an interrupt on the terminal would end the service before the load.
+        // Otherwise an interrupt on the terminal would end the service before the load.
         rustix::process::setsid()?;
         begin();
         leave_open_files()?;
@@ -89,10 +89,10 @@ impl Confinement {
     }
 }
 
-/// Refuses users that no service may have, whoever wrote them down: a record is read without the checks of a workload.
+/// Refuses users that no service may have, whoever recorded them: a record is read without a workload's checks.
 ///
 /// # Errors
-/// When it is root, or no user at all.
+/// When it is root, or not a user at all.
 pub(super) fn check_user(user: (u32, u32)) -> Result<(), Fault> {
     let Some(why) = why_not_user(user) else { return Ok(()) };
     Err(Fault::new(format!("the service would run as {}:{}: {why}", user.0, user.1))
@@ -104,7 +104,7 @@ pub(crate) fn become_user(user: (u32, u32)) -> io::Result<()> {
     become_user_with(user, 0)
 }
 
-/// The same for a process that keeps these capabilities, a bit for each; no program that it starts gets them.
+/// The same for a process that keeps these capabilities, one bit each; no program that it starts gets them.
 pub(crate) fn become_user_with(user: (u32, u32), kept: u64) -> io::Result<()> {
     rustix::process::umask(rustix::fs::Mode::from(0o022));
     drop_from_bounds()?;
@@ -123,7 +123,7 @@ pub(crate) fn become_user_with(user: (u32, u32), kept: u64) -> io::Result<()> {
     let (mut header, mut had) = ([CAPABILITY_VERSION, 0], [0_u32; 6]);
     // SAFETY: a header of two numbers and room for two triples of sets, as this version has them.
     check(unsafe { libc::syscall(libc::SYS_capget, header.as_mut_ptr(), had.as_mut_ptr()) })?;
-    // Root of a container may have had less.
+    // Root in a container may have had less.
     let (low, high) = (kept as u32 & had[1], (kept >> 32) as u32 & had[4]);
     let sets = [low, low, 0, high, high, 0];
     // SAFETY: a header of two numbers and two triples of sets, as this version has them, which outlive the call.
@@ -132,27 +132,27 @@ pub(crate) fn become_user_with(user: (u32, u32), kept: u64) -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.into())
 }
 
-/// Leaves in the bounding set what an engine leaves in it.
+/// Leaves in the bounding set what an engine leaves there.
 fn drop_from_bounds() -> io::Result<()> {
     for capability in (0..u64::BITS).filter(|capability| BOUNDS & 1 << capability == 0) {
         // SAFETY: plain numbers.
         if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) } < 0 {
             let error = io::Error::last_os_error();
-            // This kernel knows no more of them.
+            // This kernel has no more of them.
             return if error.raw_os_error() == Some(libc::EINVAL) { Ok(()) } else { Err(error) };
         }
     }
     Ok(())
 }
 
-/// Has every descriptor but the first three closed as the program begins: whoever started this process may have left
+/// Has every descriptor but the first three closed when the program begins: whoever started this process may have left
 /// some open for its children.
 pub(crate) fn leave_open_files() -> io::Result<()> {
     // SAFETY: plain numbers; what this process itself uses until then stays open.
     if unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) } == 0 {
         return Ok(());
     }
-    // Before Linux 5.11 one by one.
+    // Before Linux 5.11: one by one.
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::from(u16::MAX));
     for descriptor in 3..i32::try_from(most).unwrap_or(i32::MAX) {
         // SAFETY: a descriptor that is not open is an error and nothing else.
@@ -166,7 +166,7 @@ pub(super) fn check(result: libc::c_long) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The set of CPUs as the kernel takes it.
+/// A CPU set in the kernel's form.
 pub(super) fn cpu_mask(cpus: &CpuSet) -> libc::cpu_set_t {
     // SAFETY: all zeroes is the empty set; it is plain data.
     let mut mask: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -177,10 +177,10 @@ pub(super) fn cpu_mask(cpus: &CpuSet) -> libc::cpu_set_t {
     mask
 }
 
-/// A bit for each NUMA node that a kernel may have.
+/// One bit for each NUMA node that a kernel may have.
 pub(super) type NodeMask = [u64; 16];
 
-/// The set of NUMA nodes as the kernel takes it.
+/// A set of NUMA nodes in the kernel's form.
 pub(super) fn node_mask(nodes: &[u32]) -> NodeMask {
     let mut mask = NodeMask::default();
     for node in nodes.iter().map(|node| *node as usize).filter(|node| *node < 8 * size_of::<NodeMask>()) {

@@ -1,10 +1,10 @@
-//! What this machine is, in few words, for the record.
+//! What this machine is, in a few words, for the record.
 
 use crate::cgroup::hierarchies;
 use std::fs;
 use tare_core::host::Facts;
 
-/// Facts about the machine this process runs on. What cannot be read is absent.
+/// Facts about the machine that this process runs on. What cannot be read is absent.
 pub(crate) fn facts() -> Facts {
     let mut facts = Facts::new();
     let mut add = |key: &str, value: Option<String>| {

@@ -1,4 +1,4 @@
-//! Whether a running service sees its bundle's files as they are: scripts, classes and configuration as well as the
+//! Whether a running service sees its bundle's files unchanged: scripts, classes and configuration as well as the
 //! programs and libraries that it has mapped.
 
 use super::mapped::{Limits, Used, hash_of};
@@ -15,7 +15,7 @@ use tare_core::fault::{Doing, Fault};
 use tare_core::host::{FilesSeen, MachineServices, SeenFile, ServiceStart, Wait};
 use tare_core::workload::Service;
 
-/// What is read at most of what a service sees of its bundle.
+/// How much is read at most of what a service sees of its bundle.
 const LIMITS: Limits = Limits {
     files: 4_000_000,
     bytes: 8 << 30,
@@ -23,14 +23,14 @@ const LIMITS: Limits = Limits {
     beyond: |what| format!("its bundle has {what}, too much to tell whether it sees the same files"),
 };
 
-/// How often is looked at whether anybody still waits for what a bundle holds.
+/// How often to check whether anybody still waits for what a bundle holds.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What engines put into every container, whatever its image has there; and the files that name users, which stand for
-/// the bundle's where a service has a user of its own.
+/// What engines put into every container, whatever its image has there; and the files that name users, which replace
+/// the bundle's if a service has a user of its own.
 const ENGINES_OWN: [&str; 7] =
     ["/.dockerenv", "/etc/group", "/etc/hostname", "/etc/hosts", "/etc/mtab", "/etc/passwd", "/etc/resolv.conf"];
-/// File systems that the kernel makes up, whose files are no files: to read one may do something, or wait for ever.
+/// Pseudo file systems, whose files are not real files: reading one may do something, or wait for ever.
 const MADE_UP: [i64; 9] = [
     libc::PROC_SUPER_MAGIC,
     libc::SYSFS_MAGIC,
@@ -43,11 +43,11 @@ const MADE_UP: [i64; 9] = [
     libc::DEVPTS_SUPER_MAGIC,
 ];
 
-/// What of a service's bundle is to be seen in every form: of what was said of it, else of what the store of this
-/// machine says.
+/// Which of the bundle's files a service must see in every form: from what was said about the bundle, otherwise from
+/// this machine's store.
 ///
 /// # Errors
-/// When the bundle cannot be had or read, or nobody waits for it any more.
+/// When the bundle cannot be had or read, or nobody waits for it any longer.
 pub(crate) fn of_bundle(
     carrier: &MachineServices,
     start: &ServiceStart,
@@ -62,24 +62,24 @@ pub(crate) fn of_bundle(
             while_awaited(wait, move || bundle.files(user))?
         }
     };
-    // A volume is the service's own, wherever the form has it.
+    // A volume belongs to the service, wherever the form keeps it.
     let own = |path: &str| volumes.keys().any(|volume| Path::new(path).starts_with(volume));
     files.retain(|file| !ENGINES_OWN.contains(&file.path.as_str()) && !own(&file.path));
     Ok(files)
 }
 
-/// Does what cannot be ended by anybody else on a thread of its own, and waits for it. What nobody waits for any more
-/// goes on, at the longest until this process ends.
+/// Runs something that cannot be interrupted on a thread of its own, and waits for it. If nobody waits any longer it
+/// continues, at the longest until this process ends.
 ///
 /// # Errors
-/// Its own, and when nobody waits for it any more.
+/// Its own, and when nobody waits for it any longer.
 fn while_awaited<T: Send + 'static>(
     wait: Wait,
     what: impl FnOnce() -> Result<T, Fault> + Send + 'static,
 ) -> Result<T, Fault> {
     let (sender, receiver) = mpsc::channel();
     let thread = std::thread::spawn(move || {
-        // Nobody may wait for it any more.
+        // Nobody may be waiting for it any longer.
         let _ = sender.send(what());
     });
     loop {
@@ -94,12 +94,12 @@ fn while_awaited<T: Send + 'static>(
     }
 }
 
-/// Holds what the process sees below its root against the files of its bundle. Where something is mounted in it, there
-/// is nothing of the bundle to be seen, and nothing is compared.
+/// Compares what the process sees below its root with the files of its bundle. Where something is mounted, nothing of
+/// the bundle can be seen, and nothing is compared.
 ///
 /// # Errors
-/// When the process is gone, has another root than files, its files cannot be read or are too many, or nobody waits for
-/// it any more: what was seen of some of them says nothing of all.
+/// When the process is gone, its root is not made of files, its files cannot be read or are too many, or nobody waits
+/// for the result any longer: what was seen of some files says nothing about all.
 pub(crate) fn files_seen(pid: u32, bundle: &[SeenFile], wait: Wait) -> Result<FilesSeen, Fault> {
     let doing = || format!("see what process {pid} sees of its bundle");
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -121,24 +121,24 @@ pub(crate) fn files_seen(pid: u32, bundle: &[SeenFile], wait: Wait) -> Result<Fi
     Ok(seen)
 }
 
-/// What stands at a path.
+/// What is at a path.
 #[derive(Debug, PartialEq)]
 enum Found {
     /// Something that is mounted there, or above it.
     Covered,
     /// Neither a file nor a link.
     Nothing,
-    /// What is in the file, or where the link leads.
+    /// The content of the file, or the target of the link.
     This(String),
 }
 
-/// No link is followed on the way, as the bundle's paths lead through folders, and no mount is entered.
+/// Follows no link on the way, since the bundle's paths lead through folders, and crosses no mount.
 fn found_at(root: &impl AsFd, path: &str, used: &mut Used, files: usize) -> Result<Found, Fault> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     let found = match rustix::fs::openat2(root, path.trim_start_matches('/'), flags, Mode::empty(), resolve) {
         Ok(found) => found,
-        // What a form keeps even this process from is not there to be compared.
+        // What a form hides even from this process cannot be compared.
         Err(Errno::XDEV | Errno::ACCESS | Errno::PERM) => return Ok(Found::Covered),
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG) => return Ok(Found::Nothing),
         Err(error) => return Err(error).doing("open it"),
@@ -149,7 +149,7 @@ fn found_at(root: &impl AsFd, path: &str, used: &mut Used, files: usize) -> Resu
             Ok(Found::This(format!("-> {}", target.to_string_lossy())))
         }
         FileType::RegularFile => {
-            // It is the very file that was looked at, and who reads it never waits.
+            // It is the very file that was examined, and reading it never waits.
             let open = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).clone();
             let mut file = open.open(format!("/proc/self/fd/{}", found.as_raw_fd())).doing("open it")?;
             let length = file.metadata().doing("read it")?.len();

@@ -1,4 +1,4 @@
-//! The host at the bottom of every form: services as processes of the machine this code runs on.
+//! The host at the bottom of every form: services are processes of the machine that this code runs on.
 
 use super::accounts::Accounts;
 use super::child::OwnChild;
@@ -32,21 +32,21 @@ use tare_core::profile::Profile;
 use tare_core::telemetry::{Prober, Rest, Scope, TelemetryRow};
 use tare_core::units::CpuSet;
 
-/// How long the resource probe may take; an emulated guest is some fifteen times slower than this machine.
+/// How long the resource probe may take; an emulated guest is about fifteen times slower than this machine.
 pub(crate) const PROBE_WITHIN: Duration = Duration::from_secs(120);
 
 /// Services as processes of this machine, each rooted in its bundle, unprivileged, within its limits.
 ///
-/// Services, commands and the resource probe are children of a thread that is started by the one that calls, so they
-/// begin with its niceness and scheduling policy. Root, user, CPUs, NUMA nodes, limits, environment, capabilities and
-/// network are set for each.
+/// Services, commands and the resource probe are children of a thread that the calling thread starts, so they begin
+/// with its niceness and scheduling policy. Root, user, CPUs, NUMA nodes, limits, environment, capabilities and network
+/// are set for each.
 ///
-/// Inside a guest whose first process collects every child that ends, it must leave the children of this host alone.
+/// Inside a guest, whose first process reaps every child that ends, that process must leave this host's children alone.
 pub struct LocalHost {
     carrier: Arc<MachineServices>,
     surroundings: TrialContext,
     running: BTreeMap<String, Running>,
-    /// The logs of all instances, those that were stopped included.
+    /// The logs of all instances, including those that were stopped.
     logs: BTreeMap<String, PathBuf>,
     keeper: Keeper,
     prober: Option<Box<dyn Prober>>,
@@ -54,7 +54,7 @@ pub struct LocalHost {
     /// A network of its own, when it stands beside other forms.
     room: Option<Room>,
     fenced: Fenced,
-    /// Whether the scratch directory was made here, and so goes with this host, whatever layers have put into it.
+    /// Whether the scratch directory was made here, and so is removed with this host, whatever layers have put into it.
     own_scratch: bool,
 }
 
@@ -62,7 +62,7 @@ impl LocalHost {
     /// A host on this machine; makes the directory for its volumes and logs.
     ///
     /// # Errors
-    /// When the run's id is none or the directory cannot be made.
+    /// When the run's id is invalid or the directory cannot be made.
     pub fn new(carrier: Arc<MachineServices>, surroundings: TrialContext) -> Result<LocalHost, Fault> {
         marks::check_run(&surroundings.run)?;
         let scratch = &surroundings.scratch;
@@ -89,7 +89,7 @@ impl LocalHost {
         self.running.get_mut(name).ok_or_else(|| Fault::new(format!("no service runs under the name '{name}'")))
     }
 
-    /// Makes what a process needs around it: directories, volumes, root and cgroup.
+    /// Creates what a process needs around it: directories, volumes, root and cgroup.
     fn prepare(&self, start: &ServiceStart, name: &str) -> Result<(PathBuf, Root, Group), Fault> {
         let bundle = self.carrier.bundles.bundle(&start.service.recipe)?.directory()?;
         let directory = self.surroundings.scratch.join(name);
@@ -111,7 +111,7 @@ impl LocalHost {
         })
     }
 
-    /// The CPUs for a service, which are no fewer than it wants.
+    /// The CPUs for a service, no fewer than it wants.
     pub(crate) fn cpus(start: &ServiceStart) -> Result<Option<CpuSet>, Fault> {
         let Some(given) = &start.cpus else { return Ok(None) };
         let wanted = start.service.resources.cpus as usize;
@@ -147,7 +147,7 @@ impl LocalHost {
         removed.map(|()| report)
     }
 
-    /// What serves here, behind what an inner host has on this one.
+    /// What serves here, after the scopes that an inner host has on this one.
     fn scopes(&self, outside: &[Scope]) -> Vec<Scope> {
         let own = self.running.values().map(|running| {
             let cgroups = running.group.directories().iter().map(|path| path.display().to_string()).collect();
@@ -161,7 +161,7 @@ impl LocalHost {
         self.surroundings.scratch.join(format!("{instance}.log"))
     }
 
-    /// Stops everything and removes what it had; says what was left.
+    /// Stops everything and removes what it used; reports what was left.
     fn clear(&mut self) -> Result<(), Fault> {
         if let Some(mut prober) = self.prober.take() {
             // Nobody wants its rows any more.
@@ -174,7 +174,7 @@ impl LocalHost {
             outcome = outcome.and(self.stop(&name));
         }
         for path in std::mem::take(&mut self.logs).into_values() {
-            // The whole directory goes with the run, should this fail.
+            // If this fails, the whole directory goes with the run.
             let _ = fs::remove_file(path);
         }
         if let Some(room) = self.room.take() {
@@ -189,18 +189,18 @@ impl LocalHost {
     }
 }
 
-/// A log that the service's user may open again by way of /dev/stdout, as many servers do.
+/// A log that the service's user may reopen through /dev/stdout, as many servers do.
 pub(crate) fn create_log(path: &Path, user: (u32, u32)) -> std::io::Result<File> {
     let log = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
     std::os::unix::fs::fchown(&log, Some(user.0), Some(user.1))?;
     drop(log);
-    // Appending: two descriptors to one file would write over each other.
+    // Append mode: two descriptors for one file would otherwise overwrite each other.
     OpenOptions::new().append(true).open(path)
 }
 
 /// Waits for the resource probe and reads what it wrote.
 fn wait_for_report(child: Child) -> Result<ResourceReport, Fault> {
-    // By a descriptor: the waiter may collect it at the moment at which it is given up.
+    // By a descriptor: the waiter may reap the process at the very moment when it is given up on.
     let pid = rustix::process::Pid::from_child(&child);
     let process = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).doing("watch the probe")?;
     let (sender, receiver) = std::sync::mpsc::channel();
@@ -266,7 +266,7 @@ impl Host for LocalHost {
             Ok(child) => child,
             Err(fault) => {
                 self.fenced.open(start);
-                // Report the first failure, not those of the repair.
+                // Report the first failure, not those in the cleanup.
                 let _ = group.remove();
                 let _ = tare_removal::remove_tree(&directory);
                 let _ = fs::remove_file(&log);
@@ -445,7 +445,7 @@ impl LocalOuter for LocalHost {
 
 impl Drop for LocalHost {
     fn drop(&mut self) {
-        // Only after a panic is there anything left here; a leftover is found by its name.
+        // Only after a panic is anything left here; a leftover is found by its name.
         let _ = self.clear();
     }
 }

@@ -1,4 +1,4 @@
-//! Places inside a service's root: those that every form gives it, and where a path leads with that root as its own.
+//! Places inside a service's root: those that every form provides, and where a path leads relative to that root.
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use std::fs;
@@ -8,7 +8,7 @@ use tare_core::fault::{Doing, Fault};
 
 /// Where the kernel's own file systems are.
 pub(super) const KERNEL: [&str; 3] = ["/proc", "/dev", "/sys"];
-/// Directories every form gives a service to write to, in memory.
+/// Directories, in memory, that every form lets a service write to.
 pub(super) const IN_MEMORY: [&str; 2] = ["/tmp", "/run"];
 
 /// Opens a tree, to find places in it.
@@ -17,7 +17,7 @@ pub(super) fn open_tree(path: &Path) -> Result<OwnedFd, Fault> {
     rustix::fs::open(path, flags, Mode::empty()).doing(format!("open {}", path.display()))
 }
 
-/// Opens what `path` is inside a root, with every link followed inside it.
+/// Opens `path` inside a root, following every link inside it.
 pub(super) fn open_inside(root: &impl AsFd, path: impl AsRef<Path>) -> rustix::io::Result<OwnedFd> {
     let path = path.as_ref();
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };

@@ -21,13 +21,13 @@ use tare_core::workload::USUAL_PATH;
 
 /// The root of a process about to be started.
 pub(crate) enum Rooted<'a> {
-    /// A new one, of a service.
+    /// A new one, for a service.
     New(&'a Root),
     /// That of a running service.
     Beside {
         /// The service's process.
         service: u32,
-        /// What its root is made of.
+        /// What its root is made from.
         bundle: &'a Path,
     },
 }
@@ -47,7 +47,7 @@ impl Rooted<'_> {
         }
     }
 
-    /// What is started in it, in words.
+    /// In words, what is started in it.
     fn what(&self) -> &'static str {
         match self {
             Rooted::New(_) => "service",
@@ -62,15 +62,15 @@ pub(crate) struct Launch<'a> {
     pub(crate) root: Rooted<'a>,
     /// Its cgroup.
     pub(crate) group: &'a Group,
-    /// Program (a path inside the root, or a name that is looked for in PATH) and arguments.
+    /// Program (a path inside the root, or a name that is looked up in PATH) and arguments.
     pub(crate) command: &'a [String],
-    /// The directory it starts in, if not the root.
+    /// The directory that it starts in, if not the root.
     pub(crate) directory: Option<&'a str>,
-    /// Its environment; nothing else but PATH and HOME is in it.
+    /// Its environment; apart from this only PATH and HOME are in it.
     pub(crate) environment: &'a BTreeMap<String, String>,
     /// User and group.
     pub(crate) user: (u32, u32),
-    /// The CPUs it may run on; all that this process may when none.
+    /// The CPUs that it may run on; if `None`, all that this process may use.
     pub(crate) cpus: Option<&'a CpuSet>,
     /// The NUMA nodes that its memory comes from; empty leaves that to the kernel.
     pub(crate) memory: &'a [u32],
@@ -95,7 +95,7 @@ impl Launch<'_> {
         let mut command = Command::new(program);
         let home = accounts::home(self.root.bundle(), self.user.0);
         command.args(arguments).env_clear().envs(accounts::environment(self.environment, &home));
-        // Opened here: in the service's root, which root enters before it forks, that name may lead anywhere.
+        // Opened here: in the service's root, which the thread enters before it forks, that name may lead anywhere.
         let nothing = File::open("/dev/null").doing("open /dev/null")?;
         command.stdin(nothing).stdout(stdout).stderr(stderr);
         let directory = self.directory.map(CString::new).transpose().doing("name the directory")?;
@@ -111,14 +111,14 @@ impl Launch<'_> {
             self.root.enter()?;
             Ok(command.spawn())
         };
-        // A thread of its own: it gives up its root for good.
+        // A thread of its own, which gives up its root for good.
         let spawned = std::thread::scope(|scope| {
             scope.spawn(in_new_root).join().expect("entering a root and starting a process does not panic")
         })?;
         drop(command);
         spawned.map_err(|error| {
             let mut steps = Vec::new();
-            // It is what the child wrote before it failed: the pipe does not block.
+            // The child wrote this before it failed: the pipe does not block.
             let _ = progress.read_to_end(&mut steps);
             self.explain(&error, steps.last().copied(), program)
         })
@@ -144,7 +144,7 @@ impl Launch<'_> {
     }
 }
 
-/// Why a program cannot be run, from what its file is.
+/// Why a program cannot be run, judging by its file.
 fn why_not_run(bundle: &Path, program: &str, error: &io::Error) -> String {
     let opened = File::open(bundle).ok().and_then(|root| open_inside(&root, program).ok());
     let Some((data, opened)) =
@@ -161,7 +161,7 @@ fn why_not_run(bundle: &Path, program: &str, error: &io::Error) -> String {
     }
     let mut start = [0; 4];
     let readable = opened_again.and_then(|mut file| file.read_exact(&mut start).ok());
-    // Looked at here, for the C library hands what the kernel does not know to a shell.
+    // Checked here, since the C library hands a file that the kernel does not recognise to a shell.
     let is_program = start == *b"\x7fELF" || start.starts_with(b"#!");
     match error.raw_os_error() {
         _ if readable.is_none() || !is_program => "its file in the bundle is no program for this machine".to_owned(),

@@ -1,9 +1,9 @@
 //! Logs that services, guests and their hypervisors write as they like: only the end of each is kept, on the disk and
-//! in records, and what is left out is said.
+//! in records, with a line that says how much is left out.
 //!
-//! Nobody stands between a service and its log, for that would cost the service time. Instead the file is looked at a
-//! few times a second, and of one that is too long the kernel gives back the blocks of its beginning: a hole, which
-//! who writes to the file does not notice.
+//! Nothing stands between a service and its log, since that would cost the service time. Instead the file is checked a
+//! few times a second, and if it is too long the kernel frees the blocks at its beginning: a hole, which the writer
+//! does not notice.
 
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::File;
@@ -17,23 +17,23 @@ use tare_core::units::show_bytes;
 
 /// How much of a log is handed over, bytes.
 pub(crate) const SHOWN_MAX: u64 = 64 << 10;
-/// How much of a log stays on the disk, bytes: as much as a container engine is told to keep of one.
+/// How much of a log stays on the disk, bytes: as much as a container engine is told to keep.
 pub(crate) const KEPT_MAX: u64 = 16 << 20;
-/// In which the kernel counts what a file takes of the disk, bytes.
+/// The unit in which the kernel counts a file's disk usage, bytes.
 const BLOCK: u64 = 512;
-/// How often logs are looked at.
+/// How often logs are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Keeps logs short until it is dropped.
 #[derive(Default)]
 pub(crate) struct Keeper {
     logs: Arc<Mutex<Vec<File>>>,
-    /// The thread that looks, once there is something to look at, ends with this.
+    /// The thread that checks, if there is anything to check; it ends with this.
     looking: Option<Sender<()>>,
 }
 
 impl Keeper {
-    /// Keeps this file short as well, of which this is a descriptor that may write. Without a thread it grows.
+    /// Also keeps this file short; `log` is a descriptor of it that may write. Without a thread the file grows.
     pub(crate) fn keep(&mut self, log: File) {
         self.logs.lock().unwrap_or_else(PoisonError::into_inner).push(log);
         if self.looking.is_some() {
@@ -50,23 +50,23 @@ impl Keeper {
     }
 }
 
-/// Gives back the beginning of a log that takes too much of the disk: by its blocks, for whoever has made it long
-/// without writing, or writes at its beginning, has it as long as before. What the file system cannot give back stays.
+/// Frees the beginning of a log that takes up too much of the disk. Its blocks decide, since a file that was made long
+/// without writing, or that is written at its beginning, keeps its length. What the file system cannot free stays.
 fn shorten(log: &File) {
     let Ok(facts) = log.metadata() else { return };
     if facts.blocks() * BLOCK > KEPT_MAX {
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // Some file systems cannot, and then it grows.
+        // Some file systems cannot, and then the file grows.
         let _ = fallocate(log, hole, 0, facts.len().saturating_sub(KEPT_MAX / 2).max(1));
     }
-    // Blocks may be taken beyond the end, where no hole gives them back; an end that is set anew does.
+    // Blocks may be allocated beyond the end, where no hole frees them; setting the end anew does.
     let Ok(facts) = log.metadata() else { return };
     if facts.blocks() * BLOCK > facts.len().saturating_add(KEPT_MAX) {
         let _ = log.set_len(facts.len());
     }
 }
 
-/// The end of a log, after a line that says how much stood before it, if anything did.
+/// The end of a log, after a line that says how much came before it, if anything did.
 pub(crate) fn tail(path: &Path) -> std::io::Result<String> {
     let mut file = File::open(path)?;
     let left_out = file.metadata()?.len().saturating_sub(SHOWN_MAX);

@@ -1,5 +1,5 @@
-//! Which files a running service has mapped executable, and what is in them: the proof that every form runs the
-//! same bits.
+//! Which files a running service has mapped executable, and their content: the proof that every form runs the same
+//! bits.
 
 use super::inside::open_inside;
 use crate::processes;
@@ -17,15 +17,15 @@ use tare_core::fault::{Doing, Fault};
 use tare_core::host::{SeenFile, Wait};
 use tare_core::units::{exact_duration, show_bytes};
 
-/// What is read at most to prove which bits run: how many files, how many bytes of them, and for how long. A service
-/// may map a file of any length that takes no room on the disk.
+/// How much is read at most to prove which bits run: how many files, how many bytes of them, and for how long. A
+/// service may map a file of any length that takes no room on the disk.
 const LIMITS: Limits = Limits {
     files: 10_000,
     bytes: 16 << 30,
     time: Duration::from_secs(120),
     beyond: |what| format!("it maps {what} as programs and libraries, too much to tell which bits run"),
 };
-/// The most that is read of the list of what a process maps, bytes; the kernel allows some 65000 mappings.
+/// The most that is read of a process's list of mappings, bytes; the kernel allows some 65000 mappings.
 const MAPS_MAX: u64 = 32 << 20;
 
 /// What is read at most.
@@ -34,11 +34,11 @@ pub(super) struct Limits {
     pub(super) files: usize,
     pub(super) bytes: u64,
     pub(super) time: Duration,
-    /// What is said of whoever goes beyond, and by what.
+    /// The message for exceeding a limit, given which one.
     pub(super) beyond: fn(&str) -> String,
 }
 
-/// What of the limits is used up, and for how long it is waited for what they allow.
+/// How much of the limits is used up, and how long to wait for what they allow.
 pub(super) struct Used<'a> {
     limits: Limits,
     bytes: u64,
@@ -51,7 +51,7 @@ impl<'a> Used<'a> {
         Used { limits, bytes: 0, since: Instant::now(), wait }
     }
 
-    /// Notes what was read or is about to be.
+    /// Records what was read or is about to be.
     fn note(&mut self, bytes: u64, files: usize) -> Result<(), Fault> {
         self.bytes = self.bytes.saturating_add(bytes);
         let Limits { files: most, bytes: bytes_max, time, beyond: say } = self.limits;
@@ -68,19 +68,20 @@ impl<'a> Used<'a> {
     }
 }
 
-/// What tells one state of a file from another without reading it: device, inode, size, and both changes in ns.
+/// What distinguishes one state of a file from another without reading it: device, inode, size, and both changes in ns.
 type Identity = (u64, u64, u64, i64, i64, i64, i64);
 
 static DIGESTS: LazyLock<Mutex<HashMap<Identity, String>>> = LazyLock::new(Mutex::default);
 
-/// The executable and every executable-mapped shared library of a process and of its descendants, each with the
-/// digest of its content, sorted by path.
+/// The executable and every executable-mapped shared library of a process and its descendants, each with the digest of
+/// its content, sorted by path.
 ///
 /// Content is read through the mapping itself, so it is right inside chroots and containers and after a file was
-/// replaced; the path is the one the process sees. Digests are cached for as long as this process lives.
+/// replaced; the path is the one that the process sees. Digests are cached for as long as this process lives.
 ///
 /// # Errors
-/// When the process is gone or maps nothing, a mapped file cannot be read, or nobody waits for one that is being read.
+/// When the process is gone or maps nothing, a mapped file cannot be read, or nobody waits any longer while one is
+/// being read.
 pub fn mapped_files(pid: u32, wait: Wait) -> Result<Vec<SeenFile>, Fault> {
     mapped_within(pid, LIMITS, wait)
 }
@@ -89,9 +90,9 @@ fn mapped_within(pid: u32, limits: Limits, wait: Wait) -> Result<Vec<SeenFile>, 
     let (mut found, mut used) = (BTreeMap::new(), Used::of(limits, wait));
     read_maps(pid, &mut found, &mut used)?;
     for child in processes::descendants(pid) {
-        // A child may end at any moment; only what the service itself maps must be readable.
+        // A child may end at any moment; only the service's own mappings must be readable.
         if read_maps(child, &mut found, &mut used).is_err() {
-            // What nobody waited for would be missing, as if this form did not run it.
+            // A file that nobody waited for would be missing, as if this form did not run it.
             wait.check()?;
         }
     }
@@ -108,7 +109,7 @@ fn read_maps(pid: u32, found: &mut BTreeMap<String, String>, used: &mut Used) ->
     let read = File::open(process.join("maps")).and_then(|file| file.take(MAPS_MAX).read_to_end(&mut maps));
     read.doing(format!("read what process {pid} has mapped"))?;
     let maps = String::from_utf8_lossy(&maps);
-    // A process that was only chrooted shows paths as this process sees them; strip its root.
+    // For a process that was only chrooted, paths are shown as this process sees them; strip its root.
     let root = std::fs::read_link(process.join("root")).doing(format!("find the root of process {pid}"))?;
     for (range, path) in maps.lines().filter_map(executable_mapping) {
         let inside = path_inside(path, &root);
@@ -131,13 +132,13 @@ fn read_maps(pid: u32, found: &mut BTreeMap<String, String>, used: &mut Used) ->
     Ok(())
 }
 
-/// What `map_files` calls a range of addresses: without the zeros that `maps` puts before small ones.
+/// The name of an address range in `map_files`: without the zeros that `maps` puts before small addresses.
 fn name_of(range: &str) -> String {
     range.split('-').map(|bound| bound.trim_start_matches('0')).collect::<Vec<_>>().join("-")
 }
 
-/// Opens a file by its path in the root of a process. Something else may stand there by now, which the process has
-/// chosen: links are followed inside that root, and what is not a regular file is not opened.
+/// Opens a file by its path in the root of a process. By now the process may have put something else there: links are
+/// followed inside that root, and only a regular file is opened.
 fn regular_inside(process: &Path, inside: &str) -> io::Result<File> {
     let root = File::options().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(process.join("root"))?;
     let found = open_inside(&root, inside.trim_start_matches('/'))?;
@@ -147,20 +148,20 @@ fn regular_inside(process: &Path, inside: &str) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))
 }
 
-/// The address range and the path of a line of `maps` that is executable and backed by a file.
+/// The address range and the path in a line of `maps` that is executable and backed by a file.
 fn executable_mapping(line: &str) -> Option<(&str, &str)> {
-    // "7f00-7f01 r-xp 00000000 fe:00 1234      /usr/lib/x.so": the path is the sixth field and may hold spaces.
+    // "7f00-7f01 r-xp 00000000 fe:00 1234      /usr/lib/x.so": the path is the sixth field and may contain spaces.
     let (range, rest) = line.split_once(' ')?;
     let executable = rest.as_bytes().get(2) == Some(&b'x');
     let path = rest.find('/').map(|at| &rest[at..])?;
     let path = path.strip_suffix(" (deleted)").unwrap_or(path);
     let of_memory = path.starts_with("/memfd:") || path.starts_with("/dev/zero") || path.starts_with("/SYSV");
-    // It becomes the name of a file.
+    // It becomes a file name.
     let is_range = !range.is_empty() && range.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     (executable && is_range && !of_memory).then_some((range, path))
 }
 
-/// Takes any text for what a process maps: each range names a file of one folder, each path begins at a root.
+/// Reads any text as a process's mappings: each range names a file in one folder, each path begins at a root.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn chew(text: &str) {
     for (range, path) in text.lines().filter_map(executable_mapping) {
@@ -192,11 +193,11 @@ fn digest_of(file: &mut File, used: &mut Used, files: usize) -> Result<Option<St
     Ok(Some(digest))
 }
 
-/// `sha256:<hex>` of what is in a file that has `length` bytes.
+/// `sha256:<hex>` of the content of a file that has `length` bytes.
 pub(super) fn hash_of(file: &mut File, length: u64, used: &mut Used, files: usize) -> Result<String, Fault> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 256 * 1024];
-    // Said before anything of it is read, and again of what it grows by meanwhile.
+    // Recorded before any of it is read, and again for whatever it grows by in the meantime.
     used.note(length, files)?;
     let mut left = length;
     loop {
@@ -273,7 +274,7 @@ mod tests {
         let all = || Limits { ..LIMITS };
         assert!(told(Limits { files: 0, ..all() }).contains("more than 0 files"));
         assert!(told(Limits { time: Duration::ZERO, ..all() }).contains("0 ms to read"));
-        // A file of a terabyte takes no room, and as much time to read as one that does.
+        // A sparse file of a terabyte takes no room, but as long to read as a full one.
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("huge");
         std::fs::write(&path, b"x").unwrap();
@@ -310,14 +311,14 @@ mod tests {
     #[test]
     fn what_a_child_maps_is_not_left_out_because_nobody_waited_for_it() {
         let own = std::process::id();
-        // This process's own files are known from then on.
+        // This process's own files are known from here on.
         mapped_files(own, Wait::always()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().canonicalize().unwrap().join("sleep");
         std::fs::copy("/bin/sleep", &program).unwrap();
         let mut child = loop {
             match Command::new(&program).arg("60").spawn() {
-                // The child of another test holds it open for writing until that runs its own program.
+                // The child of another test holds it open for writing until that child runs its own program.
                 Err(busy) if busy.kind() == io::ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
                 other => break other.unwrap(),
             }

@@ -30,14 +30,14 @@ pub(crate) use mapped::chew as chew_maps;
 pub use mapped::mapped_files;
 
 /// Open files that a service may have, in every form, as soft and hard limit. A fixed figure, so that a guest, which
-/// could allow more than its host, gives what the other forms give; low enough for hosts that allow few (20 000 is
+/// could allow more than its host, gives the same as other forms; low enough for hosts that allow few (20 000 has been
 /// seen in hosted virtual machines), high enough for the 10 000 clients that servers commonly expect.
 pub const OPEN_FILES: u64 = 16_384;
 
 /// Processes and threads that a service's user may have, in every form: enough for a server with a thread for each of
-/// 10 000 clients, and few enough that no service takes all numbers of processes that a machine commonly has (32 768).
+/// 10 000 clients, and few enough that no service uses up all process ids that a machine commonly has (32 768).
 pub const PROCESSES: u64 = 16_384;
 
-/// How large a dump of its memory a service may leave when it crashes, bytes: none, for secrets are in it, and the disk
-/// is not its own. Of 0 the kernel still hands a dump to a collecting program, of 1 it does not.
+/// The largest core dump that a service may leave when it crashes, bytes: effectively none, for it holds secrets, and
+/// the disk is not the service's own. With 0 the kernel still hands a dump to a collecting program; with 1 it does not.
 pub const CORE_BYTES: u64 = 1;

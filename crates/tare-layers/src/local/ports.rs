@@ -4,10 +4,10 @@ use crate::processes;
 use std::collections::BTreeMap;
 use tare_core::fault::Fault;
 
-/// TCP_LISTEN of the kernel, as /proc/net/tcp writes it.
+/// The kernel's TCP_LISTEN, as /proc/net/tcp writes it.
 const LISTENING: &str = "0A";
 
-/// Refuses ports that something on this machine already listens on, at whatever address: most services listen on all.
+/// Refuses ports that something on this machine already listens on, at any address: most services listen on all.
 pub(crate) fn check_free(ports: &BTreeMap<String, u16>) -> Result<(), Fault> {
     for (name, port) in ports {
         let sockets: Vec<u64> = ["/proc/net/tcp", "/proc/net/tcp6"]
@@ -60,8 +60,8 @@ mod tests {
         assert!(fault.message.contains(&port.to_string()), "{fault}");
         assert!(fault.message.contains(&std::process::id().to_string()), "{fault}");
         drop(listener);
-        // A child that another test is about to start has all descriptors of this process for as long as it has not
-        // become its program, and so keeps the socket alive.
+        // A child that another test is starting holds all descriptors of this process until it has become its program,
+        // and so keeps the socket alive.
         let (began, main) = (Instant::now(), BTreeMap::from([("main".to_owned(), port)]));
         while began.elapsed() < Duration::from_secs(10) && check_free(&main).is_err() {
             std::thread::sleep(Duration::from_millis(10));

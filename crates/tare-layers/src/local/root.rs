@@ -1,6 +1,6 @@
 //! A service's root: its bundle, read-only, with the kernel's own file systems, memory for /tmp and /run, and its
-//! volumes on top, in a mount namespace of its own. Nothing of it is visible outside, and it goes with the last
-//! process in it.
+//! volumes on top, in a mount namespace of its own. Nothing of it is visible outside, and it goes with the last process
+//! in it.
 
 use super::accounts::Accounts;
 use super::inside::{IN_MEMORY, KERNEL, open_inside, open_tree, place_of};
@@ -15,10 +15,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use tare_core::fault::{Doing, Fault};
 
-/// Where a program of ours stands inside the root, when one is to run there.
+/// Where a program of ours is inside the root, if one is to run there.
 pub(crate) const PROGRAM_INSIDE: &str = "/dev/.tare-program";
-/// How all is mounted that strangers fill, bundles and volumes: set-user-id bits and device nodes in it are without
-/// effect. The devices that a service may open are those of its /dev.
+/// How everything that strangers fill, bundles and volumes, is mounted: set-user-id bits and device nodes in it have no
+/// effect. The devices that a service may open are those in its /dev.
 const STRANGE: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
 /// Character devices every service may expect: name, major and minor number.
 const DEVICES: [(&str, u32, u32); 6] =
@@ -29,19 +29,19 @@ const DEVICES: [(&str, u32, u32); 6] =
 pub(crate) struct Root {
     /// The bundle's tree.
     pub(crate) bundle: PathBuf,
-    /// An empty directory on which the root is put together, in the private namespace only.
+    /// An empty directory where the root is assembled, in the private namespace only.
     pub(crate) assembly: PathBuf,
-    /// Path inside, and the directory that is mounted there for writing.
+    /// A path inside, and the directory that is mounted there writable.
     pub(crate) volumes: Vec<(String, PathBuf)>,
-    /// The files that name a user of the service's own.
+    /// The files that name the service's own user.
     pub(crate) accounts: Accounts,
-    /// A program of this machine to be found at [`PROGRAM_INSIDE`].
+    /// A program of this machine that will be at [`PROGRAM_INSIDE`].
     pub(crate) program: Option<PathBuf>,
 }
 
 impl Root {
-    /// Moves this thread, and what it starts, into a new mount namespace with this root. The thread must end after
-    /// it has started what it has to.
+    /// Moves this thread, and what it starts, into a new mount namespace with this root. The thread must end once it
+    /// has started what it has to.
     pub(crate) fn enter(&self) -> Result<(), Fault> {
         let root = self.place_bundle()?;
         let inside = open_tree(&root)?;
@@ -59,8 +59,8 @@ impl Root {
         switch_to(&root)
     }
 
-    /// Moves this thread, and what it starts, into a new mount namespace in which the bundle is mounted, read-only and
-    /// with every directory that something is to be mounted on; tells where. Of all else only the accounts are there.
+    /// Moves this thread, and what it starts, into a new mount namespace in which the bundle is mounted read-only, with
+    /// every directory that something will be mounted on; returns where. Otherwise only the accounts are there.
     pub(crate) fn place_bundle(&self) -> Result<PathBuf, Fault> {
         enter_namespace()?;
         mount("tmpfs", self.assembly.as_path(), "tmpfs", MountFlags::empty(), "mode=755,size=4m")?;
@@ -72,7 +72,7 @@ impl Root {
     }
 
     /// Moves this thread, and what it starts, into a new mount namespace in which the bundle, with the accounts, is
-    /// mounted below a layer for writing, which `layer`, an empty directory on a disk, holds; tells where.
+    /// mounted below a writable layer kept in `layer`, an empty directory on a disk; returns where.
     pub(crate) fn place_layered(&self, layer: &Path) -> Result<PathBuf, Fault> {
         enter_namespace()?;
         let (upper, work) = (layer.join("upper"), layer.join("work"));
@@ -92,7 +92,7 @@ impl Root {
     }
 
     /// Moves this thread, and what it starts, into the root and the namespaces of a running process. The thread must
-    /// end after it has started what it has to.
+    /// end once it has started what it has to.
     pub(crate) fn join(pid: u32) -> Result<(), Fault> {
         let doing = "enter the service's root";
         join_namespaces(pid).doing("enter the service's namespaces")?;
@@ -105,8 +105,8 @@ impl Root {
         rustix::process::chroot(".").doing(doing)
     }
 
-    /// Mounts the bundle read-only; where it lacks a directory that something is mounted on, a layer of empty
-    /// directories is put over it.
+    /// Mounts the bundle read-only; if it lacks a directory that something is mounted on, a layer of empty directories
+    /// is put over it.
     fn mount_bundle(&self, root: &Path) -> Result<(), Fault> {
         let bundle = open_tree(&self.bundle)?;
         let stubs = self.assembly.join("stubs");
@@ -131,8 +131,8 @@ impl Root {
         }
     }
 
-    /// Makes, among the stubs, the files that are missing in the bundle for the accounts to be mounted on, and says
-    /// whether there are any.
+    /// Creates, among the stubs, the files that the bundle lacks for the accounts to be mounted on, and says whether
+    /// there are any.
     fn add_accounts(&self, bundle: &OwnedFd, stubs: &Path) -> Result<bool, Fault> {
         let mut lacking = false;
         for (path, _) in &self.accounts.files {
@@ -146,7 +146,7 @@ impl Root {
         let inside = open_tree(root)?;
         for (path, file) in &self.accounts.files {
             bind(file, place_of(&inside, path)?)?;
-            // What is mounted last at a place is what its path leads to.
+            // A path leads to what was mounted there last.
             let flags = STRANGE | MountFlags::NOEXEC | MountFlags::RDONLY;
             restrict(place_of(&inside, path)?, flags).doing(format!("restrict {path} in the service's root"))?;
         }
@@ -154,7 +154,8 @@ impl Root {
     }
 
     fn mount_volume(&self, inside: &OwnedFd, path: &str, directory: &Path) -> Result<(), Fault> {
-        // What lies below /tmp and /run is made now, for those are new and empty; all else is there as a stub.
+        // Whatever lies below /tmp and /run is created now, since those are new and empty; everything else exists as a
+        // stub.
         let mut made = PathBuf::new();
         for part in Path::new(path).components() {
             if let (Component::Normal(name), Err(Errno::NOENT)) = (part, open_inside(inside, made.join(part))) {
@@ -165,13 +166,12 @@ impl Root {
         }
         let place = place_of(inside, path)?;
         bind(directory, &place)?;
-        // What is mounted last at a place is what its path leads to.
+        // A path leads to what was mounted there last.
         restrict(&place, STRANGE).doing(format!("restrict {path} in the service's root"))
     }
 }
 
-/// Mounts memory on those directories of a root, which is mounted at `root`, that every form gives a service to write
-/// to.
+/// Mounts memory, in a root mounted at `root`, on the directories that every form lets a service write to.
 pub(crate) fn place_memory(root: &Path) -> Result<(), Fault> {
     let inside = open_tree(root)?;
     for path in IN_MEMORY {
@@ -189,9 +189,9 @@ fn mount_memory(inside: &OwnedFd) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Moves this thread, and what it starts, into those namespaces of a process that are not this thread's own already;
-/// its mounts and its network excepted, which a thread enters in other ways. What it starts, not itself, is in another
-/// PID namespace then.
+/// Moves this thread, and what it starts, into those namespaces of a process that are not already this thread's own;
+/// except its mount and network namespaces, which a thread enters in other ways. After this, what the thread starts,
+/// but not the thread itself, is in another PID namespace.
 fn join_namespaces(pid: u32) -> std::io::Result<()> {
     let kinds = [
         ("cgroup", LinkNameSpaceType::ControlGroup),
@@ -210,8 +210,8 @@ fn join_namespaces(pid: u32) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Moves this thread into a mount namespace of its own, from which nothing is seen outside; and into an IPC namespace,
-/// for what a service leaves in the machine's shared memory, semaphores and queues would outlive it there.
+/// Moves this thread into a mount namespace of its own, which nothing outside can see into; and into an IPC namespace,
+/// since what a service leaves in the machine's shared memory, semaphores and queues would outlive it.
 pub(super) fn enter_namespace() -> Result<(), Fault> {
     // SAFETY: FS and NEWNS give this thread its own root, working directory and mounts; descriptors stay shared.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS | UnshareFlags::NEWNS) }
@@ -219,7 +219,7 @@ pub(super) fn enter_namespace() -> Result<(), Fault> {
     // SAFETY: IPC changes nothing that this thread has.
     match unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWIPC) } {
         Ok(()) => {}
-        // A kernel without any of it.
+        // A kernel without System V IPC.
         Err(Errno::INVAL) if !Path::new("/proc/sysvipc").exists() => {}
         Err(error) => return Err(error).doing("make an IPC namespace"),
     }
@@ -228,13 +228,13 @@ pub(super) fn enter_namespace() -> Result<(), Fault> {
 }
 
 /// Moves this thread, and what it starts, into a new mount namespace whose root is what is mounted at `root`. The
-/// thread must end after it has started what it has to.
+/// thread must end once it has started what it has to.
 pub(crate) fn enter_mounted(root: &Path) -> Result<(), Fault> {
     enter_namespace()?;
     switch_to(root)
 }
 
-/// Mounts `tree`, of this mount namespace, at `place` in the root and the mount namespace of a running process.
+/// Mounts `tree`, from this mount namespace, at `place` in the root and mount namespace of a running process.
 pub(crate) fn mount_beside(pid: u32, tree: &Path, place: &Path) -> Result<(), Fault> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let copy = rustix::mount::open_tree(CWD, tree, flags).doing(format!("copy the mount of {}", tree.display()))?;
@@ -246,7 +246,7 @@ pub(crate) fn mount_beside(pid: u32, tree: &Path, place: &Path) -> Result<(), Fa
             place.display()
         ))
     };
-    // A thread of its own: it gives up its root for good.
+    // A thread of its own, which gives up its root for good.
     std::thread::scope(|scope| scope.spawn(join_and_mount).join().expect("mounting does not panic"))
 }
 
@@ -294,10 +294,10 @@ fn fill_devices(device: &OwnedFd) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// Adds flags, all of them restrictions, to those of a mount and of all below it.
+/// Adds flags, all of them restrictions, to a mount and all mounts below it.
 fn restrict(place: impl AsRef<Path>, flags: MountFlags) -> rustix::io::Result<()> {
     let path = std::ffi::CString::new(place.as_ref().as_os_str().as_bytes()).map_err(|_| Errno::INVAL)?;
-    // The attributes of `mount_setattr` that restrict are the same bits as the flags of `mount`.
+    // The restricting attributes of `mount_setattr` are the same bits as the flags of `mount`.
     let attr_set = u64::from(flags.bits());
     let wanted = libc::mount_attr { attr_set, attr_clr: 0, propagation: 0, userns_fd: 0 };
     // SAFETY: the path ends in NUL, and the attributes outlive the call, which reads `size_of` bytes of them.
@@ -307,7 +307,7 @@ fn restrict(place: impl AsRef<Path>, flags: MountFlags) -> rustix::io::Result<()
     };
     match result {
         0 => Ok(()),
-        // Before Linux 5.12: at least the top.
+        // Before Linux 5.12: at least the top mount.
         _ if std::io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) => {
             rustix::mount::mount_remount(place.as_ref(), MountFlags::BIND | flags, c"")
         }
@@ -322,7 +322,7 @@ fn switch_to(root: &Path) -> Result<(), Fault> {
         Ok(()) => {
             rustix::mount::unmount(".", UnmountFlags::DETACH).doing("let go of the machine's root")?;
         }
-        // The first file system of all (a guest's initramfs) cannot be pivoted away from, only covered.
+        // The very first file system (a guest's initramfs) cannot be pivoted away from, only covered.
         Err(Errno::INVAL) => {
             rustix::mount::mount_move(".", "/").doing("cover the machine's root")?;
             rustix::process::chroot(".").doing("enter the new root")?;

@@ -18,7 +18,7 @@ use tare_core::held::Held;
 use tare_core::host::{InstanceState, ServiceStart};
 use tare_core::units::CpuSet;
 
-/// How often the state of a process that is to end is looked at.
+/// How often to check the state of a process that is ending.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// A process that was started.
@@ -27,13 +27,13 @@ pub(crate) struct Running {
     pub(crate) child: OwnChild,
     pub(crate) ended: Option<String>,
     pub(crate) group: Group,
-    /// What was made for it; goes with it.
+    /// What was made for it, and is removed with it.
     pub(crate) directory: PathBuf,
-    /// What its root is made of.
+    /// What its root is made from.
     pub(crate) bundle: PathBuf,
-    /// The CPUs it may run on; none where its group alone says so.
+    /// The CPUs that it may run on; `None` if its group alone decides that.
     pub(crate) cpus: Option<CpuSet>,
-    /// Whether it is kept from running; none while that is in other hands.
+    /// Whether it is kept from running; `None` while somebody else controls that.
     pub(crate) frozen: Option<bool>,
     pub(crate) command: Option<Command>,
 }
@@ -54,7 +54,7 @@ impl Running {
         }
     }
 
-    /// The number of its process; none when it has ended.
+    /// Its process id; `None` when it has ended.
     pub(crate) fn runs_as(&mut self) -> Option<u32> {
         matches!(self.state(), Ok(InstanceState::Running)).then(|| self.child.id())
     }
@@ -119,11 +119,11 @@ impl Running {
         self.command.take().map_or(Ok(()), |mut command| command.end(&self.group))
     }
 
-    /// Asks the process to end, waits for as long as it may take, then ends whatever is in its group.
+    /// Asks the process to end, waits for as long as it may take, then kills whatever is left in its group.
     pub(crate) fn stop(&mut self) -> Result<(), Fault> {
-        // What is frozen does not hear that it is to end.
+        // A frozen process does not receive the signal to end.
         self.freeze(false)?;
-        // Whatever is left of the command goes with the group below, whose failure counts.
+        // Whatever is left of the command goes with the group below, and only a failure there counts.
         let _ = self.end_command();
         if self.state()? == InstanceState::Running {
             self.child.signal(Signal::TERM);
@@ -147,7 +147,7 @@ impl Running {
     }
 }
 
-/// A pipe that a user may open again by way of /dev/stdout, as some programs do.
+/// A pipe that a user may reopen through /dev/stdout, as some programs do.
 fn pipe_for(user: (u32, u32)) -> std::io::Result<(PipeReader, std::io::PipeWriter)> {
     let (reader, writer) = std::io::pipe()?;
     std::os::unix::fs::fchown(&writer, Some(user.0), Some(user.1))?;

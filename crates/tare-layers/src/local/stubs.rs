@@ -1,4 +1,4 @@
-//! What a bundle lacks for something to be mounted on it: made beside it, where its links lead, to be put over it.
+//! The mount points that a bundle lacks: created beside it, where its links lead, to be put over it.
 
 use super::inside::{IN_MEMORY, open_inside};
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
-/// How many links may be passed on the way to something: as many as the kernel follows.
+/// How many links may be followed on the way to something: as many as the kernel follows.
 const MAX_LINKS: u32 = 40;
 
 /// What something is mounted on.
@@ -22,8 +22,8 @@ pub(super) enum Stub {
     File,
 }
 
-/// Whether `path` is missing in the bundle and so was made among the stubs. Links on the way are followed inside the
-/// bundle, and the directories on the way keep their owners and modes, for they will hide the bundle's.
+/// Whether the bundle lacks `path`, so that it was created among the stubs. Links on the way are followed inside the
+/// bundle, and the directories on the way keep their owners and modes, since they will hide the bundle's.
 pub(super) fn add_stub(bundle: &OwnedFd, stubs: &Path, path: &str, kind: Stub) -> std::io::Result<bool> {
     let (real, missing) = resolve(bundle, Path::new(path))?;
     let in_memory = IN_MEMORY.iter().any(|path| real.starts_with(&path[1..]));
@@ -48,15 +48,15 @@ pub(super) fn add_stub(bundle: &OwnedFd, stubs: &Path, path: &str, kind: Stub) -
     Ok(true)
 }
 
-/// Where `path` leads inside the bundle, every link resolved with the bundle as its root: what is there of it, which
-/// passes no link, and what is missing below that.
+/// Where `path` leads inside the bundle, with every link resolved relative to the bundle as root: the existing part,
+/// which contains no link, and the missing part below it.
 fn resolve(bundle: &OwnedFd, path: &Path) -> std::io::Result<(PathBuf, PathBuf)> {
     let (mut there, mut missing, mut links) = (PathBuf::new(), PathBuf::new(), 0);
-    // The next one is the last.
+    // The next part is the last element.
     let mut parts: Vec<_> = parts_of(path).collect();
     while let Some(part) = parts.pop() {
         if part == ".." {
-            // Above the root is the root, as for a program that runs there.
+            // The parent of the root is the root, as for a program that runs there.
             let _ = missing.pop() || there.pop();
             continue;
         }
@@ -92,7 +92,7 @@ fn resolve(bundle: &OwnedFd, path: &Path) -> std::io::Result<(PathBuf, PathBuf)>
     Ok((there, missing))
 }
 
-/// The names that a path is made of, the last one first.
+/// The components of a path, the last one first.
 fn parts_of(path: &Path) -> impl Iterator<Item = OsString> {
     let named = |part: &Component<'_>| matches!(part, Component::Normal(_) | Component::ParentDir);
     path.components().filter(named).map(|part| part.as_os_str().to_owned()).rev().collect::<Vec<_>>().into_iter()

@@ -1,4 +1,4 @@
-//! The folders that are the volumes of services.
+//! The folders that serve as volumes of services.
 
 use super::confinement::check_user;
 use std::fs::DirBuilder;
@@ -7,20 +7,21 @@ use std::path::{Path, PathBuf};
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::ServiceStart;
 
-/// Below a host's directory: where the volumes of all its services stand, and what names their users. Not beside what
-/// is made for a process, which goes with it: what a service has left there outlives it. No service can be called so.
+/// Below a host's directory: where the volumes of all its services are, and the files that name their users. It is not
+/// next to what is made for a process, which is removed with the process: what a service leaves here outlives it. No
+/// service can have this name.
 pub(super) const VOLUMES: &str = ".volumes";
 
-/// Where the volumes of a service stand: (path inside, path on the host).
+/// Where a service's volumes are: (path inside, path on the host).
 pub(crate) fn volume_folders(scratch: &Path, name: &str, start: &ServiceStart) -> Vec<(String, PathBuf)> {
     let folder = scratch.join(VOLUMES).join(name);
-    // A number, for the path inside may hold what a file's name cannot.
+    // A number, since the path inside may contain what a file name cannot.
     let paths = start.service.volumes.keys().enumerate();
     paths.map(|(index, inside)| (inside.clone(), folder.join(index.to_string()))).collect()
 }
 
-/// Makes a directory for each volume, owned by the service's user. One that is there stays as it is. It is the first
-/// thing that is done for a service in each form, so users that no service may have are refused here.
+/// Makes a directory for each volume, owned by the service's user. An existing one stays as it is. In each form this is
+/// the first thing done for a service, so users that no service may have are refused here.
 pub(crate) fn make_volumes(folders: &[(String, PathBuf)], user: (u32, u32)) -> Result<(), Fault> {
     check_user(user)?;
     for (inside, folder) in folders.iter().filter(|(_, folder)| !folder.is_dir()) {
@@ -33,7 +34,7 @@ pub(crate) fn make_volumes(folders: &[(String, PathBuf)], user: (u32, u32)) -> R
     Ok(())
 }
 
-/// Removes the volumes of all services of a host, or of those called `name`.
+/// Removes the volumes of all services of a host, or only of the one called `name`.
 pub(crate) fn remove_volumes(scratch: &Path, name: Option<&str>) -> Result<(), Fault> {
     let all = scratch.join(VOLUMES);
     let folder = name.map_or(all.clone(), |name| all.join(name));

@@ -1,14 +1,14 @@
-//! How a person gets into a process of this machine that has a root of its own.
+//! How a person gets into a process of this machine that has its own root.
 
 use super::inside::{open_inside, open_tree};
 use std::path::Path;
 use tare_core::host::WayIn;
 
-/// What is started in a service's root to look around, where its bundle brings one.
+/// What is started in a service's root to look around, if its bundle has it.
 const SHELL: &str = "/bin/sh";
 
-/// Ways into a running process with this number: its files, and a shell beside it. `enter` is what starts a shell
-/// there; `nsenter` does where there is nothing better.
+/// Ways into the running process with this id: its files, and a shell beside it. `enter` is the command that starts a
+/// shell there; without it, `nsenter` does.
 pub(crate) fn into_process(pid: u32, enter: Option<String>) -> Vec<WayIn> {
     let root = format!("/proc/{pid}/root");
     let enter = enter.unwrap_or_else(|| format!("nsenter --target {pid} --all sh"));
@@ -27,7 +27,7 @@ mod tests {
         let ways = into_process(own, None);
         let to: Vec<&str> = ways.iter().map(|way| way.to.as_str()).collect();
         assert_eq!(to, ["shell", "files"]);
-        // Whoever runs tests on Linux has a shell.
+        // Everybody who runs tests on Linux has a shell.
         assert_eq!(ways[0].how, format!("nsenter --target {own} --all sh"));
         assert_eq!(ways[1].how, format!("/proc/{own}/root"));
         assert_eq!(into_process(own, Some("engine exec".to_owned()))[0].how, "engine exec");

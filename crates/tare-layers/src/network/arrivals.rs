@@ -1,6 +1,6 @@
-//! Looks at the links of a network again whenever one has come, gone or changed, for as long as a run stands: machines
-//! have links made all the time, by whoever starts a container or joins a network, and what must be kept off is kept
-//! off there too.
+//! Examines a network's links again whenever one has appeared, gone or changed, for the duration of a run: links are
+//! created all the time, by whoever starts a container or joins a network, and what must be kept out must be kept out
+//! there too.
 
 use crate::netlink::Netlink;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -9,16 +9,16 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-/// What is done about the links that there are, and at what it first failed after it had gone well.
+/// What to do about the existing links, and where it first failed after it had gone well.
 struct Looks {
     look: Box<dyn FnMut() -> io::Result<()> + Send>,
     failed: Option<String>,
 }
 
-/// The kernel tells of an address before all routes that it makes are there, so all is looked at once more this long
-/// afterwards.
+/// The kernel reports an address before all the routes that it creates exist, so everything is examined once more after
+/// this delay.
 const AFTERWARDS: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// What has failed is tried again after this.
+/// What has failed is tried again after this delay.
 const AGAIN: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// A thread that waits for links.
@@ -36,29 +36,29 @@ impl std::fmt::Debug for Arrivals {
 }
 
 impl Arrivals {
-    /// Has `look` called now, and then, from a thread of its own, after each change of the links and addresses of this
-    /// thread's network until this is dropped. What it fails at later it is asked to do again.
+    /// Calls `look` now, and then, from a thread of its own, after each change of the links and addresses of this
+    /// thread's network until this is dropped. If a later call fails, it is repeated.
     ///
     /// # Errors
-    /// Those of the first look, and when the kernel does not tell of changes.
+    /// Those of the first look, and when the kernel does not report changes.
     pub(super) fn watch(look: impl FnMut() -> io::Result<()> + Send + 'static) -> io::Result<Arrivals> {
-        // Before the first look, so that nothing comes between the two.
+        // Before the first look, so that no change falls between the two.
         let news = Netlink::subscribed()?;
         let looks = Arc::new(Mutex::new(Looks { look: Box::new(look), failed: None }));
         again(&looks)?;
         let end = eventfd(0, EventfdFlags::CLOEXEC)?;
         let (ended, inside) = (end.try_clone()?, Arc::clone(&looks));
-        // A thread begins in the network of the one that starts it.
+        // A thread begins in the network of the thread that starts it.
         let thread = Builder::new().name("links".to_owned()).spawn(move || wait(&news, &ended, &inside))?;
         Ok(Arrivals { looks, end, thread: Some(thread) })
     }
 
-    /// At what a look has failed since the first went well: links may have come meanwhile that nothing was done about.
+    /// How a look has failed since the first went well: links may have appeared that nothing was done about.
     pub(super) fn failed(&self) -> Option<String> {
         self.looks.lock().unwrap_or_else(PoisonError::into_inner).failed.clone()
     }
 
-    /// Looks now, for whoever cannot wait.
+    /// Looks now, for a caller that cannot wait.
     ///
     /// # Errors
     /// Those of the look.
@@ -69,7 +69,7 @@ impl Arrivals {
 
 impl Drop for Arrivals {
     fn drop(&mut self) {
-        // It cannot fail before it has been written to 2^64 times.
+        // It cannot fail until it has been written to 2^64 times.
         let _ = rustix::io::write(&self.end, &1_u64.to_ne_bytes());
         let _ = self.thread.take().map(JoinHandle::join);
     }
@@ -129,7 +129,7 @@ mod tests {
             netlink.delete("late").unwrap();
             until(false);
             drop(arrivals);
-            // What looked has gone with its thread.
+            // The looking closure is dropped with its thread.
             assert!(std::iter::repeat_with(|| told.recv()).any(|end| end.is_err()));
         });
     }

@@ -1,5 +1,5 @@
-//! The networks of forms that stand side by side: each place has a pair of its own, for all that stand there one after
-//! the other, and each pair is kept private as that of the load is.
+//! The networks of forms that stand side by side: each place has its own pair, for all forms that stand there one after
+//! another, and each pair is kept private like that of the load.
 
 use super::private::{Private, reached_by_others};
 use super::subnets::free_subnets;
@@ -21,13 +21,13 @@ struct Pair {
 }
 
 impl Networks {
-    /// Of a run, which has none yet.
+    /// The networks of a run, which has none yet.
     pub fn of(run: &str) -> Networks {
         Networks { run: run.to_owned(), by_place: BTreeMap::new() }
     }
 
-    /// Those at a place, which are taken when they are asked for first: a process has a pair until its end, and there
-    /// are not so many that each block could have others.
+    /// The pair for a place, taken when it is first asked for: a process keeps a pair until it ends, and there are not
+    /// enough for each block to have a new one.
     ///
     /// # Errors
     /// When all of this machine's are taken.
@@ -40,13 +40,13 @@ impl Networks {
         Ok(subnets)
     }
 
-    /// Keeps a pair that was taken at a place, and closes it to other machines.
+    /// Keeps a pair that was taken for a place, and closes it to other machines.
     pub fn keep(&mut self, place: u8, subnets: (u8, u8)) {
         let private = Private::open(&self.run, subnets);
         self.by_place.insert(place, Pair { subnets, private });
     }
 
-    /// Why other machines reach what stands in one of these networks too, where they do or did for a while.
+    /// Why other machines can also reach what is in one of these networks, if they can or could for a while.
     pub fn reached_by_others(&self) -> Option<String> {
         self.by_place.values().find_map(|pair| reached_by_others(&pair.private))
     }

@@ -1,5 +1,6 @@
-//! A program that is run for what comes in by links of this machine's network: not by the loopback, nor by the run's
-//! own, so that the load does not pass it. A port of a bridge or a bond is left to what it is a port of.
+//! A program that runs on what comes in by links of this machine's network, except the loopback and the run's own
+//! links, so that the load does not pass through it. A port of a bridge or a bond is left to the device that it belongs
+//! to.
 
 use super::pinned::Pinned;
 use crate::netlink::{Link, Netlink};
@@ -9,58 +10,58 @@ use std::path::PathBuf;
 use tare_bpf::Register::{self, R0, R1, R6};
 use tare_bpf::{Attached, Instruction, Kind, Program};
 
-/// Where `struct __sk_buff` holds the virtual network (VLAN) that a packet says it is of.
+/// The offset in `struct __sk_buff` of the virtual network (VLAN) that a packet claims.
 const VLAN: i16 = 24;
 
-/// Protocols of packets, in the network's order.
+/// Protocols of packets, in network byte order.
 pub(super) const IPV4: i32 = 0x0800_u16.to_be() as i32;
 pub(super) const IPV6: i32 = 0x86dd_u16.to_be() as i32;
-/// Where `struct __sk_buff` holds them.
+/// Their offset in `struct __sk_buff`.
 pub(super) const PROTOCOL: i16 = 16;
 
-/// Ends a program: nothing is known against the packet, or it is dropped.
+/// Ends a program: the packet passes on, or it is dropped.
 pub(super) const NEXT: [Instruction; 2] = [Instruction::set(R0, -1), Instruction::end()];
 pub(super) const DROP: [Instruction; 2] = [Instruction::set(R0, 2), Instruction::end()];
 
-/// What a program is asked about, once it has begun.
+/// What a program is asked about, once it has started.
 pub(super) const PACKET: Register = R6;
 
-/// Begins a program. Packets of a virtual network come by a link of its own, but that of number 0 is this very network.
+/// Begins a program. VLAN packets come in by a link of their own, except that VLAN 0 is this very network.
 pub(super) fn begin() -> Vec<Instruction> {
     let begin =
         [Instruction::copy(PACKET, R1), Instruction::read_u32(R1, PACKET, VLAN), Instruction::and_number(R1, 0xfff)];
     [&begin[..], &Instruction::unless_equal(R1, 0, &NEXT)].concat()
 }
 
-/// The program, and where it is run.
+/// The program, and where it runs.
 #[derive(Debug)]
 pub(super) struct CameIn {
     program: Program,
-    /// By the number of the link: what is attached there, and the name that keeps it.
+    /// By link number: what is attached there, and the name that keeps it attached.
     links: BTreeMap<u32, (Attached, Option<PathBuf>)>,
 }
 
 impl CameIn {
-    /// At no link yet.
+    /// Attached to no link yet.
     ///
     /// # Errors
-    /// When the kernel has no BPF, or does not let this process have a program.
+    /// When the kernel has no BPF, or does not let this process load a program.
     pub(super) fn load(name: &str, code: &[Instruction]) -> io::Result<CameIn> {
         Ok(CameIn { program: Program::load(Kind::CameIn, name, c"GPL", code)?, links: BTreeMap::new() })
     }
 
-    /// At the links of this thread's network that there are by now, unless `own` says that they are the run's, and at
-    /// no other: what has become a port, has gone elsewhere or is the run's is left. `pinned` gives names to what is
-    /// new.
+    /// Attaches to the links that this thread's network has by now, except those that `own` says are the run's, and
+    /// detaches from all others: those that have become ports, have moved elsewhere or are the run's. `pinned` names
+    /// what is new.
     ///
     /// # Errors
-    /// When the kernel does not know how, as before Linux 6.6; the other links are covered then.
+    /// When the kernel cannot do it, as before Linux 6.6; the other links are covered then.
     pub(super) fn cover(&mut self, own: &dyn Fn(&Link) -> bool, mut pinned: Option<&mut Pinned>) -> io::Result<()> {
         let links = Netlink::open()?.links()?;
         let wanted: BTreeSet<u32> =
             links.iter().filter(|link| !link.is_port && !own(link)).map(|link| link.index).collect();
         let mut went = Ok(());
-        // Of what has gone between two looks, another link may have the number.
+        // When a link has gone between two looks, another may have its number.
         let stands = |(index, (attached, _)): (&u32, &(Attached, _))| {
             wanted.contains(index) && attached.is_at_a_link().unwrap_or(true)
         };
@@ -80,7 +81,7 @@ impl CameIn {
             };
             match attach() {
                 Ok(attached) => _ = self.links.insert(index, attached),
-                // It has gone meanwhile.
+                // It has gone in the meantime.
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
                 Err(error) => went = went.and(Err(error)),
             }
@@ -131,7 +132,7 @@ mod tests {
             let index = |name: &str| netlink.links().unwrap().into_iter().find(|link| link.name == name).unwrap().index;
             let covered = |came_in: &CameIn| came_in.links.keys().copied().collect::<Vec<_>>();
             assert_eq!(covered(&came_in), [index("bridge")]);
-            // One that comes alone is a link like others until it is a port, as those of containers are.
+            // A new one is a link like any other until it is a port, as those of containers are.
             netlink.create_veth("late", "other", std::os::fd::AsFd::as_fd(&other)).unwrap();
             came_in.cover(&own, None).unwrap();
             assert_eq!(covered(&came_in), [index("bridge"), index("late")]);

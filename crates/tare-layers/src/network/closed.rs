@@ -1,29 +1,29 @@
-//! Which places are closed: the table that programs and this process share, and how a program looks into it.
+//! Which places are closed: the table that BPF programs and this process share, and how a program looks things up in
+//! it.
 
 use std::net::{IpAddr, SocketAddr};
 use tare_bpf::Register::{self, R0, R1, R2, R3, R4, R10};
 use tare_bpf::{Function, Instruction, Map, Word};
 
-/// How many places may be closed at once: as many as there are ports, of both protocols.
+/// How many places may be closed at once: as many as there are ports in both protocols.
 pub(super) const CLOSED_MAX: u32 = 2 * 65_536;
 
-/// Closed places, by [`key`], and the user for whom each is.
+/// Closed places, by [`key`], and the user that each is closed for.
 pub(super) type Closed = Map<Key, u32>;
 
-/// A port of a protocol at an address: the address as packets of IPv6 hold it, then the protocol's number over the
-/// port's.
+/// A port of a protocol at an address: the address as IPv6 packets hold it, then the protocol's number over the port's.
 pub(super) type Key = [u32; 5];
 
 /// The protocols whose ports are closed, by the kernel's numbers: TCP and UDP.
 pub(super) const TRANSPORTS: [u32; 2] = [6, 17];
 
-/// The third word of an address of IPv4 where one of IPv6 is expected. The others before the last are zero.
+/// The third word of an IPv4 address where an IPv6 address is expected. All words before it are zero.
 pub(super) const MAPPED: u32 = u32::from_ne_bytes([0, 0, 0xff, 0xff]);
-/// Marks every address of IPv6 where no address of IPv4 is among them. Without it, `[::]` is every address of both.
+/// Marks "every IPv6 address" where it does not include IPv4 addresses. Without it, `[::]` is every address of both.
 pub(super) const IPV6_ALONE: u32 = 1 << 24;
 
-/// What a socket of this protocol has that was bound to this place: `0.0.0.0` is every address of IPv4, and `[::]`
-/// every address there is.
+/// The key of a socket of this protocol bound to this place: `0.0.0.0` is every IPv4 address, and `[::]` every address
+/// there is.
 pub(super) fn key(transport: u32, place: SocketAddr) -> Key {
     let address = match place.ip() {
         IpAddr::V4(address) => address.to_ipv6_mapped(),
@@ -36,10 +36,10 @@ pub(super) fn key(transport: u32, place: SocketAddr) -> Key {
 
 /// Where programs keep the key on their stack.
 pub(super) const KEY: i16 = -24;
-/// The last word of it.
+/// Its last word.
 pub(super) const KEY_PORT: i16 = KEY + 16;
 
-/// `map.function(stack[key], stack[value])`, the value being for [`Function::Update`] alone.
+/// `map.function(stack[key], stack[value])`, where the value is only for [`Function::Update`].
 pub(super) fn call<K: Word, V: Word>(function: Function, map: &Map<K, V>, key: i16, value: i16) -> [Instruction; 8] {
     let [map1, map2] = Instruction::set_map(R1, map);
     let [key, value] = [key, value].map(i32::from);
@@ -55,7 +55,7 @@ pub(super) fn call<K: Word, V: Word>(function: Function, map: &Map<K, V>, key: i
     ]
 }
 
-/// `stack[KEY].address = register[offset..]`, an address of IPv4 in one word.
+/// `stack[KEY].address = register[offset..]`, for an IPv4 address in one word.
 pub(super) fn put_ipv4(register: Register, offset: i16) -> [Instruction; 4] {
     [
         Instruction::write_number_u64(R10, KEY, 0),
@@ -65,7 +65,7 @@ pub(super) fn put_ipv4(register: Register, offset: i16) -> [Instruction; 4] {
     ]
 }
 
-/// `stack[KEY].address = register[offset..]`, an address of IPv6 in four words.
+/// `stack[KEY].address = register[offset..]`, for an IPv6 address in four words.
 pub(super) fn put_ipv6(register: Register, offset: i16) -> Vec<Instruction> {
     let word = |number: i16| {
         let read = Instruction::read_u32(R1, register, offset + 4 * number);
@@ -74,8 +74,8 @@ pub(super) fn put_ipv6(register: Register, offset: i16) -> Vec<Instruction> {
     (0..4).flat_map(word).collect()
 }
 
-/// Told in words: `if key in closed or key.with(every address) in closed { then }`, where `then` ends the program.
-/// `ipv4` holds 1 when the address is one of IPv4, and 0 when it is not. The key is another one afterwards.
+/// In words: `if key in closed or key.with(every address) in closed { then }`, where `then` ends the program. `ipv4`
+/// holds 1 for an IPv4 address, and 0 otherwise. The key is changed afterwards.
 pub(super) fn where_closed(closed: &Closed, ipv4: Register, then: &[Instruction]) -> Vec<Instruction> {
     let look = || [&call(Function::LookUp, closed, KEY, KEY)[..], &Instruction::unless_equal(R0, 0, then)].concat();
     let every = [Instruction::write_number_u64(R10, KEY, 0), Instruction::write_number_u64(R10, KEY + 8, 0)];

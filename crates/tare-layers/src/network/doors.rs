@@ -1,15 +1,15 @@
 //! Which ports the users of services have bound, whether a workload declares them or not.
 //!
-//! A program of BPF runs whenever a process of this machine has bound a socket of IPv4 or IPv6 (`post_bind`, where the
-//! port is known even if the kernel chose it). Where the process has the user of one of our services, and the socket is
-//! of our network namespace, it writes protocol, address and port down as closed before anybody can be answered there:
-//! the same number of another protocol or address may be somebody else's. Another one runs where a socket is closed,
-//! and when it was the last that a service had bound there, opens that: the kernel gives such a number to somebody else
-//! next. They cost some looks into tables a bind, one a socket that is closed, and packets and what is said on
-//! connections nothing.
+//! A BPF program runs whenever a process of this machine has bound an IPv4 or IPv6 socket (`post_bind`, where the port
+//! is known even if the kernel chose it). If the process has the user of one of our services, and the socket is in our
+//! network namespace, the program records protocol, address and port as closed before anybody can get an answer there:
+//! the same number in another protocol or at another address may be somebody else's. Another program runs when a socket
+//! is closed and, if it was the last that a service had bound there, opens the port: the kernel gives such a number to
+//! somebody else next. They cost a few table look-ups per bind and one per closed socket, and nothing for packets or
+//! the data on connections.
 //!
-//! It is told by users and not by cgroups: of a container of Docker's there is none before its first process runs. So
-//! it is for whoever has this machine to oneself ([`crate::lock`]).
+//! Services are recognised by user and not by cgroup: a Docker container has no cgroup before its first process runs.
+//! So this is only for a process that has the machine to itself ([`crate::lock`]).
 
 use super::closed::{Closed, KEY, KEY_PORT, Key, call, mark_ipv6_alone, put_ipv4, put_ipv6};
 use crate::cgroup::hierarchies;
@@ -20,27 +20,27 @@ use std::os::fd::AsRawFd;
 use tare_bpf::Register::{self, R0, R1, R2, R3, R4, R6, R7, R10};
 use tare_bpf::{Attached, Function, Instruction, Kind, Map, Program};
 
-/// How many sockets may be bound at once by watched users: four times as many as a process may have open.
+/// How many sockets watched users may have bound at once: four times as many as a process may have open.
 const BOUND_MAX: u32 = 65_536;
-/// How many ports may be bound in a run, each protocol and address for itself: all of both protocols at two addresses.
-/// Only a service that means to has more; then nobody is let bind another.
+/// How many ports may be bound in a run, counting each protocol and address separately: all ports of both protocols at
+/// two addresses. A service has more only on purpose; then nobody may bind another.
 const PORTS_MAX: u32 = 4 * 65_536;
 /// How many users may be watched at once.
 const USERS_MAX: u32 = 4096;
 
-/// Where `struct bpf_sock` holds the protocol, the address and the port that the socket was bound to.
+/// Offsets in `struct bpf_sock` of the protocol, and the address and port that the socket was bound to.
 const PROTOCOL: i16 = 12;
 const BOUND_TO_IPV4: i16 = 24;
 const BOUND_TO_IPV6: i16 = 28;
 const BOUND_TO: i16 = 44;
 
-/// Where the kernel's `struct sock` holds what `bpf_sock` leaves out: two bytes of the family, one of the state, and
-/// one of bits, among them that the socket is of IPv6 alone. They have stood there since Linux 3.13.
+/// Offsets in the kernel's `struct sock` of what `bpf_sock` leaves out: two bytes of the family, one of the state, and
+/// one of bits, including the one for IPv6-only sockets. They have been there since Linux 3.13.
 const FAMILY_AND_BITS: i32 = 16;
-/// What the first three of them are while a socket of IPv6 is being bound. Where they are not, the place has moved.
+/// What the first three of them are while an IPv6 socket is being bound. If they differ, the layout has changed.
 const IPV6_UNCONNECTED: i32 = libc::AF_INET6 | UNCONNECTED << 16;
 const UNCONNECTED: i32 = 7;
-/// The bit, in the last of them.
+/// The bit, in the last of them, for IPv6 only.
 const OF_IPV6_ALONE: i32 = 1 << 5;
 
 /// Has ports closed as they are bound.
@@ -58,18 +58,18 @@ pub(super) struct Doors {
 }
 
 impl Doors {
-    /// Ports that are bound in this thread's network namespace are going to be written into `closed`.
+    /// From now on, ports bound in this thread's network namespace are recorded in `closed`.
     ///
     /// # Errors
-    /// When no cgroups of version 2 are mounted as a whole, the kernel has no BPF for them, or another program stands
-    /// alone there.
+    /// When no version 2 cgroups are mounted as a whole, the kernel has no BPF for them, or another program is attached
+    /// there exclusively.
     pub(super) fn open(closed: &Closed) -> io::Result<Doors> {
         let root = hierarchies::root_of_all()?;
         let users = Map::new(USERS_MAX)?;
         let bound = Bound { sockets: Map::new(BOUND_MAX)?, counts: Map::new(PORTS_MAX)? };
         let load = |kind| Program::load(kind, "tare_doors", c"GPL", &at_bind(kind, &users, &bound, closed));
         let programs = [load(Kind::Bound4)?, load(Kind::Bound6)?];
-        // First, so that no socket is forgotten that has been noted.
+        // First, so that no recorded socket is forgotten.
         let at_close = Program::load(Kind::Closed, "tare_doors", c"GPL", &at_close(&bound, closed))?;
         let closes = at_close.attach_to_cgroup(&root)?;
         let binds = [programs[0].attach_to_cgroup(&root)?, programs[1].attach_to_cgroup(&root)?];
@@ -81,66 +81,65 @@ impl Doors {
         self.at_each_bind.iter().chain([&self.at_each_close])
     }
 
-    /// From now on this user's ports are closed.
+    /// From now on, this user's ports are closed.
     pub(super) fn watch(&self, user: u32) -> io::Result<()> {
         self.users.insert(user, self.network)
     }
 
-    /// The ports that sockets have now which watched users have bound. Each is opened when its last socket is closed.
+    /// The ports that open sockets of watched users have bound. Each is opened when its last socket is closed.
     pub(super) fn held(&self) -> HashSet<Key> {
         self.bound.counts.entries().into_iter().filter(|(_, count)| *count > 0).map(|(key, _)| key).collect()
     }
 
-    /// From now on they are not.
+    /// From now on, this user's ports are no longer closed.
     pub(super) fn leave(&self, user: u32) {
-        // One that was not watched needs no more.
+        // A user that was not watched needs nothing more.
         let _ = self.users.remove(user);
     }
 }
 
-/// The number of this thread's network namespace, as programs have it.
+/// The number of this thread's network namespace, as BPF programs see it.
 pub(super) fn this_network() -> io::Result<u64> {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     let (mut number, mut size) = (0_u64, size_of::<u64>() as libc::socklen_t);
     let (level, option) = (libc::SOL_SOCKET, libc::SO_NETNS_COOKIE);
-    // SAFETY: the kernel writes at most `size` bytes, which the number has, and how many it were.
+    // SAFETY: the kernel writes at most `size` bytes, which the number has, and how many it wrote.
     let said = unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut number).cast(), &raw mut size) };
     if said == 0 { Ok(number) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What watched users have bound. Several sockets may have a port: one for each worker of a server.
+/// What watched users have bound. Several sockets may share a port: one for each worker of a server.
 #[derive(Debug)]
 struct Bound {
-    /// By a socket's number, the key of its port.
+    /// The key of its port, by a socket's number.
     sockets: Map<u64, Key>,
-    /// By the key of a port, how many sockets have it. One that none has any more stays, with 0: whoever took it out
-    /// might take out what another processor has counted there meanwhile.
+    /// How many sockets have a port, by its key. A port that no socket has any more stays, with 0: removing it might
+    /// also remove what another processor has counted there in the meantime.
     counts: Map<Key, u64>,
 }
 
-/// Where the programs keep on their stack what tables are asked for and told, beside the key of a port: a socket's
-/// number, a count, a user, a part of the kernel's memory, and nobody in the place of a user.
+/// Where the programs keep on their stack, next to the key of a port, the keys and values for table calls: a socket's
+/// number, a count, a user, a piece of kernel memory, and "nobody" in place of a user.
 const NUMBER: i16 = -32;
 const COUNT: i16 = -40;
 const USER: i16 = -48;
 const PART: i16 = -56;
 const NOBODY: i16 = -64;
 
-/// Puts a key into a table only if it is not there.
+/// Puts a key into a table only if it is not there yet.
 const ONLY_NEW: i32 = 1;
 
-/// Ends a program: what is asked about is allowed, or denied.
+/// Ends a program: what was asked is allowed, or denied.
 pub(super) const ALLOW: [Instruction; 2] = [Instruction::set(R0, 1), Instruction::end()];
 const DENY: [Instruction; 2] = [Instruction::set(R0, 0), Instruction::end()];
 /// Ends a program that has looked for a key and not found it.
 const UNLESS_FOUND: [Instruction; 4] = [Instruction::skip_if_equal(R0, 0, 1), Instruction::skip(2), ALLOW[0], ALLOW[1]];
-/// Ends a program that has put a key into a table without room.
+/// Ends a program that has tried to put a key into a full table.
 const UNLESS_PUT: [Instruction; 3] = [Instruction::skip_if_equal(R0, 0, 2), DENY[0], DENY[1]];
 
-/// Told in words:
-/// `if users[user] == socket.network { sockets[socket.number] = key; counts[key] += 1; closed[key] = user }`, `key`
-/// being that of `socket.protocol` and of where it was bound to. The bind is denied where one of the tables has no
-/// room.
+/// In words:
+/// `if users[user] == socket.network { sockets[socket.number] = key; counts[key] += 1; closed[key] = user }`, with the
+/// key of `socket.protocol` and of where the socket was bound. The bind is denied if one of the tables is full.
 fn at_bind(family: Kind, users: &Map<u32, u64>, bound: &Bound, closed: &Closed) -> Vec<Instruction> {
     const SOCKET: Register = R6;
     const NETWORK: Register = R7;
@@ -175,13 +174,13 @@ fn at_bind(family: Kind, users: &Map<u32, u64>, bound: &Bound, closed: &Closed) 
     let raise = [Instruction::set(R1, 1), Instruction::add_at_once_u64(R0, R1)];
     let mut put = call(Function::Update, &bound.counts, KEY, COUNT);
     put[6] = Instruction::set(R4, ONLY_NEW);
-    // Another processor may have counted the first one meanwhile.
+    // Another processor may have counted the first one in the meantime.
     let second =
         [&call(Function::LookUp, &bound.counts, KEY, COUNT)[..], &Instruction::if_equal(R0, 0, &DENY), &raise].concat();
     let first = [&[Instruction::write_number_u64(R10, COUNT, 1)][..], &put, &Instruction::unless_equal(R0, 0, &second)]
         .concat();
     let behind = i16::try_from(first.len()).expect("it is short");
-    // Where there is a count already, it is raised.
+    // A count that exists already is raised.
     let count = [Instruction::skip_if_equal(R0, 0, 3), raise[0], raise[1], Instruction::skip(behind)];
     [
         &who[..],
@@ -189,7 +188,7 @@ fn at_bind(family: Kind, users: &Map<u32, u64>, bound: &Bound, closed: &Closed) 
         &UNLESS_FOUND,
         &here,
         &number,
-        // One that had been bound before, and had its port taken back.
+        // A socket that had been bound before and lost its port again.
         &forget(bound, closed),
         &what,
         &place,
@@ -213,7 +212,7 @@ fn where_every_address(block: &[Instruction]) -> Vec<Instruction> {
     half(0, &half(8, block))
 }
 
-/// `if socket is of IPv6 alone { block }`. Where that cannot be told, it is not.
+/// `if socket is IPv6-only { block }`. If that cannot be determined, it is taken not to be.
 fn where_of_ipv6_alone(socket: Register, block: &[Instruction]) -> Vec<Instruction> {
     let bits = [
         &[
@@ -240,9 +239,9 @@ fn where_of_ipv6_alone(socket: Register, block: &[Instruction]) -> Vec<Instructi
     .concat()
 }
 
-/// `if key = sockets.take(stack[NUMBER]) { counts[key] -= 1; if counts[key] == 0 { closed.take(key) } }`. Where another
-/// processor has counted a socket at that key meanwhile, it is closed again: that one counts first and closes then, so
-/// either it closes after this has opened, or this sees that it has counted.
+/// `if key = sockets.take(stack[NUMBER]) { counts[key] -= 1; if counts[key] == 0 { closed.take(key) } }`. If another
+/// processor has counted a socket at that key in the meantime, it is closed again: the other one counts first and then
+/// closes, so either it closes after this has opened, or this sees its count.
 fn forget(bound: &Bound, closed: &Closed) -> Vec<Instruction> {
     let word =
         |number: i16| [Instruction::read_u32(R1, R0, 4 * number), Instruction::write_u32(R10, KEY + 4 * number, R1)];
@@ -256,7 +255,7 @@ fn forget(bound: &Bound, closed: &Closed) -> Vec<Instruction> {
     ];
     let less = [
         &[Instruction::set(R1, -1), Instruction::add_at_once_u64(R0, R1), Instruction::read_u64(R1, R0, 0)][..],
-        // Else another socket has the port still.
+        // Otherwise another socket still has the port.
         &Instruction::if_equal(R1, 0, &last.concat()),
     ];
     let known = [
@@ -269,7 +268,7 @@ fn forget(bound: &Bound, closed: &Closed) -> Vec<Instruction> {
         .concat()
 }
 
-/// The socket's port is bound no more.
+/// The socket's port is no longer bound.
 fn at_close(bound: &Bound, closed: &Closed) -> Vec<Instruction> {
     let number = [Instruction::call(Function::Socket), Instruction::write_u64(R10, NUMBER, R0)];
     [&number[..], &forget(bound, closed), &ALLOW].concat()

@@ -1,11 +1,12 @@
-//! Keeps everybody but the load, and this machine itself, from services that listen on the machine's own network.
+//! Keeps everybody but the load and this machine itself away from services that listen on the machine's own network.
 //!
-//! Such services commonly listen at every address, without a password. A program of BPF is asked where the kernel
-//! looks for the socket of a packet that belongs to no connection yet (`sk_lookup`), so packets of connections cost
-//! nothing more. It tells that nobody listens at a closed port, unless the packet came by the loopback or by the load's
-//! link. Closed is what services bind, in their own protocol and at their own address ([`Doors`]); where that cannot be
-//! told, the ports that a workload declares, whole. What is sent to all is kept off elsewhere ([`ToAll`]). Where this
-//! process is killed, services live on, and so does all of it ([`Pinned`]) until the run is cleaned up after.
+//! Such services commonly listen at every address, without a password. A BPF program is asked when the kernel looks for
+//! the socket of a packet that belongs to no connection yet (`sk_lookup`), so packets of established connections cost
+//! nothing more. It reports that nobody listens at a closed port, unless the packet came in by the loopback or the
+//! load's link. What services bind is closed, in their own protocol and at their own address ([`Doors`]); where that
+//! cannot be observed, the ports that a workload declares are closed entirely. Broadcast and multicast are kept out
+//! elsewhere ([`ToAll`]). If this process is killed, services live on, and so does all of this ([`Pinned`]) until the
+//! run is cleaned up.
 
 use super::arrivals::Arrivals;
 use super::closed::{CLOSED_MAX, Closed, KEY_PORT, Key, TRANSPORTS, key, put_ipv4, put_ipv6, where_closed};
@@ -30,13 +31,13 @@ use tare_bpf::{Attached, Instruction, Kind, Map, Program};
 use tare_core::fault::Fault;
 use tare_core::host::ServiceStart;
 
-/// Who has what was closed by no user's bind: no service has this number.
+/// Stands for a port that was not closed by a user's bind: no service has this user id.
 const NOBODY: u32 = 0;
 /// The index of the loopback in every network namespace.
 const LOOPBACK: u32 = 1;
 
-/// Where `struct bpf_sk_lookup` holds the family, the protocol, the local address and port, and the index of the link
-/// that a packet came by.
+/// Offsets in `struct bpf_sk_lookup` of the family, the protocol, the local address and port, and the index of the link
+/// that a packet came in by.
 const FAMILY: i16 = 8;
 const PROTOCOL: i16 = 12;
 const LOCAL_IPV4: i16 = 40;
@@ -44,24 +45,24 @@ const LOCAL_IPV6: i16 = 44;
 const LOCAL_PORT: i16 = 60;
 const CAME_BY: i16 = 64;
 
-/// The ports of a host's services on the machine's own network, closed to others as long as these services stand.
+/// The ports of a host's services on the machine's own network, closed to others for as long as these services run.
 #[derive(Debug, Default)]
 pub(crate) struct Fenced {
     fence: Option<Fence>,
-    /// The users of the services that stand, by instance.
+    /// The users of the running services, by instance.
     users: BTreeMap<String, u32>,
-    /// The instances whose declared ports are closed, whole.
+    /// The instances whose declared ports are closed entirely.
     whole: BTreeSet<String>,
     low: LowPorts,
 }
 
 impl Fenced {
-    /// Closes the ports of a service that is about to be started for `run`: those that it will bind, by the user that
-    /// it has here, or else, and where its engine gives it another one that nobody knows, those that it declares. In a
+    /// Closes the ports of a service that is about to be started for `run`: those that it binds, recognised by the user
+    /// that it has here; or, where its engine gives it another user that nobody knows, those that it declares. In a
     /// guest there is no run's mark, and nobody but the load.
     ///
-    /// Where that cannot be had the service stands open, and the answer, which is for the record, says so. Those of its
-    /// ports that are low it may listen at, see [`LowPorts::allow`].
+    /// If that cannot be done the service stays open, and the return value, which goes into the record, says so. The
+    /// service may listen at its low ports, see [`LowPorts::allow`].
     ///
     /// # Errors
     /// When low ports cannot be allowed.
@@ -111,60 +112,60 @@ impl Fenced {
     pub(crate) fn open(&mut self, start: &ServiceStart) {
         self.low.take_back(start.service.ports.values().copied(), start.service.user.0);
         let Some(fence) = &self.fence else { return };
-        // What was bound is opened as it is closed: another service may have the same number.
+        // Ports of bound sockets open as the sockets close: another service may use the same port number.
         if self.whole.remove(&start.instance) {
             start.service.ports.values().for_each(|port| fence.open(*port));
         }
         let user = self.users.remove(&start.instance);
-        // Where a workload states one user for several, the others' ports stay closed.
+        // If a workload gives one user to several services, the others' ports stay closed.
         if let Some(user) = user.filter(|user| !self.users.values().any(|other| other == user)) {
             fence.leave(user);
         }
     }
 }
 
-/// Ports of the network namespace that it was made in, closed to whoever is neither on this machine nor the load.
+/// Ports of the network namespace that it was made in, closed to everybody but this machine and the load.
 #[derive(Debug)]
 struct Fence {
     closed: Closed,
     /// Kept for the test that asks the kernel what it costs.
     #[cfg_attr(not(test), expect(dead_code, reason = "what is attached holds the program"))]
     program: Program,
-    /// The program stands between packets and sockets for as long as this is kept.
+    /// The program filters packets before they reach sockets for as long as this is kept.
     _between: Attached,
-    /// What closes undeclared ports, or why it cannot be had.
+    /// What closes undeclared ports, or why that cannot be had.
     doors: io::Result<Doors>,
-    /// What keeps off what is sent to all, at links that come later too, or why it cannot be had.
+    /// What keeps out broadcast and multicast, also on links that appear later, or why that cannot be had.
     to_all: io::Result<Arrivals>,
-    /// What keeps all of it when this process is killed, or why it cannot be had.
+    /// What keeps all of it in place when this process is killed, or why that cannot be had.
     pinned: Arc<Mutex<io::Result<Pinned>>>,
 }
 
 impl Fence {
-    /// Puts one up around no port yet. Load comes by the run's link, or by none where there is no such link. What
-    /// outlives this process is named in `folder`, which is made.
+    /// Sets up a fence around no port yet. Load comes by the run's link, or by none if there is no such link. What
+    /// outlives this process is named in `folder`, which is created.
     ///
     /// # Errors
-    /// When the kernel knows no such programs, as before Linux 5.17, or does not let this process have one.
+    /// When the kernel lacks such programs, as before Linux 5.17, or does not let this process have one.
     fn put_up(run: &str, folder: &Path) -> io::Result<Fence> {
         Fence::open_to(LOOPBACK, link_index(&seat_link(run))?.unwrap_or(LOOPBACK), run, folder)
     }
 
-    /// The same for two links by their indices.
+    /// The same, for two links given by their indices.
     fn open_to(loopback: u32, load: u32, run: &str, folder: &Path) -> io::Result<Fence> {
         let closed = Map::new(CLOSED_MAX)?;
         let program = Program::load(Kind::SocketLookup, "tare_fence", c"GPL", &code(&closed, loopback, load))?;
-        // The thread's, which is not the process's where the thread has entered another.
+        // The thread's namespace, which is not the process's if the thread has entered another.
         let between = program.attach_to_network(File::open("/proc/thread-self/ns/net")?)?;
         let doors = Doors::open(&closed);
         let attached = doors.iter().flat_map(Doors::attached).chain([&between]).collect::<Vec<_>>();
         let pinned = Arc::new(Mutex::new(Pinned::put_up(folder, &attached)));
-        // What comes in by these links is nobody's concern.
+        // What comes in by these links needs no watching.
         let (inner, run) = ([loopback, load], run.to_owned());
         let own = move |link: &Link| inner.contains(&link.index) || register::is_made(&run, Made::Link, &link.name);
         let names = Arc::clone(&pinned);
         let to_all = ToAll::new(&closed).and_then(|mut to_all| {
-            // What cannot be pinned is told of anyway.
+            // A failure to pin is reported elsewhere.
             Arrivals::watch(move || {
                 let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
                 to_all.cover(&own, names.as_mut().ok())
@@ -173,13 +174,13 @@ impl Fence {
         Ok(Fence { closed, program, _between: between, doors, to_all, pinned })
     }
 
-    /// Why what stands here would not outlive this process, where it would not.
+    /// Why the fence would not outlive this process, if so.
     fn not_pinned(&self) -> Option<String> {
         let pinned = self.pinned.lock().unwrap_or_else(PoisonError::into_inner);
         pinned.as_ref().err().map(io::Error::to_string)
     }
 
-    /// Closes a port of both protocols at every address.
+    /// Closes a port in both protocols at every address.
     fn close(&self, port: u16, user: u32) -> io::Result<()> {
         everywhere(port).into_iter().try_for_each(|key| self.closed.insert(key, user))
     }
@@ -191,8 +192,8 @@ impl Fence {
         }
     }
 
-    /// Opens all that a user's services have bound, but for what another's socket has as well: that opens with it. So
-    /// it does what was closed again for nobody in particular.
+    /// Opens everything that a user's services have bound, except what another user's socket has as well, which opens
+    /// with that socket. Ports that were closed again for nobody in particular are opened too.
     fn leave(&self, user: u32) {
         let held = self.doors.as_ref().map(|doors| {
             doors.leave(user);
@@ -206,7 +207,7 @@ impl Fence {
     }
 }
 
-/// A port of each protocol at every address.
+/// A port in each protocol at every address.
 fn everywhere(port: u16) -> [Key; 2] {
     TRANSPORTS.map(|transport| key(transport, SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))))
 }
@@ -220,9 +221,9 @@ fn link_index(name: &str) -> io::Result<Option<u32>> {
     }
 }
 
-/// Told in words, `packet` being what is asked about:
+/// In words, where `packet` is what is asked about:
 /// `packet.came_by != loopback and packet.came_by != load and key(packet.protocol, packet.local) in closed`
-/// finds no socket, and all else is as without this program.
+/// finds no socket; everything else is as it would be without this program.
 fn code(closed: &Closed, loopback: u32, load: u32) -> Vec<Instruction> {
     const PACKET: Register = R6;
     const LINK: Register = R7;
@@ -261,7 +262,7 @@ mod tests {
     use std::time::Duration;
     use tare_core::workload::Service;
 
-    /// How often the program was run: for connections, and not for what is said on them.
+    /// How often the program ran: for connections, and not for the data on them.
     #[test]
     fn what_is_said_on_a_connection_does_not_pass_it() {
         in_own_network(|| {
@@ -286,11 +287,11 @@ mod tests {
         });
     }
 
-    /// Both families, streams and datagrams, in a namespace of its own in which the loopback is a link like others.
+    /// Both families, streams and datagrams, in a namespace of its own where the loopback is a link like any other.
     #[test]
     fn what_comes_by_another_link_finds_nobody() {
         in_own_network(|| {
-            // Links that are not there, so that the loopback is none of the two.
+            // Links that do not exist, so that the loopback is neither of the two.
             let folder = tempfile::tempdir().unwrap();
             let fence = Fence::open_to(78, 77, "none00", &folder.path().join("fence")).unwrap();
             for (any, to) in [("0.0.0.0:0", "127.0.0.1"), ("[::]:0", "[::1]")] {
@@ -321,7 +322,7 @@ mod tests {
         });
     }
 
-    /// In a user namespace of its engine's, a service is a user whom nothing here watches.
+    /// In its engine's user namespace, a service runs as a user that nothing here watches.
     #[test]
     fn the_declared_ports_of_whom_nobody_knows_are_closed_whole() {
         in_own_network(|| {
@@ -351,7 +352,7 @@ mod tests {
         });
     }
 
-    /// What strangers have at the number of a service's port, in another protocol or at another address.
+    /// What strangers have at a service's port number, in another protocol or at another address.
     #[test]
     fn the_same_number_of_somebody_else_s_stays_open() {
         const USER: u32 = 95_003;
@@ -396,7 +397,7 @@ mod tests {
             let bind = |user: u32, place: SocketAddr| {
                 as_user(user, || {
                     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
-                    // With it, datagram sockets of several users may have a port together.
+                    // This lets datagram sockets of several users share a port.
                     rustix::net::sockopt::set_socket_reuseaddr(&socket, true).unwrap();
                     rustix::net::bind(&socket, &place).unwrap();
                     let place: SocketAddr = rustix::net::getsockname(&socket).unwrap().try_into().unwrap();
@@ -414,7 +415,7 @@ mod tests {
         });
     }
 
-    /// What is left when the kernel has closed all descriptors of a process, which is how a kill ends it.
+    /// What is left when the kernel has closed all descriptors of a process, which is what a kill does.
     #[test]
     fn it_outlives_its_process_until_it_is_taken_down() {
         in_own_network(|| {

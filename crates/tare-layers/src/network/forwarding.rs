@@ -1,8 +1,8 @@
 //! Letting packets pass between the generator's link and a bridge.
 //!
 //! A container engine commonly sets the policy for forwarded packets to "drop", which cuts the generator off from
-//! guests and from containers reached by their own address. The rules go to the chain that the engine reserves for
-//! others, when there is one, and carry the run in a comment.
+//! guests and from containers reached at their own address. The rules go into the chain that the engine reserves for
+//! others, if there is one, and carry the run in a comment.
 
 use crate::marks;
 use std::collections::BTreeSet;
@@ -11,10 +11,10 @@ use tare_core::fault::{Doing, Fault};
 
 /// The chain that Docker never writes to and always runs first.
 const RESERVED_CHAIN: &str = "DOCKER-USER";
-/// Where rules of ours can be.
+/// The tables that may hold our rules.
 const TABLES: [&str; 2] = ["filter", "nat"];
 
-/// Packets may pass between two links, until it is removed.
+/// Lets packets pass between two links until it is removed.
 #[derive(Debug)]
 pub struct Forwarding {
     /// The arguments of each rule, from the chain on.
@@ -22,10 +22,10 @@ pub struct Forwarding {
 }
 
 impl Forwarding {
-    /// Removes the rules. Forwarding is switched on for the links alone, and goes with them.
+    /// Removes the rules. Forwarding is enabled for these links alone, and goes with them.
     ///
     /// # Errors
-    /// When a rule is still there.
+    /// When a rule still exists.
     pub fn remove(self) -> Result<(), Fault> {
         for rule in &self.rules {
             let exists = iptables(&[&["-C".to_owned()], rule.as_slice()].concat())?.is_ok();
@@ -38,13 +38,13 @@ impl Forwarding {
     }
 }
 
-/// Lets packets pass between the links `from` and `to`, both ways, in the name of `run`; or between what is joined to
-/// one link, where both are the same: a container engine commonly has bridged packets filtered too.
+/// Lets packets pass between the links `from` and `to`, both ways, on behalf of `run`; or, if both are the same,
+/// between the ports of that link: a container engine commonly has bridged packets filtered too.
 ///
-/// Without an `iptables` program there is no rule to get past, and none is made.
+/// Without an `iptables` program there is no rule in the way, and none is made.
 ///
 /// # Errors
-/// When forwarding cannot be switched on or a rule cannot be added.
+/// When forwarding cannot be enabled or a rule cannot be added.
 pub fn allow_forwarding(run: &str, from: &str, to: &str) -> Result<Forwarding, Fault> {
     for link in BTreeSet::from([from, to]) {
         switch_on(link)?;
@@ -64,7 +64,7 @@ pub fn allow_forwarding(run: &str, from: &str, to: &str) -> Result<Forwarding, F
                 .map(str::to_owned)
                 .to_vec();
         if let Err(text) = iptables(&[&["-I".to_owned()], rule.as_slice()].concat())? {
-            // Report the first failure, not that of the repair.
+            // Report the first failure, not one in the cleanup.
             let _ = made.remove();
             return Err(Fault::new(format!("could not let packets pass from {input} to {output}: {text}")));
         }
@@ -73,8 +73,8 @@ pub fn allow_forwarding(run: &str, from: &str, to: &str) -> Result<Forwarding, F
     Ok(made)
 }
 
-/// Has what arrives by a link of ours passed on. The rest of the machine stays as it is: what arrives by other links is
-/// passed on or not as before. A guest has no such link: there its own engine has everything passed on.
+/// Forwards what arrives by one of our links. The rest of the machine stays as it is: what arrives by other links is
+/// forwarded or not as before. A guest has no such link: there its own engine has everything forwarded.
 fn switch_on(link: &str) -> Result<(), Fault> {
     match std::fs::write(format!("/proc/sys/net/ipv4/conf/{link}/forwarding"), "1") {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
@@ -82,7 +82,7 @@ fn switch_on(link: &str) -> Result<(), Fault> {
     }
 }
 
-/// Runs `iptables`. The outer error: there is no such program. The inner one: what it said.
+/// Runs `iptables`. The outer error: there is no such program. The inner one: its error message.
 fn iptables(arguments: &[String]) -> Result<Result<String, String>, Fault> {
     // -w: wait for whoever else changes the tables.
     let output = Command::new("iptables").arg("-w").args(arguments).output().doing("run iptables")?;
@@ -92,7 +92,7 @@ fn iptables(arguments: &[String]) -> Result<Result<String, String>, Fault> {
     Ok(Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
 }
 
-/// The rules of a table that carry a comment of ours: the run and the rule as `iptables -S` writes it.
+/// The rules of a table that carry one of our comments: the run, and the rule as `iptables -S` writes it.
 fn marked_rules(table: &str) -> Vec<(String, Vec<String>)> {
     let Ok(Ok(text)) = iptables(&["-t".to_owned(), table.to_owned(), "-S".to_owned()]) else { return Vec::new() };
     text.lines().filter_map(marked_rule).collect()
@@ -105,7 +105,7 @@ fn marked_rule(line: &str) -> Option<(String, Vec<String>)> {
     (words.first()? == "-A").then(|| (run.to_owned(), words[1..].to_vec()))
 }
 
-/// The runs of which a rule stands, each once.
+/// The runs that have rules, each once.
 pub(crate) fn runs_with_rules() -> Vec<String> {
     let mut runs: Vec<String> = TABLES.iter().flat_map(|table| marked_rules(table)).map(|(run, _)| run).collect();
     runs.sort();

@@ -1,9 +1,10 @@
-//! Ports below 1024, where services of images often listen, and where only root may unless the machine says otherwise.
+//! Ports below 1024, where services from images often listen, and where only root may unless the machine says
+//! otherwise.
 //!
-//! Engines let everybody listen there in a container's own network. So that a service may do the same in every form,
-//! and has yet no capability in any, a program of BPF is asked before each bind on this machine: it lets the user of a
-//! service bind the ports that its workload declares, and nobody anything else. The machine's own bound stays as it is.
-//! Where there are no such programs it is lowered for as long as the run stands, and said.
+//! Engines let everybody listen there in a container's own network. To let a service do the same in every form, without
+//! giving it a capability in any, a BPF program is asked before each bind on this machine: it lets a service's user
+//! bind the ports that its workload declares, and allows nobody anything else. The machine's own bound stays as it is.
+//! Where such programs are not available, the bound is lowered for the duration of the run, and this is reported.
 
 use super::closed::call;
 use super::doors::{ALLOW, this_network};
@@ -16,28 +17,28 @@ use tare_bpf::{Attached, Function, Instruction, Kind, Map, Program};
 use tare_core::fault::{Doing, Fault};
 
 const BOUND: &str = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
-/// What the kernel's bound is where nobody has set another.
+/// The kernel's bound where nobody has set another.
 pub(crate) const USUAL_BOUND: u16 = 1024;
 /// How many ports may be allowed at once.
 const ALLOWED_MAX: u32 = 16_384;
 
-/// Where `struct bpf_sock_addr` holds the port that is asked for, in the network's order.
+/// The offset in `struct bpf_sock_addr` of the requested port, in network byte order.
 const ASKED: i16 = 24;
-/// Where the program keeps on its stack whom it asks about: the port, and above it the user.
+/// Where the program keeps its query on the stack: the port, and above it the user.
 const WHO: i16 = -8;
 /// Ends a program: the bind is allowed as if by root.
 const ALLOW_LOW: [Instruction; 2] = [Instruction::set(R0, 3), Instruction::end()];
 
-/// Which user of this machine a service's processes are.
+/// Which user of this machine a service's processes run as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UserHere {
     /// The service's own.
     Same,
-    /// One that its engine has instead, in a user namespace.
+    /// Another one that its engine uses instead, in a user namespace.
     Another,
 }
 
-/// Services' low ports of this machine's network, allowed for as long as this is kept.
+/// Services' low ports in this machine's network, allowed for as long as this is kept.
 #[derive(Debug, Default)]
 pub(super) struct LowPorts(Option<Allowed>);
 
@@ -50,11 +51,12 @@ struct Allowed {
 }
 
 impl LowPorts {
-    /// Lets a user, which it is here or not, listen at those of these ports of this thread's network that are low. The
-    /// answer is for the record: whom else that has let listen there. Closing the mark of `run` puts that back.
+    /// Lets a user, which the service is here or not, listen at those of these ports in this thread's network that are
+    /// low. The return value is for the record: whom else this has let listen there. Closing the mark of `run` undoes
+    /// it.
     ///
     /// # Errors
-    /// When the machine's bound can be neither read nor written where it has to be.
+    /// When the machine's bound cannot be read or written where it has to be.
     pub(super) fn allow(
         &mut self,
         run: &str,
@@ -96,18 +98,18 @@ impl LowPorts {
     pub(super) fn take_back(&mut self, ports: impl Iterator<Item = u16>, user: u32) {
         let Some(allowed) = &self.0 else { return };
         for port in ports {
-            // What was not allowed needs no more.
+            // What was not allowed needs nothing more.
             let _ = allowed.table.remove(key(port, user));
         }
     }
 }
 
 impl Allowed {
-    /// Nothing is allowed yet.
+    /// Allows nothing yet.
     ///
     /// # Errors
-    /// When no cgroups of version 2 are mounted as a whole, the kernel has no such programs, as before Linux 5.14, or
-    /// another one stands alone there.
+    /// When no version 2 cgroups are mounted as a whole, the kernel has no such programs, as before Linux 5.14, or
+    /// another one is attached there exclusively.
     fn open() -> io::Result<Allowed> {
         let (root, table, network) = (hierarchies::root_of_all()?, Map::new(ALLOWED_MAX)?, this_network()?);
         let at = |kind| Program::load(kind, "tare_low_ports", c"GPL", &code(&table))?.attach_to_cgroup(&root);
@@ -115,12 +117,12 @@ impl Allowed {
     }
 }
 
-/// A port and a user, as the program puts them together.
+/// A port and a user, combined as the program combines them.
 fn key(port: u16, user: u32) -> u64 {
     u64::from(user) << 32 | u64::from(port.to_be())
 }
 
-/// Told in words: `if table[port, user] == socket.network { allow low ports } else { as ever }`.
+/// In words: `if table[port, user] == socket.network { allow low ports } else { as usual }`.
 fn code(table: &Map<u64, u64>) -> Vec<Instruction> {
     const BIND: Register = R6;
     const NETWORK: Register = R7;
@@ -148,7 +150,7 @@ fn code(table: &Map<u64, u64>) -> Vec<Instruction> {
 
 /// Lets everybody listen at every port of this thread's network, which is ours alone.
 pub(crate) fn allow_all_ports() {
-    // Where the kernel knows no bound, it stays as it is, and the service says what it may not.
+    // If the kernel has no bound, nothing changes, and the service reports what it may not do.
     let _ = std::fs::write(BOUND, "0");
 }
 
@@ -159,10 +161,10 @@ mod tests {
     use crate::run_mark::RunMark;
     use std::net::{TcpListener, UdpSocket};
 
-    /// A user that nobody is.
+    /// A user id that nobody has.
     const USER: u32 = 95_010;
 
-    /// At which of these ports a user may bind, by every protocol and family: all of them or none.
+    /// At which of these ports a user may bind, with every protocol and family: all of them or none.
     fn may(user: u32, ports: [u16; 3]) -> [bool; 3] {
         let one = |port: u16| {
             let places = [format!("0.0.0.0:{port}"), format!("[::1]:{port}")];

@@ -1,5 +1,5 @@
-//! Links, addresses, forwarding and the namespace from which load comes. Everything made here is named after its
-//! run, so that it can be found and removed after a crash.
+//! Links, addresses, forwarding and the namespace that load comes from. Everything made here is named after its run, so
+//! that it can be found and removed after a crash.
 
 mod arrivals;
 mod beside;
@@ -47,7 +47,7 @@ fn open() -> Result<Netlink, Fault> {
     Netlink::open().doing("open the kernel's network configuration")
 }
 
-/// Makes a bridge with an address, and switches it on.
+/// Creates a bridge with an address, and brings it up.
 ///
 /// # Errors
 /// When the name is taken or this process may not change the network (it needs root).
@@ -57,8 +57,8 @@ pub fn bridge_create(name: &str, address: Ipv4Addr, prefix: u8) -> Result<(), Fa
 
 fn make_bridge(name: &str, address: Ipv4Addr, prefix: u8) -> Result<(), Fault> {
     let netlink = open()?;
-    // A fixed, locally administered address: a bridge that borrows the address of its first port changes it when the
-    // port goes, and whoever had learnt it waits for a new one.
+    // A fixed, locally administered address: a bridge that borrows the address of its first port changes it when that
+    // port goes, and hosts that had learnt it wait for a new one.
     let [_, b, c, d] = address.octets();
     netlink.create_bridge(name, [0x02, 0x7a, 0x72, b, c, d]).doing(format!("make the bridge {name}"))?;
     let finish = || {
@@ -72,7 +72,7 @@ fn make_bridge(name: &str, address: Ipv4Addr, prefix: u8) -> Result<(), Fault> {
     })
 }
 
-/// Makes a link, or has it made, in the name of the run that its name tells.
+/// Makes a link, or has it made, on behalf of the run that its name contains.
 pub(crate) fn registered<T>(name: &str, make: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
     match marks::run_of_link(name) {
         Some(run) => register::make(run, Kind::Link, name, make),
@@ -80,7 +80,7 @@ pub(crate) fn registered<T>(name: &str, make: impl FnOnce() -> Result<T, Fault>)
     }
 }
 
-/// Writes the run that a link's name tells into its alias, for people to see whose it is.
+/// Writes the run that a link's name contains into its alias, so that people see whose it is.
 fn mark(netlink: &Netlink, name: &str) -> Result<(), Fault> {
     let Some(run) = marks::run_of_link(name) else { return Ok(()) };
     netlink.set_alias(name, &marks::full_mark(run)).doing(format!("mark the link {name} as one of run {run}"))
@@ -93,31 +93,32 @@ fn set_up(netlink: &Netlink, name: &str, address: Ipv4Addr, prefix: u8) -> Resul
     netlink.up(name).doing(format!("switch the link {name} on"))
 }
 
-/// Switches IPv6 off at a link: a guest could else make itself this machine's router by an advertisement.
+/// Disables IPv6 on a link: a guest could otherwise make itself this machine's router by an advertisement.
 fn no_ipv6(name: &str) -> Result<(), Fault> {
     match std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1") {
-        // This machine has none at all.
+        // This machine has no IPv6 at all.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         written => written.doing(format!("switch IPv6 off at the link {name}")),
     }
 }
 
-/// Loosens the reverse-path filter for a link: the kernel takes the stricter of the link's and the machine's, except
-/// that "loose" beats "strict"; in strict mode a reply that leaves by another link makes the request be dropped.
+/// Loosens the reverse-path filter for a link: the kernel takes the stricter of the link's and the machine's setting,
+/// except that "loose" beats "strict". In strict mode a reply that leaves by another link causes the request to be
+/// dropped.
 fn accept_any_path(name: &str) -> Result<(), Fault> {
     std::fs::write(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"), "2")
         .doing(format!("loosen the reverse-path filter of the link {name}"))
 }
 
-/// Gives an existing link an address and switches it on.
+/// Gives an existing link an address and brings it up.
 ///
 /// # Errors
-/// When there is no such link, it has the address already, or this process may not.
+/// When there is no such link, it already has the address, or this process may not.
 pub fn link_up_with_address(name: &str, address: Ipv4Addr, prefix: u8) -> Result<(), Fault> {
     set_up(&open()?, name, address, prefix)
 }
 
-/// Switches an existing link on.
+/// Brings an existing link up.
 ///
 /// # Errors
 /// When there is no such link or this process may not.
@@ -125,7 +126,8 @@ pub fn link_up(name: &str) -> Result<(), Fault> {
     open()?.up(name).doing(format!("switch the link {name} on"))
 }
 
-/// Removes a link; one that is gone already is no error, and one that only has the name of a run's is somebody else's.
+/// Removes a link; a missing one is no error, and one that merely has the name of a run's link belongs to somebody
+/// else.
 ///
 /// # Errors
 /// When it is still there.
@@ -139,12 +141,12 @@ pub fn link_delete(name: &str) -> Result<(), Fault> {
 /// Adds a route to `to/prefix` through the gateway `via`; prefix 0 is the default route.
 ///
 /// # Errors
-/// When the gateway cannot be reached or the route is there already.
+/// When the gateway cannot be reached or the route already exists.
 pub fn route_add(to: Ipv4Addr, prefix: u8, via: Ipv4Addr) -> Result<(), Fault> {
     open()?.add_route(Range { address: to, prefix }, via).doing(format!("add the route to {to}/{prefix} via {via}"))
 }
 
-/// Makes two joined links: `name` here, `peer` in the network namespace that `namespace` refers to.
+/// Creates two joined links: `name` here, `peer` in the network namespace that `namespace` refers to.
 ///
 /// # Errors
 /// When a name is taken or this process may not.
@@ -166,7 +168,7 @@ pub fn links(prefix: &str) -> Result<Vec<String>, Fault> {
     Ok(links.into_iter().map(|link| link.name).filter(|name| name.starts_with(prefix)).collect())
 }
 
-/// Has `check` run in a network of its own, in which the loopback is up; where that cannot be had, says so.
+/// Runs `check` in a network of its own, in which the loopback is up; says so where that cannot be had.
 #[cfg(test)]
 pub(crate) fn in_own_network(check: impl FnOnce() + Send) {
     let Some(()) = tare_testkit::needs::root() else { return };
@@ -179,7 +181,7 @@ pub(crate) fn in_own_network(check: impl FnOnce() + Send) {
     std::thread::scope(|scope| scope.spawn(inside).join().unwrap());
 }
 
-/// Another network, which is there for as long as this is kept.
+/// Another network, which exists for as long as this is kept.
 #[cfg(test)]
 pub(crate) fn other_network() -> std::fs::File {
     let make = || {

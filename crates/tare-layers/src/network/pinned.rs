@@ -1,8 +1,8 @@
-//! What outlives the process that had it attached: names for the kernel's programs.
+//! Names for kernel programs, which let them outlive the process that attached them.
 //!
-//! Services live on when the process of their run is killed, and so must what keeps others from them. The names stand
-//! in a file system of BPF's that is mounted in the run's directory, so that whoever cleans up after the run finds it
-//! as one of the run's mounts; with the names, the programs go.
+//! Services live on when their run's process is killed, and so must what keeps others away from them. The names are in
+//! a BPF file system mounted in the run's directory, so that whoever cleans up after the run finds it as one of the
+//! run's mounts; when the names go, the programs go.
 
 use crate::marks;
 use rustix::fs::FsWord;
@@ -16,7 +16,7 @@ use tare_bpf::Attached;
 /// `BPF_FS_MAGIC`.
 const BPF: FsWord = 0xcafe_4a11;
 
-/// Programs that stay attached until this is dropped, or what is at its folder is taken down by another process.
+/// Programs that stay attached until this is dropped, or until another process takes down what is in its folder.
 #[derive(Debug)]
 pub(super) struct Pinned {
     folder: PathBuf,
@@ -25,19 +25,19 @@ pub(super) struct Pinned {
 }
 
 impl Pinned {
-    /// A folder for the names of one fence of a run's.
+    /// A folder for the names of one of a run's fences.
     pub(super) fn folder(run: &str) -> PathBuf {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         marks::run_directory(run).join(format!("fence-{}", COUNT.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// Gives a name to each, in `folder`, which is made.
+    /// Gives each a name in `folder`, which is created.
     ///
     /// # Errors
-    /// When the kernel has no file system of BPF's, or this process may not mount it.
+    /// When the kernel has no BPF file system, or this process may not mount it.
     pub(super) fn put_up(folder: &Path, attached: &[&Attached]) -> io::Result<Pinned> {
         fs::create_dir(folder)?;
-        // From here on, what is half done is taken down.
+        // From here on, whatever is half done is taken down.
         let mut pinned = Pinned { folder: folder.to_owned(), names: 0 };
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         rustix::mount::mount("tare", folder, "bpf", flags, Some(c"mode=0700"))?;
@@ -45,7 +45,7 @@ impl Pinned {
         Ok(pinned)
     }
 
-    /// Gives a name to another, which is the answer.
+    /// Gives another a name, and returns it.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -75,8 +75,8 @@ pub(super) fn names(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(entries.into_iter().filter(|path| path.extension().is_none()).collect())
 }
 
-/// Removes the names at this place, and what they stand in. One by one: another mount namespace may have a copy of the
-/// mount, and would keep the programs attached with it.
+/// Removes the names at this place, and the file system that holds them. One by one: another mount namespace may have a
+/// copy of the mount, which would keep the programs attached.
 ///
 /// # Errors
 /// When the kernel does not let this process.

@@ -1,10 +1,10 @@
 //! Keeps a run's own networks private: ports that an engine publishes, containers' own addresses, guests.
 //!
-//! They have addresses that nobody else on this machine uses, and yet another machine that sends to one of them by way
-//! of this one would be answered: an address is reached by whatever link, and engines translate whatever comes for it,
-//! even where it is for the loopback, at which a port is published when the load is on this machine. So what comes in
-//! by other links than the run's own, and is for one of its networks or for the loopback, is dropped there
-//! ([`CameIn`]). The load and this machine itself do not pass it.
+//! Nobody else on this machine uses their addresses, yet another machine that sends to one of them through this one
+//! would get an answer: an address can be reached by any link, and engines translate whatever arrives for it, even for
+//! the loopback, where a port is published when the load is on this machine. So packets that come in by links other
+//! than the run's own, and are for one of its networks or for the loopback, are dropped there ([`CameIn`]). Packets
+//! from the load and from this machine itself do not pass through it.
 
 use super::arrivals::Arrivals;
 use super::came_in::{CameIn, DROP, IPV4, NEXT, PACKET, PROTOCOL, begin};
@@ -18,13 +18,13 @@ use tare_bpf::{Function, Instruction};
 
 /// The number of the loopback in every network namespace.
 const LOOPBACK: u32 = 1;
-/// Where an address of IPv4 stands in its header that the packet goes to.
+/// The offset of the destination address in the IPv4 header.
 const TO: i32 = 16;
 /// Where the program keeps it on its stack.
 const ADDRESS: i16 = -8;
-/// The bits that addresses of the run's two neighbouring networks have in common.
+/// The bits that addresses in the run's two neighbouring networks have in common.
 const COMMON: u32 = u32::from_ne_bytes([255, 254, 0, 0]);
-/// The addresses of the loopback, and the bits that they have in common: nothing that comes in by a link is for them.
+/// The loopback addresses, and the bits that they have in common: nothing that comes in by a link is for them.
 const LOOPBACKS: u32 = u32::from_ne_bytes([127, 0, 0, 0]);
 const FIRST_BYTE: u32 = u32::from_ne_bytes([255, 0, 0, 0]);
 
@@ -35,10 +35,11 @@ pub(super) struct Private {
 }
 
 impl Private {
-    /// Closes the run's networks to what comes in by others' links: those that there are by now, and those that come.
+    /// Closes the run's networks to what comes in by others' links: those that exist by now, and those that appear
+    /// later.
     ///
     /// # Errors
-    /// When the kernel does not know how, as before Linux 6.6, or does not let this process.
+    /// When the kernel cannot do it, as before Linux 6.6, or does not let this process.
     pub(super) fn open(run: &str, subnets: (u8, u8)) -> io::Result<Private> {
         let mut came_in = CameIn::load("tare_private", &code(subnets))?;
         let folder = run_directory(run);
@@ -49,18 +50,18 @@ impl Private {
         Ok(Private { arrivals: Arrivals::watch(move || came_in.cover(&own, pinned.as_mut()))? })
     }
 
-    /// Why the networks were open for a while, where they were.
+    /// Why the networks were open for a while, if they were.
     fn failed(&self) -> Option<String> {
         self.arrivals.failed()
     }
 }
 
-/// Why other machines reach what stands in such networks, where they do or did for a while.
+/// Why other machines can reach what is in such networks, if they can or could for a while.
 pub(super) fn reached_by_others(networks: &io::Result<Private>) -> Option<String> {
     networks.as_ref().map_or_else(|error| Some(error.to_string()), Private::failed)
 }
 
-/// Told in words: `if packet is of IPv4 and (packet.to in networks or packet.to in loopbacks) { drop }`.
+/// In words: `if packet is of IPv4 and (packet.to in networks or packet.to in loopbacks) { drop }`.
 fn code(subnets: (u8, u8)) -> Vec<Instruction> {
     let networks = u32::from_ne_bytes([subnets.0, subnets.1, 0, 0]) & COMMON;
     let read = [
@@ -128,14 +129,14 @@ mod tests {
             assert_eq!(private.map(from_lab), [false, false]);
             assert!(beside.into_iter().chain([LINK]).all(from_lab), "others' networks are closed");
             assert!(private.into_iter().all(reached), "this machine is kept out");
-            // Another pair of the run, of a form that stands beside others.
+            // Another pair of networks in the run, for a form that stands beside others.
             let another = Private::open("none00", (10, 254)).unwrap();
             assert_eq!(
                 private.into_iter().chain(beside).map(from_lab).collect::<Vec<_>>(),
                 [false, false, true, false]
             );
             drop(another);
-            // One that comes later, from the same lab.
+            // A link that appears later, from the same lab.
             const LATE: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
             veth_create("late", "later", lab.as_fd()).unwrap();
             link_up_with_address("late", LATE, 24).unwrap();
@@ -153,7 +154,7 @@ mod tests {
         });
     }
 
-    /// A datagram to a port of the loopback, as somebody of the lab may write it.
+    /// A datagram to a loopback port, as somebody in the lab may write it.
     fn datagram(port: u16) -> Vec<u8> {
         let mut header = vec![0x45, 0, 0, 29, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 2, 127, 0, 0, 1];
         let words = header.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
@@ -164,7 +165,7 @@ mod tests {
         [&[255; 6][..], &[2, 0, 0, 0, 0, 1, 8, 0], &header, &[0, 9, high, low, 0, 9, 0, 0, b'x']].concat()
     }
 
-    /// Sends a frame as it stands.
+    /// Sends a frame as it is.
     fn send(link: &str, frame: &[u8]) {
         let index = rustix::net::netdevice::name_to_index(
             rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None).unwrap(),
@@ -183,7 +184,7 @@ mod tests {
         }
     }
 
-    /// Where engines translate what is for the loopback, it would be answered; here the kernel is told to take it.
+    /// Where engines translate what is for the loopback, it would get an answer; here the kernel is told to accept it.
     #[test]
     fn what_comes_in_for_the_loopback_is_dropped() {
         in_own_network(|| {

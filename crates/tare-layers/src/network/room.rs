@@ -16,8 +16,8 @@ const FIRST_ADDRESS: u8 = 100;
 /// The number of forms that can stand side by side.
 const PLACES: u8 = 50;
 
-/// A network namespace for plain processes, joined to the generator's by a pair of links of its own: as near to the
-/// generator as this machine, and with all ports free. It has no name and goes with what runs in it.
+/// A network namespace for plain processes, connected to the generator's by a pair of links of its own: as near to the
+/// generator as this machine, and with all ports free. It has no name and goes with the processes in it.
 #[derive(Debug)]
 pub struct Room {
     namespace: File,
@@ -26,7 +26,7 @@ pub struct Room {
 }
 
 impl GeneratorSeat {
-    /// Makes the room at `place`, from 1 on.
+    /// Makes the room at `place`, counted from 1.
     ///
     /// # Errors
     /// When there are too many, or this process may not (it needs root).
@@ -48,7 +48,8 @@ impl GeneratorSeat {
         Ok(Room { namespace, link, address })
     }
 
-    /// A further address of this machine, for the form at `place`, from 1 on; it goes with the generator's link.
+    /// An additional address of this machine, for the form at `place`, counted from 1; it goes with the generator's
+    /// link.
     ///
     /// # Errors
     /// When there are too many, or this process may not.
@@ -58,7 +59,7 @@ impl GeneratorSeat {
         let address = Ipv4Addr::new(a, b, 0, FIRST_ADDRESS + place);
         let added = super::open()?.add_address(&self.host_interface(), Range { address, prefix: 32 });
         match added {
-            // It is there from an earlier block.
+            // It exists from an earlier block.
             Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
             other => other.doing(format!("give this machine the address {address}"))?,
         }
@@ -78,10 +79,10 @@ impl Room {
             .doing("enter the network of the form")
     }
 
-    /// Takes the links down, so that their names are free at once.
+    /// Removes the links, so that their names are free at once.
     ///
     /// # Errors
-    /// When they are still there.
+    /// When they still exist.
     pub fn close(self) -> Result<(), Fault> {
         let netlink = Netlink::open_in(self.namespace.as_fd()).doing("open the network configuration of a form")?;
         netlink.delete(&self.link).doing(format!("remove the link {} of a form", self.link)).map(drop)
@@ -102,7 +103,7 @@ fn unnamed_namespace() -> Result<File, Fault> {
         allow_all_ports();
         File::open(format!("/proc/self/task/{}/ns/net", rustix::thread::gettid().as_raw_nonzero()))
     };
-    // A thread of its own: a namespace belongs to a thread, and this one must not leave its own.
+    // A thread of its own: namespaces belong to threads, and this thread must not leave its own.
     let made = std::thread::scope(|scope| scope.spawn(make).join().expect("making a namespace does not panic"));
     made.doing("make a network namespace for a form")
 }

@@ -1,5 +1,5 @@
-//! Where load comes from: a network namespace of the run's own, joined to this machine by a pair of links, so that
-//! every form is reached over the same first hop.
+//! Where load comes from: the run's own network namespace, connected to this machine by a pair of links, so that every
+//! form is reached over the same first hop.
 
 use super::private::{Private, reached_by_others};
 use super::{accept_any_path, link_delete, set_up};
@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tare_core::fault::{Doing, Fault};
 
-/// Where the namespaces of runs stand. Not in /run/netns: the first `ip netns add` of a machine mounts that folder over
-/// itself, and what stood in it before cannot be removed afterwards.
+/// Where the namespaces of runs are kept. Not in /run/netns: the first `ip netns add` on a machine mounts that folder
+/// over itself, and what was in it before cannot be removed afterwards.
 const NAMESPACES: &str = "/run/tare/netns";
 
 /// The generator's network namespace and its link to this machine.
@@ -28,7 +28,7 @@ pub struct GeneratorSeat {
     run: String,
     subnets: (u8, u8),
     namespace: Arc<File>,
-    /// What keeps others from the run's networks, or why it cannot be had.
+    /// What keeps others out of the run's networks, or why it cannot be had.
     private: io::Result<Private>,
 }
 
@@ -42,7 +42,7 @@ impl GeneratorSeat {
     /// a.b.0.1/30, its other end `t<run>g` inside with a.b.0.2/30, and the default route through it.
     ///
     /// # Errors
-    /// When a name is taken or this process may not (it needs root). Nothing is left then.
+    /// When a name is taken or this process may not (it needs root). Then nothing is left behind.
     pub fn open(run: &str, subnets: (u8, u8)) -> Result<GeneratorSeat, Fault> {
         marks::check_run(run)?;
         let namespace = create_namespace(run)?;
@@ -54,7 +54,7 @@ impl GeneratorSeat {
                 Ok(seat)
             }
             Err(fault) => {
-                // Report the first failure, not that of the repair.
+                // Report the first failure, not one in the cleanup.
                 let _ = seat.close();
                 Err(fault)
             }
@@ -82,7 +82,7 @@ impl GeneratorSeat {
         Ipv4Addr::new(self.subnets.0, self.subnets.1, 0, 2)
     }
 
-    /// The address of this machine as the generator sees it.
+    /// This machine's address as the generator sees it.
     pub fn host_address(&self) -> IpAddr {
         self.host().into()
     }
@@ -92,7 +92,7 @@ impl GeneratorSeat {
         self.generator().into()
     }
 
-    /// Why other machines reach what stands in the run's networks too, where they do or did for a while.
+    /// Why other machines can also reach what is in the run's networks, if they can or could for a while.
     pub fn reached_by_others(&self) -> Option<String> {
         reached_by_others(&self.private)
     }
@@ -121,7 +121,7 @@ impl GeneratorSeat {
     pub fn enter(&self, command: &mut Command) {
         let namespace = Arc::clone(&self.namespace);
         let move_in = move || {
-            // SAFETY: the descriptor is kept open by this closure; setns changes nothing but this child's namespace.
+            // SAFETY: this closure keeps the descriptor open; setns changes nothing but this child's namespace.
             if unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
                 return Err(io::Error::last_os_error());
             }
@@ -143,7 +143,7 @@ impl GeneratorSeat {
             )?;
             TcpStream::connect_timeout(&endpoint, limit)
         };
-        // A thread of its own: a namespace belongs to a thread, and this one must not leave its own.
+        // A thread of its own: namespaces belong to threads, and this thread must not leave its own.
         std::thread::scope(|scope| scope.spawn(connect).join().expect("connecting does not panic"))
     }
 
@@ -158,12 +158,12 @@ impl GeneratorSeat {
     }
 }
 
-/// The file of a run's namespace.
+/// The file that a run's namespace is kept at.
 fn namespace_path(run: &str) -> PathBuf {
     Path::new(NAMESPACES).join(marks::mark_name(run))
 }
 
-/// Makes a run's network namespace, which lives until it is removed by name.
+/// Creates a run's network namespace, which lives until it is removed by name.
 fn create_namespace(run: &str) -> Result<File, Fault> {
     std::fs::create_dir_all(NAMESPACES).doing(format!("make {NAMESPACES}"))?;
     let path = namespace_path(run);
@@ -180,7 +180,7 @@ fn mount_namespace(path: &Path) -> Result<File, Fault> {
         rustix::mount::mount_bind(own, path)?;
         Ok(())
     };
-    // A thread of its own: a namespace belongs to a thread, and this one must not leave its own.
+    // A thread of its own: namespaces belong to threads, and this thread must not leave its own.
     let made = std::thread::scope(|scope| scope.spawn(make).join().expect("making a namespace does not panic"));
     let opened = made.and_then(|()| File::open(path));
     opened
@@ -190,16 +190,16 @@ fn mount_namespace(path: &Path) -> Result<File, Fault> {
         .doing(doing())
 }
 
-/// The namespaces that are called as a run's would be, whoever has made them.
+/// The namespaces that are named as a run's would be, whoever made them.
 pub(crate) fn namespaces_named_like_ours() -> Vec<PathBuf> {
     let entries = std::fs::read_dir(NAMESPACES).into_iter().flatten().filter_map(Result::ok);
     let ours = |entry: &std::fs::DirEntry| entry.file_name().to_str().and_then(marks::run_of_mark).is_some();
     entries.filter(ours).map(|entry| entry.path()).collect()
 }
 
-/// Removes a named namespace; one that is gone already is no error.
+/// Removes a named namespace; one that is already gone is no error.
 pub(crate) fn remove_namespace(path: &Path) -> Result<(), Fault> {
-    // "Invalid argument" says that nothing is mounted there; a crash can leave a bare file.
+    // "Invalid argument" means that nothing is mounted there; a crash can leave a bare file.
     match rustix::mount::unmount(path, UnmountFlags::DETACH) {
         Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => {}
         Err(error) => return Err(error).doing(format!("detach the network namespace {}", path.display())),
@@ -232,7 +232,7 @@ mod tests {
             let path = namespace_path("ab12cd");
             mount_namespace(&path).unwrap();
             assert!(register::is_namespace(&path));
-            // As `ip netns add` does when it is called for the first time.
+            // As `ip netns add` does on its first call.
             rustix::mount::mount_bind_recursive("/run/netns", "/run/netns").unwrap();
             remove_namespace(&path).unwrap();
             assert!(!path.exists());

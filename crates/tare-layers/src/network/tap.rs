@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::{AsRawFd, OwnedFd};
 use tare_core::fault::{Doing, Fault};
 
-/// Makes a persistent tap device as a port of `bridge` and switches it on; [`tap_open`] opens its other end.
+/// Creates a persistent tap device as a port of `bridge` and brings it up; [`tap_open`] opens its other end.
 ///
 /// # Errors
 /// When there is no /dev/net/tun, the name is taken, or this process may not.
@@ -32,11 +32,11 @@ fn make_tap(name: &str, bridge: &str) -> Result<(), Fault> {
     })
 }
 
-/// Opens the hypervisor's end of a tap device that is there, with the headers by which guests leave checksums and the
-/// cutting of packets to the host.
+/// Opens the hypervisor's end of an existing tap device, with the headers by which guests leave checksums and
+/// segmentation to the host.
 ///
 /// # Errors
-/// When it is not there or somebody has opened it.
+/// When it does not exist or somebody has already opened it.
 pub fn tap_open(name: &str) -> Result<OwnedFd, Fault> {
     let opened = attach(name, libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR);
     opened.map(OwnedFd::from).doing(format!("open the tap device {name}"))
@@ -47,7 +47,7 @@ fn make_persistent(name: &str) -> std::io::Result<()> {
         let message = format!("'{name}' cannot name a link: 1 to {} bytes are allowed", super::LINK_NAME_MAX);
         return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, message));
     }
-    // IFF_TUN_EXCL: attaching to a device that somebody else made is not making one.
+    // IFF_TUN_EXCL: attaching to a device that somebody else made does not count as creating one.
     let device = attach(name, libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_TUN_EXCL)?;
     // SAFETY: the descriptor is open, and TUNSETPERSIST takes a plain number.
     if unsafe { libc::ioctl(device.as_raw_fd(), libc::TUNSETPERSIST, 1) } < 0 {
@@ -56,7 +56,7 @@ fn make_persistent(name: &str) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Opens a device by its name, and makes it where there is none. Its name fits.
+/// Opens a device by its name, and creates it if there is none. The name is known to fit.
 fn attach(name: &str, flags: libc::c_int) -> std::io::Result<File> {
     let device = OpenOptions::new().read(true).write(true).open("/dev/net/tun")?;
     // SAFETY: all zeroes is a valid ifreq; it is plain data.

@@ -1,8 +1,8 @@
-//! Keeps datagrams that are sent to all (broadcast and multicast) from closed ports.
+//! Keeps broadcast and multicast datagrams out of closed ports.
 //!
-//! The kernel hands such a datagram to every socket that could be meant, and asks nobody who looks for sockets. So a
-//! program of BPF stands where packets come in ([`CameIn`]): there it costs others a look at what kind of packet it is,
-//! and the load nothing.
+//! The kernel hands such a datagram to every matching socket, without consulting the programs that are asked on socket
+//! lookup. So a BPF program runs where packets come in ([`CameIn`]): there it costs other traffic a look at the kind of
+//! packet, and the load nothing.
 
 use super::came_in::{CameIn, DROP, IPV4, IPV6, NEXT, PACKET, PROTOCOL, begin};
 use super::closed::{Closed, KEY_PORT, TRANSPORTS, call, put_ipv4, put_ipv6, where_closed};
@@ -13,34 +13,34 @@ use std::net::Ipv4Addr;
 use tare_bpf::Register::{self, R0, R1, R2, R3, R4, R5, R7, R8, R9, R10};
 use tare_bpf::{Function, Instruction, Map};
 
-/// How many addresses may be those of all: one for each network that this machine is in, and two.
+/// The most broadcast addresses: one for each network that this machine is in, and two more.
 const EVERYBODY_MAX: u32 = 4096;
 
-/// Where `struct __sk_buff` holds for whom the link thinks a packet to be.
+/// The offset in `struct __sk_buff` of whom the link takes a packet to be for.
 const FOR_WHOM: i16 = 4;
-/// What a link thinks: for us, for all, and for those who have joined a group. Higher numbers are for others, or go
-/// out.
+/// A link's view of a packet: for us, for all, or for those who joined a group. Higher numbers are for others, or
+/// outgoing.
 const FOR_US: i32 = 0;
 const FOR_A_GROUP: i32 = 2;
-/// The protocol of datagrams.
+/// The protocol number of UDP.
 const UDP: i32 = TRANSPORTS[1] as i32;
 
-/// Headers that may stand between that of IPv6 and the datagram's and say how long they are in units of 8 bytes: hop by
-/// hop options, routing, options for the destination.
+/// Headers that may come between the IPv6 header and the datagram's and that give their length in units of 8 bytes:
+/// hop-by-hop options, routing, destination options.
 const EXTENSIONS: [i32; 3] = [0, 43, 60];
-/// The one that says which part of a packet this is, of 8 bytes.
+/// The header that says which fragment of a packet this is; it has 8 bytes.
 const FRAGMENT: i32 = 44;
-/// How many such headers are walked through. A packet to all with more of them is dropped.
+/// How many such headers are followed. A packet to all that has more of them is dropped.
 const EXTENSIONS_MAX: usize = 6;
 
 /// Where the program keeps headers on its stack: up to 40 bytes.
 const HEADER: i16 = -64;
 
-/// Has what comes in by other links watched.
+/// Has whatever comes in by other links watched.
 #[derive(Debug)]
 pub(super) struct ToAll {
     came_in: CameIn,
-    /// The addresses of IPv4 that are everybody's, as packets hold them.
+    /// The IPv4 broadcast addresses, in the byte order of packets.
     everybody: Map<u32, u32>,
 }
 
@@ -48,7 +48,7 @@ impl ToAll {
     /// Watches no link yet.
     ///
     /// # Errors
-    /// When the kernel has no BPF, or does not let this process have a program.
+    /// When the kernel has no BPF, or does not let this process load a program.
     pub(super) fn new(closed: &Closed) -> io::Result<ToAll> {
         let everybody = Map::new(EVERYBODY_MAX)?;
         let came_in = CameIn::load("tare_to_all", &code(closed, &everybody))?;
@@ -58,9 +58,9 @@ impl ToAll {
     /// See [`CameIn::cover`].
     ///
     /// # Errors
-    /// The same, and when there are more networks than anybody has.
+    /// The same, and when there are more networks than any machine has.
     pub(super) fn cover(&mut self, own: &dyn Fn(&Link) -> bool, pinned: Option<&mut Pinned>) -> io::Result<()> {
-        // What every machine has comes first, and what fails keeps nothing else from being watched.
+        // The addresses that every machine has come first, and a failure must not leave anything else unwatched.
         let found = Netlink::open().and_then(|netlink| netlink.broadcasts());
         let everybody = [Ipv4Addr::BROADCAST, Ipv4Addr::UNSPECIFIED].into_iter().chain(found.iter().flatten().copied());
         let noted = everybody.map(|address| self.everybody.insert(u32::from_ne_bytes(address.octets()), 1));
@@ -70,14 +70,14 @@ impl ToAll {
     }
 }
 
-/// For whom the link thinks it to be, and later the protocol of the next header.
+/// Whom the link takes the packet to be for, and later the protocol of the next header.
 const KIND: Register = R7;
 /// 1 for IPv4, 0 for IPv6.
 const IS_IPV4: Register = R8;
-/// The packet's protocol, and later where the next header begins.
+/// The packet's protocol, and later the offset of the next header.
 const AT: Register = R9;
 
-/// Told in words: `if packet is the first part of a datagram to all and key(packet) in closed { drop }`.
+/// In words: `if packet is the first part of a datagram to all and key(packet) in closed { drop }`.
 fn code(closed: &Closed, everybody: &Map<u32, u32>) -> Vec<Instruction> {
     [
         &begin()[..],
@@ -89,7 +89,7 @@ fn code(closed: &Closed, everybody: &Map<u32, u32>) -> Vec<Instruction> {
         &Instruction::if_equal(IS_IPV4, 2, &NEXT),
         &Instruction::if_equal(IS_IPV4, 1, &of_ipv4(everybody)),
         &Instruction::if_equal(IS_IPV4, 0, &of_ipv6()),
-        // Of the datagram's header, the second number is the port that it goes to.
+        // In the datagram's header, the second number is the destination port.
         &header(4),
         &[
             Instruction::read_u16(R1, R10, HEADER + 2),
@@ -103,7 +103,7 @@ fn code(closed: &Closed, everybody: &Map<u32, u32>) -> Vec<Instruction> {
     .concat()
 }
 
-/// `stack[HEADER] = packet[AT..AT + bytes]`, or the program ends.
+/// `stack[HEADER] = packet[AT..AT + bytes]`; if that fails, the program ends.
 fn header(bytes: i32) -> Vec<Instruction> {
     let read = [
         Instruction::copy(R1, PACKET),
@@ -117,13 +117,13 @@ fn header(bytes: i32) -> Vec<Instruction> {
     [&read[..], &Instruction::unless_equal(R0, 0, &NEXT)].concat()
 }
 
-/// Ends the program unless it is a datagram to all; else the address is in the key, and `AT` is where its header
-/// begins.
+/// Ends the program unless it is a datagram to all; otherwise the address is now in the key, and `AT` is the offset of
+/// its header.
 fn of_ipv4(everybody: &Map<u32, u32>) -> Vec<Instruction> {
     const PART: i16 = HEADER + 6;
     const TRANSPORT: i16 = HEADER + 9;
     const TO: i16 = HEADER + 16;
-    // A link may think that a packet is for us alone, and yet its address is everybody's.
+    // A link may take a packet to be for us alone although its address is a broadcast address.
     let is_everybodys = [&call(Function::LookUp, everybody, TO, TO)[..], &Instruction::if_equal(R0, 0, &NEXT)].concat();
     let is_to_all = [
         &[Instruction::read_u8(R1, R10, TO), Instruction::and_number(R1, 0xf0)][..],
@@ -135,18 +135,18 @@ fn of_ipv4(everybody: &Map<u32, u32>) -> Vec<Instruction> {
         &header(20),
         &[Instruction::read_u8(R1, R10, TRANSPORT)],
         &Instruction::unless_equal(R1, UDP, &NEXT),
-        // Without its first part, the others come to nothing.
+        // Without the first fragment, the others come to nothing.
         &[Instruction::read_u16(R1, R10, PART), Instruction::and_number(R1, i32::from(0x1fff_u16.to_be()))],
         &Instruction::unless_equal(R1, 0, &NEXT),
         &Instruction::if_equal(KIND, FOR_US, &is_to_all),
         &put_ipv4(R10, TO),
-        // How long the header is, in words, stands in the lower half of its first byte.
+        // The header's length, in words, is in the lower half of its first byte.
         &[Instruction::read_u8(AT, R10, HEADER), Instruction::and_number(AT, 15), Instruction::shift_left(AT, 2)],
     ]
     .concat()
 }
 
-/// The same. Of IPv6, addresses alone say what is to all.
+/// The same for IPv6, where the address alone says what is to all.
 fn of_ipv6() -> Vec<Instruction> {
     const TRANSPORT: i16 = HEADER + 6;
     const TO: i16 = HEADER + 24;
@@ -167,7 +167,7 @@ fn of_ipv6() -> Vec<Instruction> {
     begin.into_iter().chain(walk).chain(more).chain(end).collect()
 }
 
-/// Goes past the next header, if it is one of [`EXTENSIONS`].
+/// Skips the next header if it is one of [`EXTENSIONS`].
 fn extension() -> Vec<Instruction> {
     let is_one = EXTENSIONS.iter().flat_map(|kind| Instruction::if_equal(KIND, *kind, &[Instruction::set(R1, 1)]));
     let past = [
@@ -184,7 +184,7 @@ fn extension() -> Vec<Instruction> {
     [Instruction::set(R1, 0)].into_iter().chain(is_one).chain(Instruction::if_equal(R1, 1, &past)).collect()
 }
 
-/// Goes past the next header, if it is that of a first part.
+/// Skips the next header if it is that of a first fragment.
 fn fragment() -> Vec<Instruction> {
     let past = [
         &header(4)[..],
@@ -213,20 +213,20 @@ mod tests {
 
     const OURS: Ipv4Addr = Ipv4Addr::new(10, 9, 8, 1);
     const THEIRS: Ipv4Addr = Ipv4Addr::new(10, 9, 8, 2);
-    /// What means all in the network of both.
+    /// The broadcast addresses in the network that both share.
     const ALL: [Ipv4Addr; 3] = [Ipv4Addr::BROADCAST, Ipv4Addr::new(10, 9, 8, 255), Ipv4Addr::new(224, 0, 0, 1)];
 
-    /// The same of IPv6, as this thread's network, which is the lab's, has it.
+    /// The same for IPv6, in this thread's network, which is the lab's.
     fn all_of_ipv6(port: u16) -> SocketAddr {
         let link = crate::netlink::link_index("theirs").unwrap();
         SocketAddrV6::new(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1), port, 0, link).into()
     }
 
-    /// A network of its own that is joined to this thread's, as the lab's is to this machine.
+    /// A network of its own that is connected to this thread's, as the lab's is to this machine.
     fn lab() -> File {
         let lab = other_network();
         veth_create("ours", "theirs", lab.as_fd()).unwrap();
-        // An address counts at once, and not when nobody has objected for a second.
+        // Use an address at once, instead of waiting a second for objections.
         let at_once = |link: &str| std::fs::write(format!("/proc/sys/net/ipv6/conf/{link}/accept_dad"), "0").unwrap();
         at_once("ours");
         as_inside(&lab, || {
@@ -243,13 +243,13 @@ mod tests {
         lab
     }
 
-    /// Sends from the lab to all of a network, with as many bytes.
+    /// Sends a datagram of this many bytes from the lab to everybody in a network.
     fn send(lab: &File, to: SocketAddr, bytes: usize, extended: bool) {
         as_inside(lab, || {
             let socket = UdpSocket::bind(if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }).unwrap();
             socket.set_broadcast(true).unwrap();
             if extended {
-                // A header of options for the destination: the next header, its length, and four bytes of nothing.
+                // A destination options header: the next header, its length, and four bytes of nothing.
                 let header = [0_u8, 0, 1, 4, 0, 0, 0, 0];
                 let (descriptor, size) = (socket.as_raw_fd(), header.len() as libc::socklen_t);
                 let (level, option, start) = (libc::IPPROTO_IPV6, libc::IPV6_DSTOPTS, header.as_ptr().cast());
@@ -260,7 +260,7 @@ mod tests {
         });
     }
 
-    /// Sends what a link takes for a packet for one alone, and whose address is yet that of all.
+    /// Sends what a link takes as a packet for one host alone, although its address is a broadcast address.
     fn send_to_one(lab: &File, hardware: [u8; 6], to: Ipv4Addr, port: u16) {
         let [port1, port2] = port.to_be_bytes();
         let mut packet = vec![0x45, 0, 0, 29, 0, 0, 0, 0, 64, 17, 0, 0];
@@ -286,13 +286,13 @@ mod tests {
         });
     }
 
-    /// Whether something has come, and nothing more.
+    /// Whether something has arrived, and nothing more.
     fn heard(at: &UdpSocket) -> bool {
         at.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
         at.recv(&mut [0; 8192]).is_ok()
     }
 
-    /// The address that the link itself knows.
+    /// The link's own hardware address.
     fn hardware(link: &str) -> [u8; 6] {
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
         // SAFETY: plain numbers, of which zero is one.
@@ -300,14 +300,14 @@ mod tests {
         for (to, from) in request.ifr_name.iter_mut().zip(link.bytes()) {
             *to = from as libc::c_char;
         }
-        // SAFETY: the kernel reads the name and writes the address, both of which the request has room for.
+        // SAFETY: the kernel reads the name and writes the address, and the request has room for both.
         assert_eq!(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFHWADDR, &raw mut request) }, 0);
-        // SAFETY: it is what the kernel has just written.
+        // SAFETY: the kernel has just written it.
         let data = unsafe { request.ifr_ifru.ifru_hwaddr.sa_data };
         std::array::from_fn(|at| data[at] as u8)
     }
 
-    /// The whole table of ways, with what is heard of them.
+    /// The whole table of ways, with what is received by each.
     fn ways(lab: &File, sockets: &[UdpSocket; 2]) -> Vec<(String, bool)> {
         let [of_ipv4, of_ipv6] = sockets;
         let port = |socket: &UdpSocket| socket.local_addr().unwrap().port();
@@ -349,7 +349,7 @@ mod tests {
             }
             heard_of_all(true, "nothing is closed");
             let places = sockets.each_ref().map(|socket| socket.local_addr().unwrap());
-            // Of the same number, but another's.
+            // The same number, but somebody else's.
             for place in places {
                 closed.insert(key(TRANSPORTS[0], place), 5).unwrap();
                 closed.insert(key(TRANSPORTS[1], (OURS, place.port()).into()), 5).unwrap();
@@ -357,12 +357,12 @@ mod tests {
             heard_of_all(true, "others are closed");
             places.iter().for_each(|place| closed.insert(key(TRANSPORTS[1], *place), 5).unwrap());
             heard_of_all(false, "they are closed");
-            // This machine hears itself.
+            // This machine receives its own broadcasts.
             let sender = UdpSocket::bind((OURS, 0)).unwrap();
             sender.set_broadcast(true).unwrap();
             sender.send_to(b"x", (ALL[1], places[0].port())).unwrap();
             assert!(heard(&sockets[0]), "from this machine");
-            // The load's link, and what is to one alone, which is asked about elsewhere.
+            // The load's link, and unicast, which is checked elsewhere.
             send(&lab, (OURS, places[0].port()).into(), 1, false);
             assert!(heard(&sockets[0]), "to one");
             drop(to_all);

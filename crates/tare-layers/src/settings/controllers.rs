@@ -1,8 +1,8 @@
-//! Controllers of cgroups of version 2: handed down from the machine's root for our groups, and taken back where
-//! nobody else has come to need them.
+//! Controllers of version 2 cgroups: enabled from the machine's root for our groups, and disabled again where nobody
+//! else has come to need them.
 //!
-//! A controller that is handed down costs whoever runs in a group of the machine, so it does not stay behind; one that
-//! is taken back takes the limits of all groups with it, so it stays where a group of somebody else's has any.
+//! An enabled controller costs everybody who runs in a group of the machine, so it is not left behind; disabling one
+//! removes the limits of all groups, so it stays where somebody else's group has any.
 
 use super::{keep_added, note_added};
 use std::fs;
@@ -10,10 +10,10 @@ use std::io;
 use std::path::Path;
 use tare_core::fault::{Doing, Fault};
 
-/// The file of a group that says what is handed down to the groups below it.
+/// The file of a group that lists the controllers enabled for the groups below it.
 pub(super) const HANDED_DOWN: &str = "cgroup.subtree_control";
 
-/// What a controller lets be set in a group, and the value of whoever has set nothing.
+/// The settings that a controller adds to a group, and the value of each when nobody has set it.
 const SETTINGS: [(&str, &str, &str); 21] = [
     ("memory", "memory.max", "max"),
     ("memory", "memory.high", "max"),
@@ -43,7 +43,7 @@ fn handed_down(group: &Path) -> io::Result<Vec<String>> {
     Ok(text.split_whitespace().map(str::to_owned).collect())
 }
 
-/// Hands controllers of the machine's root down to the groups below it, in the name of a run.
+/// Enables controllers of the machine's root for the groups below it, on behalf of a run.
 ///
 /// # Errors
 /// When this process may not, or the root does not have them.
@@ -60,10 +60,10 @@ pub(crate) fn hand_down(run: &str, root: &Path, wanted: &[&str]) -> Result<(), F
     fs::write(&file, words.join(" ")).doing(doing())
 }
 
-/// Writes down that somebody is about to hand controllers down in the name of a run, and which it could be.
+/// Records that somebody is about to enable controllers on behalf of a run, and which ones these could be.
 ///
 /// # Errors
-/// When nothing can be written down.
+/// When nothing can be recorded.
 pub(crate) fn intend(run: &str, root: &Path) -> Result<(), Fault> {
     let read = || -> io::Result<Vec<String>> {
         let (all, now) = (fs::read_to_string(root.join("cgroup.controllers"))?, handed_down(root)?);
@@ -76,7 +76,7 @@ pub(crate) fn intend(run: &str, root: &Path) -> Result<(), Fault> {
     note_added(run, &root.join(HANDED_DOWN), &missing.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// Writes down which of them it has handed down.
+/// Records which of them it has enabled.
 ///
 /// # Errors
 /// See [`intend`].
@@ -85,16 +85,16 @@ pub(crate) fn settle(run: &str, root: &Path) -> Result<(), Fault> {
     keep_added(run, &root.join(HANDED_DOWN), |name| now.iter().any(|there| there == name))
 }
 
-/// Takes back what a run has had handed down, by its file, as far as nobody else needs it.
+/// Disables what was enabled for a run, according to its file, unless somebody else needs it.
 ///
 /// # Errors
-/// When the kernel refuses for another reason than a need.
+/// When the kernel refuses for any reason other than that it is needed.
 pub(super) fn take_back(file: &Path, added: &[&str]) -> Result<(), Fault> {
     let Some(root) = file.parent().filter(|root| root.is_dir()) else { return Ok(()) };
     let now = handed_down(root).doing(format!("read {}", file.display()))?;
     for name in added.iter().filter(|name| now.iter().any(|there| there == *name) && !is_needed(root, name)) {
         match fs::write(file, format!("-{name}")) {
-            // Somebody hands it further down.
+            // Somebody has enabled it further down.
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
             written => written.doing(format!("take the controller {name} back in {}", file.display()))?,
         }
@@ -102,7 +102,7 @@ pub(super) fn take_back(file: &Path, added: &[&str]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether a group below has something set that only this controller keeps. What cannot be read is needed.
+/// Whether a group below has set something that only this controller keeps. What cannot be read counts as needed.
 fn is_needed(root: &Path, controller: &str) -> bool {
     let Ok(entries) = fs::read_dir(root) else { return true };
     let groups = entries.filter_map(Result::ok).filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -118,10 +118,10 @@ fn is_needed(root: &Path, controller: &str) -> bool {
     groups.map(|entry| entry.path()).any(|group| set(&group))
 }
 
-/// Some kernels write no limit as the largest number of whole pages.
+/// Some kernels write "no limit" as the largest number of whole pages.
 const NO_LIMIT: u64 = 1 << 62;
 
-/// Whether a group has a limit by a controller that is not in the table, such as `hugetlb.2MB.max` with a number in it.
+/// Whether a group has a limit from a controller that is not in the table, such as a number in `hugetlb.2MB.max`.
 fn has_limit(group: &Path, controller: &str) -> bool {
     let Ok(entries) = fs::read_dir(group) else { return true };
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -184,7 +184,7 @@ mod tests {
         }
     }
 
-    /// With a controller that the machine's root has to hand down, whichever it is.
+    /// Uses any controller that the machine's root still has to enable.
     #[test]
     fn what_a_run_has_handed_down_is_taken_back_with_it() {
         let Some(()) = tare_testkit::needs::root() else { return };
@@ -206,7 +206,7 @@ mod tests {
         mark.close().unwrap();
         assert_eq!(handed_down(&root).unwrap(), before);
 
-        // A runtime does it by itself; and before it has, somebody else might.
+        // A runtime does it itself; and before it has, somebody else might.
         let mark = RunMark::create("cc00ce").unwrap();
         intend(mark.run(), &root).unwrap();
         settle(mark.run(), &root).unwrap();

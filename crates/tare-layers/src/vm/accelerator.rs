@@ -1,5 +1,5 @@
-//! Whether guests really run on the processor here. That /dev/kvm opens proves nothing: there are machines on which a
-//! virtual machine can be made and then stands still. So a tiny guest is booted.
+//! Whether guests really run on the processor here. That /dev/kvm opens proves nothing: on some machines a virtual
+//! machine can be created but then does not run. So a tiny guest is booted.
 
 use super::confinement::{Cell, Handed, SANDBOX, again, as_it_is};
 use super::initramfs;
@@ -18,14 +18,15 @@ use tare_core::workload::USUAL_PATH;
 
 /// How long the tiny guest may take. Under a working KVM it takes well below two seconds.
 const ALIVE_WITHIN: Duration = Duration::from_secs(8);
-/// The file in which the answer is kept until the machine boots anew.
+/// The file that keeps the answer until the machine reboots.
 const KEPT: &str = "kvm.json";
-/// The processors that a guest may be given under KVM, in the order in which they are tried: all there is, and all but
-/// what tells a kernel which flaws the processor does not have. Some hosts let QEMU read that register and not set it.
+/// The processors that a guest may be given under KVM, in the order in which they are tried: all features, and all
+/// except the register that tells a kernel which flaws the processor does not have. Some hosts let QEMU read that
+/// register but not set it.
 const ALL_OF_KVM: [&str; 2] = ["host", "host,-arch-capabilities"];
-/// What QEMU says where it is refused that register, IA32_ARCH_CAPABILITIES.
+/// What QEMU says when it is refused that register, IA32_ARCH_CAPABILITIES.
 const REFUSED_CAPABILITIES: &str = "failed to set MSR 0x10a";
-/// The processor that QEMU's translator gives: all it can do.
+/// The processor that QEMU's translator provides: everything it can do.
 const ALL_OF_TCG: &str = "max";
 /// The hypervisor's program.
 const QEMU: &str = "qemu-system-x86_64";
@@ -34,14 +35,14 @@ const QEMU: &str = "qemu-system-x86_64";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Qemu {
     pub(super) program: PathBuf,
-    /// As it says itself: "7.2.22 (Debian ...)".
+    /// As it reports it: "7.2.22 (Debian ...)".
     pub(super) version: String,
-    /// Whether it was built with a filter of system calls.
+    /// Whether it was built with a system call filter.
     pub(super) sandbox: bool,
 }
 
 impl Qemu {
-    /// Finds it.
+    /// Finds QEMU on this machine.
     ///
     /// # Errors
     /// When it is not installed or does not run.
@@ -60,7 +61,7 @@ impl Qemu {
         Ok(Qemu { program, version: version.trim().to_owned(), sandbox })
     }
 
-    /// Starts it with nothing in its environment but where programs are.
+    /// A command that starts QEMU with nothing in its environment but where programs are.
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.env_clear().env("PATH", USUAL_PATH);
@@ -68,11 +69,11 @@ impl Qemu {
     }
 }
 
-/// What runs a guest's instructions here, and why not the processor itself if it does not.
+/// What runs a guest's instructions here, and if that is not the processor itself, why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Accelerator {
     pub(super) engine: Engine,
-    /// The processor that guests are given: QEMU's `-cpu`.
+    /// The processor model that guests are given: QEMU's `-cpu`.
     pub(super) cpu: String,
     /// Why the guest is emulated.
     pub(super) emulated: Option<Fault>,
@@ -84,7 +85,7 @@ impl Accelerator {
     }
 }
 
-/// Chooses what runs guests here: as `wanted` (`auto`, `kvm`, `tcg`), and KVM only where a guest really boots.
+/// Chooses what runs guests here: as `wanted` (`auto`, `kvm`, `tcg`), and KVM only if a guest really boots.
 ///
 /// # Errors
 /// When KVM is demanded and does not work, or there is no kernel to try it with.
@@ -99,17 +100,17 @@ pub(super) fn choose(qemu: &Qemu, carrier: &MachineServices, wanted: &str) -> Re
     }
 }
 
-/// What was found out about KVM, and for which boot of which software.
+/// What was found out about KVM, and for which boot and software versions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Finding {
     boot: String,
     qemu: String,
     kernel: String,
-    /// The processor with which guests come alive, or why none does.
+    /// The processor model with which guests come alive, or why none does.
     outcome: Result<String, Fault>,
 }
 
-/// The processor with which guests come alive under KVM.
+/// The processor model with which guests come alive under KVM.
 ///
 /// # Errors
 /// Why none does.
@@ -137,7 +138,7 @@ fn kept_at() -> PathBuf {
     crate::environment::home().join(KEPT)
 }
 
-/// What is known already: `None` when nothing is, or it was found out under another boot, QEMU or kernel.
+/// What is already known: `None` when nothing is, or it was found under another boot, QEMU or kernel.
 fn kept(path: &Path, under: [&String; 3]) -> Option<Result<String, Fault>> {
     let known: Finding = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
     let same = [&known.boot, &known.qemu, &known.kernel] == under;
@@ -168,23 +169,23 @@ struct Tiny<'a> {
 enum Lifeless {
     /// QEMU ended, or the kernel in it panicked.
     Ended(Fault),
-    /// It ran, and nothing came from it.
+    /// It ran, but produced no output.
     StoodStill(Fault),
 }
 
 impl Tiny<'_> {
-    /// Boots it with one processor after the other, as long as another may help. Returns the one with which it lives,
-    /// or what was tried and what came of each.
+    /// Boots it with one processor model after another, as long as another may help. Returns the one that works, or
+    /// what was tried and the result of each.
     ///
     /// # Errors
-    /// When it could not be tried, which says nothing of KVM.
+    /// When it could not be tried, which says nothing about KVM.
     fn try_all(&self) -> Result<Result<String, Fault>, Fault> {
         let mut tried = Vec::new();
         let mut log = String::new();
         for cpu in ALL_OF_KVM {
             let (fault, next) = match self.boot(cpu)? {
                 None => return Ok(Ok(cpu.to_owned())),
-                // Where QEMU is refused the register, it may do without what the register tells of.
+                // If QEMU is refused the register, it may do without what the register reports.
                 Some(Lifeless::Ended(fault)) => {
                     let next = fault.log.contains(REFUSED_CAPABILITIES);
                     (fault, next)
@@ -202,7 +203,7 @@ impl Tiny<'_> {
         Ok(Err(Fault::new(message).remedy(remedy).with_log(log)))
     }
 
-    /// Boots it; none when it came alive.
+    /// Boots it; `None` when it came alive.
     ///
     /// # Errors
     /// When QEMU cannot be started, or was killed.
@@ -253,7 +254,7 @@ impl Tiny<'_> {
         let serial = format!("file:{console}");
         let (kernel, initial) = (again(handed.add_readable(self.kernel)?), again(handed.add_readable(self.initial)?));
         let arguments = [
-            // Named like the guest of a run, so that it is found should it outlive a crash.
+            // Named like a run's guest, so that it is found if it outlives a crash.
             ["-name", "tare-000kvm-probe"],
             ["-machine", "q35,accel=kvm"],
             ["-cpu", cpu],
@@ -278,7 +279,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    /// Longer than a script takes on a machine that is busy.
+    /// Longer than a script takes on a busy machine.
     const PATIENT: Duration = Duration::from_secs(60);
 
     #[test]
@@ -297,8 +298,8 @@ mod tests {
         assert_eq!(known("a"), None);
     }
 
-    /// What comes of guests under a QEMU that is this script; `$cpu` and `$console`, an open file's number, are what it
-    /// is told.
+    /// The result of guests under a QEMU that is this script; `$cpu` and `$console`, the number of an open file, are
+    /// what it is given.
     fn tried(script: &str, alive_within: Duration) -> Result<String, Fault> {
         try_all(script, alive_within).unwrap()
     }
@@ -311,7 +312,7 @@ mod tests {
             "refuse() {{ echo \"error: failed to set MSR $1 to 0x69\" >&2; exit 1; }}\nalive() {{ echo \
                               {GUEST_SAYS} >&$console; }}"
         );
-        // Of the shells that are everywhere, this one knows numbers of two digits.
+        // Of the ubiquitous shells, this one supports two-digit file numbers.
         fs::write(&program, format!("#!/bin/bash\n{told}\n{refuse}\n{script}\n")).unwrap();
         for path in [folder.path(), &program] {
             fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();

@@ -8,24 +8,24 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tare_core::fault::{Doing, Fault};
 
-/// What the file system of a writable disk is called.
+/// The label of a writable disk's file system.
 pub(super) const LABEL: &str = "tare-scratch";
-/// By which one that a dead run left is known again, and no other.
+/// The UUID that identifies a file system left by a dead run, and no other.
 pub(super) const UUID: &str = "74617265-0d15-4c0f-9a6e-5c2a7c4be901";
-/// How much of the start must be zero, and is again when a guest gives the device back, bytes. All that file systems
-/// and tables of partitions are known by stands there.
+/// How many bytes at the start must be zero, and are zero again when a guest returns the device. Everything that
+/// identifies file systems and partition tables is there.
 const START: usize = 1 << 20;
-/// What blkid says by its exit code: that it knows nothing of what is there.
+/// The exit code by which blkid says that it recognises nothing there.
 const NOTHING: i32 = 2;
 
-/// A device that nobody else can mount, format or claim as long as this is kept.
+/// A device that nobody else can mount, format or claim for as long as this is kept.
 #[derive(Debug)]
 pub(super) struct Claim {
     device: PathBuf,
     file: File,
 }
 
-/// A device that was claimed, and is to be claimed again.
+/// A device that was claimed, and will be claimed again.
 #[derive(Debug)]
 pub(super) struct Released(PathBuf);
 
@@ -38,12 +38,12 @@ impl Released {
 }
 
 impl Claim {
-    /// Gives the device free.
+    /// Releases the device.
     pub(super) fn let_go(self) -> Released {
         Released(self.device)
     }
 
-    /// Takes away what the file system is known by, and gives the device free: it is as it was found.
+    /// Erases what identifies the file system, and releases the device: it is as it was found.
     ///
     /// # Errors
     /// When it cannot be written to.
@@ -54,10 +54,10 @@ impl Claim {
     }
 }
 
-/// Sees whether a device may be formatted and takes `bytes`; claims it.
+/// Checks whether a device may be formatted and has room for `bytes`; claims it.
 ///
 /// # Errors
-/// When it is none, too small, in use, or holds anything but what a dead run left.
+/// When it is not a block device, too small, in use, or holds anything but what a dead run left.
 pub(super) fn examine(device: &Path, bytes: u64) -> Result<Claim, Fault> {
     let shown = device.display();
     let kind = std::fs::metadata(device).doing(format_args!("look at {shown}"))?.file_type();
@@ -85,7 +85,7 @@ pub(super) fn examine(device: &Path, bytes: u64) -> Result<Claim, Fault> {
 
 fn claim(device: &Path) -> Result<Claim, Fault> {
     let shown = device.display();
-    // Of a block device, exclusively means: not while it is mounted, swapped to or part of another device.
+    // For a block device, "exclusively" means: not while it is mounted, swapped to or part of another device.
     let opened = File::options().read(true).write(true).custom_flags(libc::O_EXCL).open(device);
     match opened {
         Ok(file) => Ok(Claim { device: device.to_owned(), file }),
@@ -97,7 +97,7 @@ fn claim(device: &Path) -> Result<Claim, Fault> {
     }
 }
 
-/// What a device holds, in words; none when it is empty or has what a dead run left.
+/// What a device holds, in words; `None` when it is empty or has what a dead run left.
 fn content(claim: &mut Claim) -> Result<Option<String>, Fault> {
     let said = Command::new("blkid")
         .args(["--probe", "--output", "export"])
@@ -136,8 +136,8 @@ fn describe(text: &str) -> String {
     }
 }
 
-/// Takes any text for what blkid says of a device: something is said of whatever it is, on one line, and ours is only
-/// what has all three marks.
+/// Reads any text as blkid's description of a device: whatever it is, one line describes it, and only what has all
+/// three marks is ours.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn chew(text: &str) {
     let said = describe(text);
@@ -151,14 +151,14 @@ pub(crate) fn chew(text: &str) {
 mod tests {
     use super::*;
 
-    /// A loop device over a new file; gone with it.
+    /// A loop device over a new file; removed with it.
     struct Loop {
         device: PathBuf,
         _file: tempfile::NamedTempFile,
     }
 
     impl Loop {
-        /// None where this machine has none to give.
+        /// `None` if this machine has none to give.
         fn new(mib: u64) -> Option<Loop> {
             let file = tempfile::NamedTempFile::new().unwrap();
             file.as_file().set_len(mib << 20).unwrap();

@@ -1,4 +1,4 @@
-//! Opening the layer: from a host and a wish to guests whose agents answer.
+//! Opening the layer: from a host and a request to guests whose agents answer.
 
 use super::accelerator::{self, Accelerator, Qemu};
 use super::block;
@@ -29,12 +29,12 @@ use tare_core::host::{
 use tare_core::layer::LayerUse;
 use tare_core::units::CpuSet;
 
-/// Files of a guest in its scratch directory: what it writes to its console, and what QEMU says.
+/// A guest's files in its scratch directory: what it writes to its console, and what QEMU says.
 const CONSOLE: &str = "guest-console.log";
 const OWN_LOG: &str = "guest-qemu.log";
 /// Where the guest's own writable disk is mounted in it.
 const SCRATCH_INSIDE: &str = "/scratch";
-/// How long the guest may take until its agent answers, by what runs it.
+/// How long the guest may take until its agent answers, by accelerator.
 const BOOT_WITHIN_KVM: Duration = Duration::from_secs(30);
 const BOOT_WITHIN_TCG: Duration = Duration::from_secs(120);
 
@@ -52,14 +52,14 @@ pub(super) fn open(
     match opened {
         Ok((guests, wiring)) => Ok(Box::new(VmHost::new(outer, guests, wiring))),
         Err(error) => {
-            // The reason why it failed is worth more than what closing the host may have to say.
+            // The reason for the failure is worth more than any error from closing the host.
             let _ = outer.close();
             Err(error)
         }
     }
 }
 
-/// What is known before anything is made, of all guests.
+/// What is known about all guests before anything is made.
 struct BootRequest {
     options: VmOptions,
     qemu: Qemu,
@@ -70,9 +70,9 @@ struct BootRequest {
     vhost: bool,
 }
 
-/// What is known of one of them.
+/// What is known about one of them.
 struct Own {
-    /// What is deployed in it, and its own scratch.
+    /// What is deployed in it, and its own scratch directory.
     surroundings: TrialContext,
     size: Size,
     disks: Disks,
@@ -99,7 +99,7 @@ fn prepare(
     Ok(BootRequest { options, qemu, accelerator, kernel, initial, needs, vhost })
 }
 
-/// Each guest's own: what it holds, its size, its disks.
+/// What is each guest's own: the services in it, its size, its disks.
 fn each(carrier: &MachineServices, wish: &BootRequest, surroundings: &TrialContext) -> Result<Vec<Own>, OpenError> {
     let options = &wish.options;
     let dealt = dealt_out(surroundings.services.iter().map(|start| &start.service), options.guests)?;
@@ -178,7 +178,7 @@ fn wants_vhost(options: &VmOptions) -> Result<bool, Fault> {
     }
 }
 
-/// Huge pages must be set aside before guests ask for them, else QEMU is killed while it touches them.
+/// Huge pages must be reserved before guests ask for them, otherwise QEMU is killed while it touches them.
 fn check_huge_pages(sizes: &[Size]) -> Result<(), Fault> {
     let text = std::fs::read_to_string("/proc/meminfo").doing("read /proc/meminfo")?;
     let field = |name: &str| -> Option<u64> {
@@ -196,12 +196,12 @@ fn check_huge_pages(sizes: &[Size]) -> Result<(), Fault> {
     Err(Fault::new(message).remedy(format!("sysctl -w vm.nr_hugepages={needed}")))
 }
 
-/// Boots all guests, each beside the others, and waits until every agent answers.
+/// Boots all guests at the same time, and waits until every agent answers.
 fn boot(wish: &BootRequest, all: Vec<Own>, surroundings: &TrialContext) -> Result<(Vec<Guest>, Wiring), Fault> {
     let files: Vec<PathBuf> = all.iter().flat_map(|own| own.files.clone()).collect();
     let booted = Wiring::make(surroundings, all.len()).and_then(|mut wiring| {
         let started = Instant::now();
-        // From this thread: what it starts ends with it.
+        // In this thread: what it starts ends with it.
         let launched = all.into_iter().zip(&wiring.plugs).enumerate();
         let guests: Result<Vec<Guest>, Fault> =
             launched.map(|(at, (own, plug))| launch(wish, own, &wiring, plug, at)).collect();
@@ -254,10 +254,10 @@ fn launch(wish: &BootRequest, own: Own, wiring: &Wiring, plug: &Plug, at: usize)
     leftovers::mark(&surroundings.run, &mut qemu);
     let cell = Cell::new(wish.accelerator.engine == Engine::Kvm, &handed, Some(on))?;
     let process = Process::start(qemu, &machine.arguments(), cell, &console, &own_log)?;
-    // QEMU's ends are its own, so that a broken line is seen as such.
+    // QEMU must be the only holder of its ends, so that a broken line is noticed.
     drop(handed);
     let process = Shared::new(process);
-    // When QEMU refuses its arguments, its own words explain what the broken line does not.
+    // When QEMU refuses its arguments, its own message explains what the broken line does not.
     let explain = |fault: Fault| {
         process.lock().wait(Duration::from_secs(2));
         process.lock().check().err().unwrap_or(fault)
@@ -277,14 +277,14 @@ fn launch(wish: &BootRequest, own: Own, wiring: &Wiring, plug: &Plug, at: usize)
 /// Sends every guest its plan, and waits until all have followed it.
 fn set_up(wish: &BootRequest, mut guests: Vec<Guest>, started: Instant) -> Result<Vec<Guest>, Fault> {
     let within = if wish.accelerator.engine == Engine::Kvm { BOOT_WITHIN_KVM } else { BOOT_WITHIN_TCG };
-    // They may all come up on one CPU.
+    // They may all be booting on one CPU.
     let within = within * wish.options.guests;
     on_each(&mut guests, |guest| guest.agent.set_up(&guest.plan, within.saturating_sub(started.elapsed())))
         .map_err(|fault| fault.context("the guest did not come up"))?;
     Ok(guests)
 }
 
-/// Binds each virtual CPU's thread to its own CPU, or to all that they may run on. The other threads stay where QEMU
+/// Binds each virtual CPU's thread to its own CPU, or to all CPUs that it may use. The other threads stay where QEMU
 /// was started.
 fn pin(qmp: &mut Qmp, size: &Size) -> Result<(), Fault> {
     let threads = qmp.cpu_threads()?;

@@ -1,6 +1,6 @@
-//! QEMU with the least that it needs. What a guest sends is taken apart by QEMU, and who breaks into QEMU by that is to
-//! find nothing: not root, not the user of anything else, no file but those that were handed over open, three devices,
-//! and a filter of system calls.
+//! QEMU with the least privilege that it needs. QEMU parses what a guest sends, and whoever breaks into QEMU that way
+//! should find nothing: not root, not a user that anything else has, no files but those handed over open, three
+//! devices, and a filter of system calls.
 
 use crate::local::CORE_BYTES;
 use crate::local::confinement::{become_user, leave_open_files};
@@ -18,18 +18,18 @@ use std::sync::Arc;
 use tare_core::fault::{Doing, Fault};
 
 /// QEMU's own filter: no system calls that it does not need, no other user, no child, no change of priorities. Where
-/// QEMU was built without it, the rest must do.
+/// QEMU was built without it, the rest must suffice.
 pub(super) const SANDBOX: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
-/// The first of the users of guests' QEMU: each has one that no other has, for one guest is not to reach into another,
-/// be it of the same form or of one beside it. They are the last below those that `useradd` gives away to users for
-/// their own containers.
+/// The first user id of guests' QEMU: each has its own, since one guest must not reach into another, whether of the
+/// same form or of one beside it. They are the last ones below those that `useradd` hands out to users for their own
+/// containers.
 pub(crate) const FIRST_USER: u32 = 99_000;
-/// How many of them there are: more guests than stand beside each other on a machine.
+/// How many there are: more than there are guests side by side on a machine.
 pub(crate) const USERS: u32 = 256;
-/// Where KVM is found.
+/// The device of KVM.
 const KVM: &str = "/dev/kvm";
 
-/// Files that QEMU is handed open, as it can open none. It names each by its number.
+/// Files that QEMU is handed open, as it can open none itself. It refers to each by its number.
 #[derive(Debug, Default)]
 pub(super) struct Handed(Vec<OwnedFd>);
 
@@ -42,8 +42,8 @@ impl Handed {
         number
     }
 
-    /// Adds what QEMU opens again by `/proc/self/fd`, as it does the kernel of a guest: a file that everybody may read,
-    /// or a copy of it in memory. Some distributions let root alone read kernels.
+    /// Adds what QEMU reopens through `/proc/self/fd`, such as a guest's kernel: a file that everybody may read, or a
+    /// copy of it in memory. Some distributions let only root read kernels.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -60,17 +60,17 @@ impl Handed {
     }
 }
 
-/// How QEMU is named a file by its number where it opens files by a path.
+/// The path by which QEMU reopens a file that it was handed, where it opens files by path.
 pub(super) fn again(number: RawFd) -> String {
     format!("/proc/self/fd/{number}")
 }
 
-/// How it is named one that it takes as it is, with the argument by which it learns of it.
+/// How an argument names a file that QEMU uses as it is, and the argument that tells QEMU about the file.
 pub(super) fn as_it_is(number: RawFd) -> (String, String) {
     (format!("/dev/fdset/{number}"), format!("fd={number},set={number}"))
 }
 
-/// The user of one guest's QEMU: nobody else's for as long as this is kept, in whatever process of Tare's.
+/// The user of one guest's QEMU: no other Tare process uses it for as long as this is kept.
 #[derive(Debug, Clone)]
 pub(super) struct OwnUser {
     number: u32,
@@ -94,17 +94,17 @@ impl OwnUser {
 pub(super) struct Cell {
     parent: Pid,
     user: OwnUser,
-    /// The device, where guests run on the processor itself.
+    /// The device, if guests run on the processor itself.
     kvm: Option<Dev>,
     handed: Vec<RawFd>,
     cpus: Option<rustix::thread::CpuSet>,
 }
 
 impl Cell {
-    /// For the QEMU of a guest, which keeps `handed`, on these CPUs if any are named.
+    /// For a guest's QEMU, which keeps `handed`, on these CPUs if any are named.
     ///
     /// # Errors
-    /// When no user is left for it.
+    /// When no user id is left for it.
     pub(super) fn new(kvm: bool, handed: &Handed, cpus: Option<rustix::thread::CpuSet>) -> Result<Cell, Fault> {
         let device = || std::fs::metadata(KVM).ok().map(|facts| facts.rdev());
         Ok(Cell {
@@ -116,7 +116,7 @@ impl Cell {
         })
     }
 
-    /// The user that it is in this cell, to be kept until it has ended.
+    /// The user that it has in this cell, to be kept until it has ended.
     pub(super) fn user(&self) -> OwnUser {
         self.user.clone()
     }
@@ -138,23 +138,23 @@ impl Cell {
             rustix::io::fcntl_setfd(file, rustix::io::FdFlags::empty())?;
         }
         self.keep_three_devices()?;
-        // Before Linux 5.12 what io_uring shares with the kernel counts, for all but root.
+        // Before Linux 5.12 the memory that io_uring shares with the kernel counts, for everybody but root.
         let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
-        // A dump of it would be one of the guest's memory.
+        // A core dump would be a dump of the guest's memory.
         setrlimit(Resource::Core, Rlimit { current: Some(CORE_BYTES), maximum: Some(CORE_BYTES) })?;
         become_user((self.user.number, self.user.number))?;
-        // Killed when the thread that started it ends: nothing stays when Tare itself is killed. It is asked for here,
-        // as a change of user takes it back.
+        // Killed when the thread that started it ends: nothing stays when Tare itself is killed. This is requested here
+        // because a change of user resets it.
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
         if rustix::process::getppid() != Some(self.parent) {
-            // The parent was gone before the signal was asked for.
+            // The parent was gone before the signal was requested.
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         Ok(())
     }
 
-    /// Puts a folder with three devices in the place of `/dev`, for this process alone. What is there may be root's
-    /// alone, and there may be disks.
+    /// Replaces `/dev` by a folder with three devices, for this process alone. The original may be accessible to root
+    /// alone, and may contain disks.
     fn keep_three_devices(&self) -> io::Result<()> {
         // SAFETY: this process has one thread, and shares nothing that it would lose.
         unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }?;
@@ -165,7 +165,7 @@ impl Cell {
         let kvm = self.kvm.map(|device| (c"/dev/kvm", device, 0o666));
         for (path, device, mode) in devices.into_iter().chain(kvm) {
             rustix::fs::mknodat(CWD, path, FileType::CharacterDevice, Mode::from(mode), device)?;
-            // Whatever this process masks.
+            // Regardless of this process's umask.
             rustix::fs::chmod(path, Mode::from(mode))?;
         }
         Ok(())
@@ -239,7 +239,7 @@ mod tests {
         let cell = || Cell::new(false, &Handed::default(), None).unwrap();
         let (first, second) = (cell(), cell());
         assert_ne!(first.user().number, second.user().number);
-        // What has become of the cell counts no less than the cell.
+        // The user stays taken while it is kept, even after its cell is gone.
         let kept = first.user();
         drop(first);
         assert_ne!(cell().user().number, kept.number);
@@ -253,7 +253,7 @@ mod tests {
         }
     }
 
-    /// As a kernel may be.
+    /// Kernels may have such permissions.
     #[test]
     fn a_file_that_root_alone_may_read_is_handed_over_as_a_copy() {
         let Some(()) = tare_testkit::needs::root() else { return };

@@ -1,4 +1,4 @@
-//! Writes the archive format of Linux' initial file system ("newc"): the same input, the same bytes.
+//! Writes the archive format of Linux's initial file system ("newc"): the same input gives the same bytes.
 
 use std::io::{self, Write};
 
@@ -15,7 +15,7 @@ impl<W: Write> Archive<W> {
         Archive { out, next_inode: 1, written: 0 }
     }
 
-    /// Adds a folder; what it is in comes first.
+    /// Adds a folder; its parent comes first.
     pub(super) fn folder(&mut self, path: &str) -> io::Result<()> {
         self.entry(path, 0o040_755, 2, &[])
     }
@@ -29,7 +29,7 @@ impl<W: Write> Archive<W> {
     pub(super) fn finish(mut self) -> io::Result<W> {
         self.next_inode = 0;
         self.entry("TRAILER!!!", 0, 1, &[])?;
-        // The kernel wants nothing more; QEMU and boot loaders like whole blocks.
+        // The kernel needs nothing more; QEMU and boot loaders prefer whole blocks.
         self.pad(512)?;
         Ok(self.out)
     }

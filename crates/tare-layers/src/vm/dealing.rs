@@ -1,14 +1,14 @@
-//! Which guest each service runs in, where a form has several.
+//! Which guest each service runs in, if a form has several guests.
 
 use std::collections::BTreeSet;
 use tare_core::fault::Fault;
 use tare_core::workload::Service;
 
-/// For each service the number of its guest, from 0: whole tiles where there are several, else single instances, in
-/// their order and as evenly as they go, so that what starts after one another stands together.
+/// The number of each service's guest, from 0: whole tiles if there are several, otherwise single instances, in their
+/// order and as evenly as possible, so that services that start one after another are together.
 ///
 /// # Errors
-/// When there are more guests than there is to deal out: one would be empty.
+/// When there are more guests than things to distribute: one would be empty.
 pub(super) fn dealt_out<'s>(services: impl IntoIterator<Item = &'s Service>, guests: u32) -> Result<Vec<usize>, Fault> {
     let tiles: Vec<u32> = services.into_iter().map(Service::tile).collect();
     let distinct: BTreeSet<u32> = tiles.iter().copied().collect();

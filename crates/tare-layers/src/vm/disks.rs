@@ -12,24 +12,24 @@ use tare_core::bundle::Recipe;
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::{GuestNeeds, MachineServices, TrialContext};
 
-/// The serial of the disk that the guest writes to.
+/// The serial number of the disk that the guest writes to.
 pub(super) const SCRATCH: &str = "scratch";
-/// The file behind it, and the image that is made of that where an image was asked for.
+/// The file behind it, and the image that is made from that if an image was requested.
 pub(super) const RAW_FILE: &str = "guest-scratch.img";
 pub(super) const IMAGE_FILE: &str = "guest-scratch.qcow2";
 
-/// The disks of a guest, as QEMU and as the guest is told of them.
+/// A guest's disks, as described to QEMU and to the guest.
 pub(super) struct Disks {
     pub(super) machine: Vec<Disk>,
     pub(super) guest: Vec<GuestDisk>,
-    /// The device that carries the writable one, where the user named one.
+    /// The device that backs the writable disk, if the user named one.
     pub(super) claim: Option<Claim>,
 }
 
 /// The disks for what will be started in the guest and for the layers opened there.
 ///
 /// # Errors
-/// When a bundle cannot be had as a disk, or the writable disk not be made.
+/// When a bundle cannot be had as a disk, or the writable disk cannot be made.
 pub(super) fn of(
     carrier: &MachineServices,
     options: &VmOptions,
@@ -69,7 +69,7 @@ pub(super) fn of(
         }
         Carried::Block(device) => {
             let claim = block::examine(device, writable)?;
-            // Whoever makes a file system on it must find it free.
+            // The program that makes a file system on it must find it unclaimed.
             let empty = claim.let_go();
             format(device, Some(writable))?;
             disks.claim = Some(empty.claim_again()?);
@@ -87,21 +87,21 @@ fn disk(serial: &str, file: PathBuf, read_only: bool, options: &VmOptions) -> Di
     Disk { serial: serial.to_owned(), file, image, read_only, direct, careless, through }
 }
 
-/// Whether the file can be read past the page cache; a tmpfs, for one, cannot.
+/// Whether the file can be read past the page cache; a tmpfs, for example, cannot.
 fn takes_direct(file: &Path) -> bool {
-    // Whole sectors only: past the cache there is no such thing as half of one.
+    // Whole sectors only: direct I/O cannot read half a sector.
     let whole = fs::metadata(file).is_ok_and(|meta| meta.len() % 512 == 0 || !meta.is_file());
     whole && File::options().read(true).custom_flags(libc::O_DIRECT).open(file).is_ok()
 }
 
-/// Makes an empty file system in a file. Space is set aside at once where that works, so that the guest's first write
-/// to a block costs what every later one does.
+/// Makes an empty file system in a file. Space is allocated at once if possible, so that the guest's first write to a
+/// block costs the same as every later one.
 fn make_raw(file: &Path, bytes: u64) -> Result<(), Fault> {
-    /// More than this is left sparse: it is room for engines, not for what is measured.
+    /// Anything larger is left sparse: it is room for engines, not for what is measured.
     const SET_ASIDE_MAX: u64 = 2 << 30;
     let made = make_sparse(file, bytes)?;
     if bytes <= SET_ASIDE_MAX {
-        // File systems that cannot leave the file sparse, which only costs time.
+        // Some file systems cannot; the file then stays sparse, which only costs time.
         let _ = rustix::fs::fallocate(&made, rustix::fs::FallocateFlags::empty(), 0, bytes);
     }
     drop(made);
@@ -114,8 +114,8 @@ fn make_sparse(file: &Path, bytes: u64) -> Result<File, Fault> {
     Ok(made)
 }
 
-/// Makes an image with an empty file system in it, by way of the file `raw`. The image holds what was written to it
-/// only, so the guest's first write to a block finds it a place: that is what this kind of disk costs.
+/// Makes an image with an empty file system in it, by way of the file `raw`. The image contains only what was written
+/// to it, so the guest's first write to a block has to allocate it: that is the cost of this kind of disk.
 fn make_image(raw: &Path, image: &Path, bytes: u64) -> Result<(), Fault> {
     drop(make_sparse(raw, bytes)?);
     format(raw, None)?;

@@ -1,4 +1,4 @@
-//! Booted guests, and what is done with all of them.
+//! Booted guests, and operations on all of them.
 
 use super::block;
 use super::process::Shared;
@@ -22,19 +22,19 @@ pub(super) struct Guest {
     pub(super) facts: Facts,
     /// Files and directories to remove when it is closed.
     pub(super) files: Vec<PathBuf>,
-    /// The device that carries its writable disk, to be emptied when it is closed.
+    /// The device that backs its writable disk, to be emptied when it is closed.
     pub(super) claim: Option<block::Claim>,
 }
 
-/// Removes what was made for a guest; its directory comes last, and is empty then.
+/// Removes what was made for a guest; its directory comes last, when it is empty.
 pub(super) fn remove(files: &[PathBuf]) {
     for file in files {
         let _ = if file.is_dir() { std::fs::remove_dir(file) } else { std::fs::remove_file(file) };
     }
 }
 
-/// Does the same to every guest at once. Of several faults the first one's is told, and which guest has it, where there
-/// are several.
+/// Does the same to every guest at once. Of several faults the first one is returned and, if there are several guests,
+/// which one had it.
 pub(super) fn on_each<T: Send>(
     guests: &mut [Guest],
     what: impl Fn(&mut Guest) -> Result<T, Fault> + Sync,
@@ -43,7 +43,7 @@ pub(super) fn on_each<T: Send>(
     std::thread::scope(|scope| {
         let threads: Vec<_> = guests.iter_mut().map(|guest| scope.spawn(|| what(guest))).collect();
         let results = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        // All of them, before one's fault ends it.
+        // All of them, before one guest's fault ends this.
         let results: Vec<Result<T, Fault>> = results.collect();
         let named = |(at, result): (usize, Result<T, Fault>)| {
             result.map_err(|fault| if several { fault.context(format!("guest {}", at + 1)) } else { fault })

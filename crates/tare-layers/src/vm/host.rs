@@ -1,4 +1,4 @@
-//! Guests as one host: their agents answer, and the hypervisors' processes are watched from outside.
+//! Guests presented as one host: their agents answer, and the hypervisors' processes are watched from outside.
 
 use super::block;
 use super::guest::{Guest, on_each, remove};
@@ -19,15 +19,15 @@ use tare_core::layer::LayerUse;
 use tare_core::profile::Profile;
 use tare_core::telemetry::{Rest, Scope, TelemetryRow, Vantage};
 
-/// Round trips for one reading of the guest's clock; the shortest of them counts.
+/// Round trips for one reading of the guest's clock; the shortest counts.
 const CLOCK_TRIES: u32 = 8;
 /// How long QEMU may take to end after the guest has powered off.
 const OFF_WITHIN: Duration = Duration::from_secs(15);
 /// The scope of the hypervisor's process.
 const HYPERVISOR: &str = "hypervisor";
-/// How many files of a bundle a guest is told of at once: a few MiB on the line, and in its memory.
+/// How many of a bundle's files a guest is told about at once: a few MiB on the line, and in its memory.
 const FILES_AT_ONCE: usize = 10_000;
-/// How long a guest is told of more.
+/// How long telling a guest about more may take.
 const FILES_WITHIN: Duration = Duration::from_secs(120);
 
 /// Guests and the host they run on.
@@ -50,7 +50,7 @@ pub(super) struct VmHost {
 type Clock = (i128, u64);
 
 impl VmHost {
-    /// Guests that answer, and what joins them.
+    /// Guests that answer, and what connects them.
     pub(super) fn new(outer: Box<dyn LocalOuter>, guests: Vec<Guest>, wiring: Wiring) -> Self {
         assert!(!guests.is_empty(), "a form in guests has one at least");
         let carrier = outer.carrier();
@@ -80,14 +80,14 @@ impl VmHost {
         at.ok_or_else(|| Fault::new(format!("no guest holds an instance '{instance}'")))
     }
 
-    /// Asks the guest that holds an instance; which one it was is told with a fault, where there are several.
+    /// Asks the guest that holds an instance; if there are several guests, a fault says which one it was.
     fn ask<T>(&mut self, instance: &str, what: impl FnOnce(&mut Guest) -> Result<T, Fault>) -> Result<T, Fault> {
         let (at, several) = (self.holder(instance)?, self.several());
         what(&mut self.guests[at])
             .map_err(|fault| if several { fault.context(format!("guest {}", at + 1)) } else { fault })
     }
 
-    /// Each hypervisor's process.
+    /// The process of each hypervisor.
     fn scopes(&self) -> Vec<Scope> {
         let scope = |(at, guest): (usize, &Guest)| {
             let qemu = guest.process.lock().pid();
@@ -114,11 +114,11 @@ impl VmHost {
         Ok(())
     }
 
-    /// Ends the guests, removes what was made for them, closes the host around them. A second time, there is nothing
-    /// to do.
+    /// Ends the guests, removes what was made for them, and closes the host around them. A second call has nothing to
+    /// do.
     fn clear(&mut self) -> Result<(), Fault> {
         let Some(outer) = self.outer.take() else { return Ok(()) };
-        // A guest that is halted cannot power off; one that is gone cannot go on, and that is seen below.
+        // A halted guest cannot power off; one that is gone cannot be resumed, which is noticed below.
         let _ = self.halt(false);
         let shut = on_each(&mut self.guests, shut_down).map(drop);
         let unwired = self.wiring.remove();
@@ -131,11 +131,11 @@ impl VmHost {
 }
 
 fn shut_down(guest: &mut Guest) -> Result<(), Fault> {
-    // A guest that is dead already has nothing to close.
+    // A guest that is already dead has nothing to close.
     let alive = guest.agent.peer().check().is_ok();
     let closed = if alive { guest.agent.close_inside() } else { Ok(()) };
     let mut process = guest.process.lock();
-    // A guest that has closed powers off by itself; one that does not answer is switched off.
+    // A guest that has closed powers off by itself; one that does not answer is killed.
     if !(alive && closed.is_ok() && process.wait(OFF_WITHIN)) {
         let _ = guest.qmp.execute("quit", serde_json::json!({}));
         process.wait(Duration::from_secs(3));
@@ -148,7 +148,7 @@ impl Host for VmHost {
     fn facts(&mut self) -> Result<Facts, Fault> {
         let mut facts = self.outer().facts()?;
         let inside = on_each(&mut self.guests, |guest| guest.agent.facts())?;
-        // The guests are alike: one speaks for all, but for where each stands and what is in it.
+        // The guests are alike: one speaks for all, except for where each is and what is in it.
         facts.extend(self.guests[0].facts.clone());
         facts.extend(inside[0].iter().map(|(key, value)| (format!("guest.{key}"), value.clone())));
         if self.several() {
@@ -195,7 +195,7 @@ impl Host for VmHost {
         self.ask(&start.instance, |guest| {
             let (inside, mut seen, began) = (guest.size.inside(start), FilesSeen::default(), Instant::now());
             for piece in files.chunks(FILES_AT_ONCE) {
-                // Not asked at all, it stays in step, and its guest is shut down as usual.
+                // If it is not asked at all, it stays in step, and its guest is shut down as usual.
                 wait.check()?;
                 if began.elapsed() > FILES_WITHIN {
                     return Err(Fault::new("its bundle has files that take more than 2m to read in the guest"));
@@ -228,7 +228,7 @@ impl Host for VmHost {
 
     fn await_command(&mut self, instance: &str, patience: Duration) -> Result<Option<CommandEnd>, Fault> {
         let end = self.ask(instance, |guest| guest.agent.await_command(instance, patience))?;
-        // The hypervisor's process has spent it, and is sampled.
+        // The hypervisor's process has used this time, and is sampled.
         Ok(end.map(|end| CommandEnd { cpu_s: Some(0.0), ..end }))
     }
 
@@ -273,7 +273,7 @@ impl Host for VmHost {
     fn end_probe(&mut self) -> Result<Vec<TelemetryRow>, Fault> {
         let inside =
             on_each(&mut self.guests, |guest| Ok((guest.agent.end_probe(), guest.agent.clock_offset(CLOCK_TRIES))));
-        // Ended in any case, or the next trial would find it running.
+        // Ended in any case, otherwise the next trial would find it running.
         let mut rows = self.outer().end_probe()?;
         let (several, begun) = (self.several(), std::mem::take(&mut self.clocks));
         for (at, (seen, end)) in inside?.into_iter().enumerate() {
@@ -293,7 +293,7 @@ impl Host for VmHost {
     }
 
     fn begin_profile(&mut self, _: &[Scope]) -> Result<(), Fault> {
-        // The guests are not asked: their counters of events are not this machine's.
+        // The guests are not asked: their event counters are not this machine's.
         let scopes = self.scopes();
         self.outer().begin_profile(&scopes)
     }
@@ -303,7 +303,7 @@ impl Host for VmHost {
     }
 
     fn open(mut self: Box<Self>, layer: &LayerUse, surroundings: &TrialContext) -> Result<Box<dyn Host>, OpenError> {
-        // Each knows best which of the services it holds.
+        // Each guest knows best which of the services it holds.
         let refused: Mutex<Option<OpenError>> = Mutex::new(None);
         let opened = on_each(&mut self.guests, |guest| {
             let held = surroundings.services.iter().filter(|start| guest.holds.contains(&start.instance));
@@ -338,13 +338,13 @@ impl Host for VmHost {
 
 impl Drop for VmHost {
     fn drop(&mut self) {
-        // Only after a panic is there anything left here; a leftover is found by its name.
+        // Only after a panic is anything left here; a leftover is found by its name.
         let _ = self.clear();
     }
 }
 
-/// A guest's row on the host's clock. The two clocks may run at different speeds (an emulated guest's does): the
-/// offset is taken to change evenly between two readings.
+/// A guest's row on the host's clock. The two clocks may run at different speeds (an emulated guest's does): the offset
+/// is assumed to change evenly between two readings.
 fn as_seen_here(mut row: TelemetryRow, begin: Clock, end: Clock) -> TelemetryRow {
     let there = i128::from(row.at_ns);
     let (first, last) = (i128::from(begin.1) + begin.0, i128::from(end.1) + end.0);
@@ -365,7 +365,7 @@ mod tests {
 
     #[test]
     fn rows_of_the_guest_move_to_the_clock_of_the_host() {
-        // The guest booted 900 s after the host; its clock is slow by 1 s in 100 s.
+        // The guest booted 900 s after the host; its clock loses 1 s in 100 s.
         let second = 1_000_000_000_u64;
         let begin = (-(900 * i128::from(second)), 1000 * second);
         let end = (-(901 * i128::from(second)), 1100 * second);
@@ -374,7 +374,7 @@ mod tests {
             assert!((moved.at_ns as f64 / 1e9 - here).abs() < 1e-6, "{there}: {}", moved.at_ns);
             assert_eq!((moved.vantage, moved.serving), (Vantage::Guest, true));
         }
-        // One reading only.
+        // A single reading.
         assert_eq!(as_seen_here(row(100 * second), begin, begin).at_ns, 1000 * second);
     }
 }

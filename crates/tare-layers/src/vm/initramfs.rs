@@ -12,15 +12,15 @@ use tare_core::bundle::Kernel;
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::CachedItem;
 
-/// What a packed file system is called among the things that are kept.
+/// The name of this kind of item in the list of what is kept.
 const KIND: &str = "initial file system";
-/// Part of the key: raise it when the content changes by other means than its parts.
+/// Part of the key: raise it when the content changes other than through its parts.
 const LAYOUT: &str = "1";
-/// One that nobody packed or used for so long belongs to a kernel or program of the past.
+/// One that has not been packed or used for this long belongs to an old kernel or program.
 const KEEP_FOR: Duration = Duration::from_secs(14 * 24 * 3600);
 
-/// The packed file system with the agent `program` and the modules of `kernel` that every guest needs, and `more`;
-/// packed now if it is not there.
+/// The packed file system with the agent `program`, the modules of `kernel` that every guest needs, and `more`; packed
+/// now if it does not exist.
 ///
 /// # Errors
 /// When something cannot be read, a module is missing, or the result cannot be written.
@@ -31,7 +31,7 @@ pub(super) fn packed(kernel: &Kernel, program: &Path, more: &[String]) -> Result
     let folder = folder();
     let path = folder.join(format!("{key}.cpio"));
     if path.exists() {
-        // Its age says when it was last used.
+        // Its modification time says when it was last used.
         if let Ok(file) = File::options().append(true).open(&path) {
             let _ = file.set_modified(SystemTime::now());
         }
@@ -53,7 +53,7 @@ fn key(kernel: &Kernel, program: &Path, files: &[PathBuf]) -> Result<String, Fau
     let mut hash = Sha256::new();
     hash.update(format!("{LAYOUT}\n{}\n", kernel.release));
     for file in files {
-        // A module is known by its path, size and time: its content would have to be read each time.
+        // A module is identified by path, size and time: otherwise its content would have to be read each time.
         let meta = fs::metadata(file).doing(format!("look at the kernel module {}", file.display()))?;
         let changed = meta.modified().ok().and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
         hash.update(format!("{} {} {:?}\n", file.display(), meta.len(), changed));
@@ -109,7 +109,7 @@ fn folder() -> PathBuf {
     environment::home().join("guest")
 }
 
-/// The packed file systems in a folder, whole or left unfinished.
+/// The packed file systems in a folder, complete or unfinished.
 fn packed_in(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
     let ours = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "cpio" || kind == "new") && path.is_file();
@@ -120,7 +120,7 @@ fn packed_in(folder: &Path) -> Vec<PathBuf> {
 
 /// The packed file systems that are kept for later runs.
 pub(super) fn kept() -> Vec<CachedItem> {
-    // In a folder of somebody else's nothing is kept.
+    // Nothing is kept in somebody else's folder.
     if home::look().is_ok() { kept_in(&folder()) } else { Vec::new() }
 }
 
@@ -139,7 +139,7 @@ pub(super) fn forget(kept: &CachedItem) -> Result<(), Fault> {
 }
 
 fn forget_in(folder: &Path, kept: &CachedItem) -> Result<(), Fault> {
-    // What nobody listed is not ours to remove.
+    // What was not listed is not ours to remove.
     if !kept_in(folder).contains(kept) {
         return Ok(());
     }

@@ -1,5 +1,5 @@
-//! Guests that a dead run left. Their links are found with all other links. A guest's QEMU carries a mark in its
-//! environment, for anybody may call a guest as ours are called.
+//! Guests that a dead run left behind. Their links are found with all other links. A guest's QEMU carries a mark in its
+//! environment, since anybody may give a guest a name like ours.
 
 use crate::marks::{full_mark, run_in_environment};
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use tare_core::fault::Fault;
 use tare_core::host::Leftover;
 
-/// What a leftover guest is called.
+/// The kind of leftover that a guest is.
 pub(super) const KIND: &str = "guest";
 
-/// The variable by which a guest's QEMU tells its run. Not that of other processes, which are found as such.
+/// The environment variable in which a guest's QEMU carries its run. It differs from that of other processes, which are
+/// found as such.
 const GUEST_VARIABLE: &str = "TARE_GUEST";
 
-/// Marks a QEMU about to be started as a guest of a run.
+/// Marks a QEMU that is about to be started as a run's guest.
 pub(super) fn mark(run: &str, command: &mut Command) {
     command.env(GUEST_VARIABLE, full_mark(run));
 }
@@ -45,7 +46,7 @@ pub(super) fn remove(leftover: &Leftover) -> Result<(), Fault> {
             return Err(Fault::new(format!("the guest {} does not end", leftover.name)));
         }
         for pid in pids.into_iter().filter_map(Pid::from_raw) {
-            // Held from before the last look: what is killed is what was looked at.
+            // Held from before the last check: the process that is killed is the one that was examined.
             let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { continue };
             if is_it(pid.as_raw_nonzero().get()) {
                 let _ = rustix::process::pidfd_send_signal(process, Signal::KILL);
@@ -71,7 +72,7 @@ fn guest(pid: i32) -> Option<Leftover> {
     (marked.as_deref() == Some(guest.run.as_str())).then_some(guest)
 }
 
-/// Whether a command line is a guest of ours: QEMU, told to be called `tare-<run>-<trial>`.
+/// Whether a command line is that of our guest: QEMU with the name `tare-<run>-<trial>`.
 fn recognise(words: &[&str]) -> Option<Leftover> {
     let program = words.first()?.rsplit('/').next()?;
     if !program.starts_with("qemu-system-") {

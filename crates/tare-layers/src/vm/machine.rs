@@ -1,4 +1,4 @@
-//! The machine that QEMU is told to be: its command line, and nothing else.
+//! The machine that QEMU is told to emulate: its command line, and nothing else.
 
 use super::confinement::{SANDBOX, again, as_it_is};
 use super::options::VmOptions;
@@ -9,7 +9,7 @@ use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use tare_core::fault::{Doing, Fault};
 
-/// What carries out the guest's instructions.
+/// What executes the guest's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Engine {
     /// The processor itself.
@@ -27,8 +27,8 @@ impl Engine {
         }
     }
 
-    /// What the guest's kernel is told because of it. An emulated processor has none of the flaws that kernels guard
-    /// against, and each guard costs it a look-up of translated code.
+    /// Kernel arguments for the guest that follow from it. An emulated processor has none of the flaws that kernels
+    /// guard against, and each guard costs it a look-up of translated code.
     fn kernel_arguments(self) -> &'static str {
         match self {
             Engine::Kvm => "",
@@ -40,7 +40,7 @@ impl Engine {
 /// A disk of the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Disk {
-    /// By which the guest finds it.
+    /// Identifies the disk to the guest.
     pub(super) serial: String,
     /// The file or block device behind it.
     pub(super) file: PathBuf,
@@ -48,16 +48,16 @@ pub(super) struct Disk {
     pub(super) image: bool,
     /// Whether the guest may not write to it.
     pub(super) read_only: bool,
-    /// Whether the host's page cache is passed by; needs a file system that can.
+    /// Whether the host's page cache is bypassed; needs a file system that supports this.
     pub(super) direct: bool,
-    /// Whether the guest's wish to have data on the disk is ignored.
+    /// Whether the guest's flush requests are ignored.
     pub(super) careless: bool,
-    /// Whether a write is answered only when it is on the disk.
+    /// Whether a write is acknowledged only when it is on the disk.
     pub(super) through: bool,
 }
 
 impl Disk {
-    /// Opens what is behind it, for QEMU.
+    /// Opens the file or device behind it, for QEMU.
     ///
     /// # Errors
     /// When this process may not.
@@ -69,7 +69,7 @@ impl Disk {
     /// How QEMU hands its I/O to the kernel, where `wanted` is what the user asked for.
     pub(super) fn aio<'a>(&self, wanted: &'a str) -> &'a str {
         match wanted {
-            // It is only asynchronous past the page cache.
+            // It is only asynchronous when bypassing the page cache.
             "auto" | "native" => {
                 if self.direct {
                     "native"
@@ -84,22 +84,22 @@ impl Disk {
 
 /// Everything that makes up the command line.
 pub(super) struct QemuMachine<'a> {
-    /// The machine's name, as lists of processes show it.
+    /// The machine's name, as process lists show it.
     pub(super) name: String,
     pub(super) options: &'a VmOptions,
     pub(super) engine: Engine,
-    /// The processor that the guest sees.
+    /// The processor model that the guest sees.
     pub(super) cpu: &'a str,
     pub(super) size: &'a Size,
     pub(super) disks: &'a [Disk],
-    /// The guest's hardware address.
+    /// The guest's MAC address.
     pub(super) hardware: String,
-    /// Whether QEMU has a filter of system calls.
+    /// Whether QEMU has a system call filter.
     pub(super) sandbox: bool,
     pub(super) open: Open,
 }
 
-/// What it is handed open, by number.
+/// What it is handed open, by file number.
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) kernel: RawFd,
@@ -108,17 +108,17 @@ pub(super) struct Open {
     pub(super) disks: Vec<RawFd>,
     /// The host's end of the network card.
     pub(super) tap: RawFd,
-    /// The kernel's mover of packets, if one is to be used.
+    /// The kernel's packet mover (vhost), if it is to be used.
     pub(super) vhost: Option<RawFd>,
-    /// Where the serial console is written to.
+    /// Where the serial console's output goes.
     pub(super) console: RawFd,
     /// The agent's line and the control line.
     pub(super) agent: RawFd,
     pub(super) control: RawFd,
 }
 
-/// The kernel's command line. A panic ends the guest at once (with `-no-reboot`) instead of leaving it standing. The
-/// kernel hands the word it does not know, `agent`, to the first process.
+/// The kernel's command line. A panic ends the guest at once (with `-no-reboot`) instead of leaving it hanging. The
+/// kernel passes the word that it does not know, `agent`, to the first process.
 pub(super) const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 rdinit=/init agent";
 
 impl QemuMachine<'_> {
@@ -150,7 +150,7 @@ impl QemuMachine<'_> {
         }
         let vhost = self.open.vhost.map_or("vhost=off".to_owned(), |number| format!("vhost=on,vhostfd={number}"));
         out.pair("-netdev", format!("tap,id=net,fd={},{vhost}", self.open.tap));
-        // No option ROM: the guest boots from -kernel, and the file is in another package.
+        // No option ROM: the guest boots from -kernel, and the ROM file is in another package.
         let rom = if self.options.machine == "microvm" { "" } else { ",romfile=" };
         out.pair("-device", self.device("virtio-net", &format!("netdev=net,mac={}{rom}", self.hardware)));
         out.0
@@ -158,10 +158,10 @@ impl QemuMachine<'_> {
 
     fn board(&self, out: &mut Arguments) {
         let extra = match self.options.machine.as_str() {
-            // Devices that the guest never uses only cost it time to find.
+            // The guest never uses these devices, and finding them costs it time.
             "q35" => ",usb=off,vmport=off,smbus=off,sata=off,hpet=off",
             "pc" => ",usb=off,vmport=off,hpet=off",
-            // With ACPI: by it the kernel finds the virtio devices.
+            // With ACPI, which the kernel needs to find the virtio devices.
             _ => ",acpi=on,isa-serial=on,rtc=on",
         };
         let mib = self.size.memory >> 20;
@@ -206,7 +206,7 @@ impl QemuMachine<'_> {
         out.pair("-device", self.device("virtio-blk", &properties));
     }
 
-    /// A virtio device on the bus that the machine has.
+    /// A virtio device on the bus that this machine has.
     fn device(&self, kind: &str, properties: &str) -> String {
         let bus = if self.options.machine == "microvm" { "device" } else { "pci" };
         format!("{kind}-{bus},{properties}")
@@ -226,7 +226,7 @@ impl Arguments {
         self
     }
 
-    /// Hands over an open file; the path by which it is named.
+    /// Hands over an open file; returns the path that refers to it.
     fn open(&mut self, number: RawFd) -> String {
         let (path, set) = as_it_is(number);
         self.pair("-add-fd", set);

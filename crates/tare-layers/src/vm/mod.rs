@@ -1,8 +1,8 @@
 //! The layer `vm`: QEMU guests, one or several, whose agents are hosts over virtio-serial lines.
 //!
-//! The guest boots a kernel directly, without firmware menus or boot loader, with an initial file system that holds
-//! nothing but the agent and the modules. Bundles are read-only disks; a private bridge and a tap device join it to
-//! the host. See [`crate::agent`] for what happens inside.
+//! The guest boots a kernel directly, without firmware menus or a boot loader, with an initial file system that holds
+//! only the agent and the modules. Bundles are read-only disks; a private bridge and a tap device connect it to the
+//! host. See [`crate::agent`] for what happens inside.
 
 mod accelerator;
 mod block;
@@ -44,8 +44,8 @@ use tare_core::layer::{LayerRung, LayerUse, LayerVariant};
 use tare_core::load::LoadOrigin;
 use tare_core::workload::Service;
 
-/// The layer `vm`. A guest has an address of its own, so that it gets in nobody's way. A guest inside a guest would
-/// need QEMU, a kernel and its disks there; nothing is brought along for it, and opening it there says so.
+/// The layer `vm`. A guest has its own address, so it is in nobody's way. A guest inside a guest would need QEMU, a
+/// kernel and its disks there; none of these are brought along, and opening the layer there says so.
 pub struct Vm;
 
 impl Layer for Vm {
@@ -59,9 +59,9 @@ impl Layer for Vm {
         options::read(node, problems)
     }
 
-    /// Whether this machine can run guests, and how. The first call after a boot may take as long as a tiny guest has
-    /// to come alive; its answer is kept. Where there is no kernel for guests yet, the store of bundles fetches one and
-    /// keeps it, as the first run would: which kernel guests have is part of the answer, and emulated ones have it too.
+    /// Whether this machine can run guests, and how. The first call after a boot may take as long as a tiny guest needs
+    /// to come alive; its answer is kept. If there is no kernel for guests yet, the store of bundles fetches and keeps
+    /// one, as the first run would: which kernel guests have is part of the answer, for emulated guests too.
     fn probe(options: &VmOptions, carrier: &MachineServices) -> Availability {
         match examine(options, carrier) {
             Ok((facts, None)) => Availability::Ready(facts),
@@ -140,7 +140,7 @@ fn words(facts: &Facts) -> String {
     let fact = |key: &str| facts.get(key).map_or("", String::as_str);
     let under = if fact("vm.accelerator") == "kvm" { " under KVM" } else { "" };
     let cpu = fact("vm.cpu");
-    // That guests see all of the processor, or all that there is of an emulated one, is as expected.
+    // Guests are expected to see the whole processor, or all that an emulated one offers.
     let cpu = if cpu.contains(',') { format!(", processor {cpu}") } else { String::new() };
     format!("QEMU {}{under}, guests with Linux {}{cpu}", short_version(fact("vm.qemu")), fact("vm.kernel"))
 }

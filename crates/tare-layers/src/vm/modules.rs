@@ -1,4 +1,4 @@
-//! Which kernel modules a guest needs, in the order in which they load.
+//! Which kernel modules a guest needs, in the order to load them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,18 +12,18 @@ use tare_core::fault::{Doing, Fault};
 const ALWAYS: &[&str] =
     &["virtio_pci", "virtio_mmio", "virtio_blk", "virtio_net", "virtio_console", "ext4", "crc32c_generic", "overlay"];
 
-/// What some kernels do not have and a guest can do without, as long as its machine type has the other.
+/// Modules that some kernels lack and that a guest can do without, as long as its machine type has the other.
 const OPTIONAL: &[&str] = &["virtio_mmio", "virtio_pci", "crc32c_generic"];
 
-/// The files to load for what every guest needs and for `more`, each after those it depends on. Modules that are part
-/// of the kernel need no file; of `more`, what the kernel does not have is left out.
+/// The files to load for what every guest needs and for `more`, each after those it depends on. Modules built into the
+/// kernel need no file; whatever the kernel lacks of `more` is left out.
 ///
 /// # Errors
-/// When the kernel has a module neither as a file nor built in.
+/// When the kernel has a required module neither as a file nor built in.
 pub(super) fn to_load(kernel: &Kernel, more: &[String]) -> Result<Vec<PathBuf>, Fault> {
     let read = |name: &str| fs::read_to_string(kernel.modules.join(name));
     let Ok(dependencies) = read("modules.dep") else {
-        // A kernel without modules has everything built in, or the guest says on its console what it misses.
+        // A kernel without modules has everything built in, or the guest says on its console what is missing.
         return Ok(Vec::new());
     };
     let table = Table::new(&dependencies, &read("modules.builtin").unwrap_or_default());
@@ -34,7 +34,7 @@ pub(super) fn to_load(kernel: &Kernel, more: &[String]) -> Result<Vec<PathBuf>, 
     Ok(files.iter().map(|file| kernel.modules.join(file)).collect())
 }
 
-/// What a kernel's modules are and depend on.
+/// A kernel's modules and their dependencies.
 struct Table<'a> {
     /// By module name: its file, and the files it depends on as `modules.dep` lists them.
     files: BTreeMap<String, (&'a str, Vec<&'a str>)>,
@@ -67,11 +67,11 @@ impl<'a> Table<'a> {
         Ok(ordered)
     }
 
-    /// Adds a file after those it depends on, unless its module was `seen` before. A real list has no circles, as such
-    /// modules could never be loaded; but a kernel may be anybody's, so each module is gone into once, and a chain of
-    /// any length takes no more of the stack.
+    /// Adds a file after those it depends on, unless its module was `seen` before. A real list has no cycles, as such
+    /// modules could never be loaded; but anybody may supply a kernel, so each module is visited once, and a chain of
+    /// any length needs no more stack.
     fn visit(&self, file: &'a str, seen: &mut BTreeSet<String>, ordered: &mut Vec<&'a str>) {
-        // What is to be looked at, the next one last, and whether all that it needs has been.
+        // What is still to be visited, the next one last, and whether everything that it needs has been.
         let mut ahead = vec![(file, false)];
         while let Some((file, is_ready)) = ahead.pop() {
             let name = name_of(file);
@@ -79,7 +79,7 @@ impl<'a> Table<'a> {
                 ordered.push(file);
             } else if !seen.contains(&name) {
                 ahead.push((file, true));
-                // The list has what must come first last.
+                // The list has what must come first at its end.
                 let needs = self.files.get(&name).into_iter().flat_map(|(_, needs)| needs);
                 ahead.extend(needs.map(|need| (*need, false)));
                 seen.insert(name);
@@ -88,16 +88,16 @@ impl<'a> Table<'a> {
     }
 }
 
-/// `kernel/fs/ext4/ext4.ko.xz` is the module `ext4`; `-` and `_` are one letter in names.
+/// `kernel/fs/ext4/ext4.ko.xz` is the module `ext4`; `-` and `_` are the same letter in names.
 fn name_of(file: &str) -> String {
     let file = file.trim().rsplit('/').next().unwrap_or_default();
     file.split(".ko").next().unwrap_or_default().replace('-', "_")
 }
 
-/// A module's content, unpacked: kernels of older distributions cannot unpack modules themselves.
+/// A module's content, decompressed: kernels of older distributions cannot decompress modules themselves.
 ///
 /// # Errors
-/// When it cannot be read or unpacked.
+/// When it cannot be read or decompressed.
 pub(super) fn content(path: &Path) -> Result<Vec<u8>, Fault> {
     let raw = fs::read(path).doing(format!("read the kernel module {}", path.display()))?;
     let unpacked = match path.extension().and_then(|extension| extension.to_str()) {
@@ -123,7 +123,7 @@ fn unpack_xz(path: &Path) -> Result<Vec<u8>, Fault> {
     Err(Fault::new(format!("could not {doing}")).with_log(String::from_utf8_lossy(&out.stderr)))
 }
 
-/// Takes any text for a kernel's modules.dep: every module is loaded once, and after what it needs but for circles.
+/// Reads any text as a kernel's modules.dep: every module is loaded once, and after what it needs except in cycles.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn chew(text: &str) {
     let table = Table::new(text, "");
@@ -133,7 +133,7 @@ pub(crate) fn chew(text: &str) {
     assert_eq!(at.len(), ordered.len(), "one comes twice: {ordered:?}");
     for (name, (_, needs)) in &table.files {
         assert!(at.contains_key(name) && needs.iter().all(|need| at.contains_key(&name_of(need))), "{name} is missing");
-        // What needs only such as need nothing stands in no circle.
+        // A module whose needs have no needs themselves is in no cycle.
         let ends = |need: &&str| table.files.get(&name_of(need)).is_none_or(|(_, more)| more.is_empty());
         let is_late = needs.iter().all(|need| at[&name_of(need)] <= at[name]);
         assert!(is_late || !needs.iter().all(ends), "{name} comes too early: {ordered:?}");

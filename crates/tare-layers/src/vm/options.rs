@@ -1,23 +1,23 @@
-//! What a study may say about a guest.
+//! What a study may specify about a guest.
 
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use tare_core::config::{Fields, Node, NodeKind, Problems};
 
-/// The most guests of one form: as many as have ranges of addresses for what is in them, see [`super::wiring`].
+/// The most guests of one form: as many as there are address ranges for what is in them, see [`super::wiring`].
 pub(super) const GUESTS_MAX: u64 = 60;
-/// Memory that a guest gets beyond what its services are given, for its kernel and the agent, in bytes.
+/// Memory that a guest gets in addition to its services' memory, for its kernel and the agent, in bytes.
 pub(super) const RESERVE: u64 = 192 << 20;
 
 /// The options of the layer `vm`, defaults filled in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VmOptions {
-    /// Virtual CPUs of each guest; none is what the services ask for.
+    /// Virtual CPUs of each guest; `None` means what the services ask for.
     pub cpus: Option<u32>,
-    /// Each guest's memory in bytes; none is what the services, the guest's own system and the inner layers need.
+    /// Each guest's memory in bytes; `None` means what the services, the guest's own system and the inner layers need.
     pub memory: Option<u64>,
-    /// How many guests there are, of this kind each; what is deployed is dealt out among them.
+    /// How many guests of this kind there are; what is deployed is distributed among them.
     #[serde(default = "one")]
     pub guests: u32,
     /// QEMU's machine type: `q35`, `microvm` or `pc`.
@@ -26,35 +26,35 @@ pub struct VmOptions {
     pub accelerator: String,
     /// Whether the kernel moves the network packets: `auto`, `on` or `off`.
     pub vhost: String,
-    /// Whether the guest's memory is huge pages, reserved beforehand.
+    /// Whether the guest's memory consists of huge pages, reserved beforehand.
     pub hugepages: bool,
     /// Whether each virtual CPU is bound to one CPU.
     pub pin: bool,
-    /// How disks use the host's page cache: `none` passes it by, `writeback` uses it, `unsafe` also ignores the guest's
-    /// wish to have data on the disk. With `directsync`, which passes it by, and `writethrough`, which does not, every
-    /// write is on the disk when it is answered.
+    /// How disks use the host's page cache: `none` bypasses it, `writeback` uses it, and `unsafe` also ignores the
+    /// guest's flush requests. With `directsync`, which bypasses it, and `writethrough`, which does not, every write is
+    /// on the disk before it is acknowledged.
     pub cache: String,
-    /// Whether disks have a thread of their own.
+    /// Whether disks have their own I/O thread.
     pub iothread: bool,
-    /// What carries the disk that the guest writes to, and so the services' volumes.
+    /// What backs the disk that the guest writes to, and so the services' volumes.
     #[serde(default)]
     pub disk: Carried,
-    /// How QEMU hands I/O to the host's kernel: `threads`, `native` (past the page cache only), `io_uring`, or `auto`:
-    /// `native` where it can be.
+    /// How QEMU hands I/O to the host's kernel: `threads`, `native` (only when bypassing the page cache), `io_uring`,
+    /// or `auto`: `native` where possible.
     #[serde(default = "auto")]
     pub aio: String,
 }
 
-/// What carries the guest's writable disk on the host.
+/// What backs the guest's writable disk on the host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Carried {
-    /// A file of the disk's own layout, its space set aside at once.
+    /// A raw image file, with its space allocated at once.
     #[default]
     Raw,
     /// A qcow2 image, which grows as the guest writes.
     Qcow2,
-    /// A block device that the user named. It is formatted anew for each guest, and only when nothing is on it.
+    /// A block device that the user named. It is formatted for each guest, and only when there is nothing on it.
     Block(PathBuf),
 }
 
@@ -86,12 +86,12 @@ impl Default for VmOptions {
 }
 
 impl VmOptions {
-    /// Whether disks are to pass the host's page cache by.
+    /// Whether disks must bypass the host's page cache.
     pub(super) fn is_direct(&self) -> bool {
         matches!(self.cache.as_str(), "none" | "directsync")
     }
 
-    /// Whether a write is answered only when it is on the disk.
+    /// Whether a write is acknowledged only when it is on the disk.
     pub(super) fn is_through(&self) -> bool {
         matches!(self.cache.as_str(), "writethrough" | "directsync")
     }

@@ -1,4 +1,4 @@
-//! QEMU as a child process, and what it and the guest's console tell about its end.
+//! QEMU as a child process, and what it and the guest's console say about its end.
 
 use super::confinement::{Cell, OwnUser};
 use crate::agent::Peer;
@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
 
-/// How many lines of it a fault shows.
+/// How many lines of the console a fault shows.
 const LINES_SHOWN: usize = 25;
-/// How many of them stand before the line that says that the kernel gave up.
+/// How many of them come before the line that says that the kernel gave up.
 const LINES_BEFORE: usize = 8;
 /// What a Linux kernel says when it gives up.
 const PANIC: &str = "Kernel panic - not syncing";
@@ -24,7 +24,7 @@ pub(super) struct Process {
     console: PathBuf,
     own_log: PathBuf,
     _keeper: Keeper,
-    /// Another guest's when this one has ended.
+    /// Goes to another guest once this one has ended.
     _user: OwnUser,
 }
 
@@ -38,13 +38,13 @@ impl Shared {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Process> {
-        // A thread that panicked while it looked has left nothing half done.
+        // A thread that panicked while looking has left nothing half done.
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
 impl Process {
-    /// Starts QEMU by `command` in its cell, whose files it is given.
+    /// Starts QEMU with `command` in its cell, and gives it the cell's files.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -57,12 +57,12 @@ impl Process {
     ) -> Result<Process, Fault> {
         let mut keeper = Keeper::default();
         keeper.keep(File::options().write(true).open(console).doing("open the guest's console log")?);
-        // Appending: what is written goes behind what is there, wherever its end is by then.
+        // Append mode: output goes after what is there, wherever the end is by then.
         let log = File::options().create(true).append(true).open(own_log).doing("make QEMU's log")?;
         keeper.keep(log.try_clone().doing("share QEMU's log")?);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let user = cell.user();
-        // SAFETY: what runs between fork and exec makes system calls only; it neither allocates nor takes locks.
+        // SAFETY: what runs between fork and exec makes only system calls; it neither allocates nor takes locks.
         unsafe { command.pre_exec(move || cell.enter()) };
         let child = command.spawn().doing(format!("start {}", command.get_program().display()))?;
         let (console, own_log) = (console.to_owned(), own_log.to_owned());
@@ -74,7 +74,7 @@ impl Process {
         self.child.id()
     }
 
-    /// The file to which the guest's console is written.
+    /// The file that the guest's console is written to.
     pub(super) fn console(&self) -> &Path {
         &self.console
     }
@@ -100,13 +100,13 @@ impl Process {
         }
     }
 
-    /// Whether somebody has killed it: who cleaned up behind others, or the kernel for want of memory.
+    /// Whether somebody has killed it: a cleanup by another process, or the kernel for lack of memory.
     pub(super) fn was_killed(&mut self) -> bool {
         let ended = self.child.try_wait().ok().flatten();
         ended.and_then(|status| status.signal()) == Some(rustix::process::Signal::KILL.as_raw())
     }
 
-    /// Waits until it has ended; false when it has not within the time.
+    /// Waits until it has ended; false if it has not within the time.
     pub(super) fn wait(&mut self, within: Duration) -> bool {
         let deadline = Instant::now() + within;
         loop {
@@ -118,14 +118,14 @@ impl Process {
         }
     }
 
-    /// Makes it end.
+    /// Kills it.
     pub(super) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// The last lines of the guest's console, and what QEMU itself had to say. Of a panic the first lines: what
-    /// follows is a trace of the kernel.
+    /// The last lines of the guest's console, and what QEMU itself said. For a panic, its first lines: what follows is
+    /// a kernel trace.
     pub(super) fn last_words(&self) -> String {
         shown(&format!("{}{}", tail(&self.console), tail(&self.own_log)))
     }
@@ -137,7 +137,7 @@ impl Drop for Process {
     }
 }
 
-/// The guest behind an agent's line, as seen from outside.
+/// The guest at the other end of an agent's line, as seen from outside.
 pub(super) struct Outside(pub(super) Shared);
 
 impl Peer for Outside {
@@ -160,7 +160,7 @@ fn printable(text: &str) -> String {
     text.chars().filter(|c| *c == '\n' || !c.is_control()).collect()
 }
 
-/// What the guest's kernel said when it gave up, if it has.
+/// What the guest's kernel said when it gave up, if it did.
 fn panic_in(console: &str) -> Option<&str> {
     console.lines().find_map(|line| Some(line[line.find(PANIC)?..].trim()))
 }
@@ -173,7 +173,7 @@ fn shown(console: &str) -> String {
     lines[first..].iter().take(LINES_SHOWN).copied().collect::<Vec<_>>().join("\n")
 }
 
-/// Takes any text for a guest's console: few lines of it are shown, which can be printed, and a panic is among them.
+/// Reads any text as a guest's console: few lines are shown, all are printable, and a panic is among them.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn chew(text: &str) {
     let console = printable(text);
@@ -184,7 +184,7 @@ pub(crate) fn chew(text: &str) {
     assert!(panic_in(&console).is_none_or(|what| what.starts_with(PANIC) && shown.contains(what)), "{shown:?}");
 }
 
-/// Kernel threads that move a guest's packets for this QEMU: `vhost-<pid>`. Newer kernels make them threads of QEMU
+/// Kernel threads that move a guest's packets for this QEMU: `vhost-<pid>`. In newer kernels they are threads of QEMU
 /// itself, which its own id covers.
 pub(super) fn vhost_threads(qemu: u32) -> Vec<u32> {
     let wanted = format!("vhost-{qemu}");

@@ -22,7 +22,7 @@ impl Qmp {
     /// Waits for the greeting and leaves the negotiation mode.
     ///
     /// # Errors
-    /// When it is no QEMU that answers, or none answers.
+    /// When what answers is not QEMU, or nothing answers.
     pub(super) fn greet(stream: UnixStream) -> Result<Self, Fault> {
         stream.set_read_timeout(Some(ANSWER_WITHIN)).doing("set the time limit of QEMU's control line")?;
         stream.set_write_timeout(Some(ANSWER_WITHIN)).doing("set the time limit of QEMU's control line")?;
@@ -37,7 +37,7 @@ impl Qmp {
         Ok(qmp)
     }
 
-    /// Executes a command and hands over what it returns.
+    /// Executes a command and returns its result.
     ///
     /// # Errors
     /// When QEMU refuses it or does not answer.
@@ -54,11 +54,11 @@ impl Qmp {
             if let Some(value) = answer.get_mut("return") {
                 return Ok(value.take());
             }
-            // Anything else is an event. What matters of them shows in the process and on the console too.
+            // Anything else is an event. Those that matter also show in the process and on the console.
         }
     }
 
-    /// The host's thread of every virtual CPU, in the order of the CPUs.
+    /// The host's thread for every virtual CPU, in CPU order.
     ///
     /// # Errors
     /// When QEMU does not say.
@@ -87,13 +87,13 @@ impl Qmp {
     }
 }
 
-/// Takes any bytes for what QEMU says on its control line until it hangs up.
+/// Reads any bytes as what QEMU says on its control line until it hangs up.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn chew(bytes: &[u8]) {
     let (near, far) = UnixStream::pair().expect("there are sockets");
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Who understands nothing of it hangs up first.
+            // A reader that understands none of it hangs up first.
             let _ = (&far).write_all(bytes);
             let _ = far.shutdown(std::net::Shutdown::Write);
             let _ = std::io::copy(&mut &far, &mut std::io::sink());

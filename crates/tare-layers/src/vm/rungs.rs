@@ -1,10 +1,10 @@
-//! A guest by what its settings cost, from the best that QEMU can do to the guest as it is given.
+//! A guest broken down by what its settings cost, from the best that QEMU can do to the guest as configured.
 
 use super::options::VmOptions;
 use tare_core::layer::LayerRung;
 
-/// First the guest with everything that makes it fast, then one setting after the other as it is given. What is the
-/// best already is no rung.
+/// First the guest with everything that makes it fast, then one setting after another as configured. A setting that is
+/// already the best is no rung.
 pub(super) fn rungs(whole: &VmOptions) -> Vec<LayerRung<VmOptions>> {
     let direct = if whole.is_direct() { whole.cache.clone() } else { "none".to_owned() };
     let vhost = if whole.vhost == "off" { "auto".to_owned() } else { whole.vhost.clone() };

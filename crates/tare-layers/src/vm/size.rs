@@ -1,4 +1,4 @@
-//! How large a guest is, and which CPUs of the host it gets.
+//! How large a guest is, and which of the host's CPUs it gets.
 
 use super::options::{RESERVE, VmOptions};
 use std::collections::BTreeSet;
@@ -6,13 +6,13 @@ use tare_core::fault::Fault;
 use tare_core::host::{GuestNeeds, ServiceStart, TrialContext};
 use tare_core::units::CpuSet;
 
-/// Room on the writable disk beyond what the services' volumes may need, bytes.
+/// Room on the writable disk in addition to what the services' volumes may need, bytes.
 const DISK_SLACK: u64 = 512 << 20;
 
 /// The size of a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Size {
-    /// The host's CPUs that carry the virtual ones; virtual CPU i runs on the i-th, if they are pinned.
+    /// The host's CPUs that run the virtual ones; virtual CPU i runs on the i-th, if they are pinned.
     pub(super) on: CpuSet,
     /// Virtual CPUs.
     pub(super) cpus: u32,
@@ -20,17 +20,17 @@ pub(super) struct Size {
     pub(super) free: bool,
     /// Memory, bytes, whole MiB.
     pub(super) memory: u64,
-    /// The NUMA nodes that its memory comes from; empty leaves that to the kernel.
+    /// The NUMA nodes that its memory comes from; if empty, the kernel decides.
     pub(super) nodes: BTreeSet<u32>,
     /// The writable disk, bytes.
     pub(super) disk: u64,
 }
 
 impl Size {
-    /// The size for what will be started in the guest `at` of all: the surroundings name what is started in it.
+    /// The size for what will be started in guest number `at`: the surroundings name what is started in it.
     ///
     /// # Errors
-    /// When more CPUs are asked for than there are for the system under test.
+    /// When more CPUs are requested than there are for the system under test.
     pub(super) fn of(
         options: &VmOptions,
         surroundings: &TrialContext,
@@ -41,7 +41,7 @@ impl Size {
         let wanted = service_cpus(surroundings);
         let asked = surroundings.services.iter().map(|start| start.service.resources.cpus).sum();
         let there = wanted.len().max(1) as u32;
-        // Services that may run on any CPU have no more of them than there are, in whatever form.
+        // In no form do services that may run on any CPU have more CPUs than there are.
         let usual = if free { there.min(asked) } else { there };
         let cpus = options.cpus.unwrap_or(usual);
         let on = if cpus as usize == wanted.len() || free {
@@ -62,13 +62,13 @@ impl Size {
         let inner: u64 = needs.iter().map(|needs| needs.memory_bytes).sum();
         let memory = memory(options, services, inner);
         let volumes: u64 = surroundings.services.iter().flat_map(|start| start.service.volumes.values()).sum();
-        // What an inner engine writes down of its containers: twice the memory it asks for is a generous guess.
+        // What an inner engine writes for its containers: twice the memory it asks for is a generous estimate.
         let disk = (volumes + DISK_SLACK + 2 * inner).div_ceil(1 << 20) << 20;
         let nodes = surroundings.services.iter().flat_map(|start| start.memory.iter().copied()).collect();
         Ok(Size { on, cpus, free, memory, nodes, disk })
     }
 
-    /// The start as the guest is to see it: CPU numbers and nodes of the host mean nothing there. A service that has
+    /// The start as the guest should see it: the host's CPU and node numbers mean nothing there. A service that has
     /// every virtual CPU is not confined again.
     pub(super) fn inside(&self, start: &ServiceStart) -> ServiceStart {
         let position = |cpu: u32| self.on.cpus().iter().position(|on| *on == cpu).map(|at| at as u32);
@@ -78,7 +78,7 @@ impl Size {
         ServiceStart { cpus, free: false, memory: Vec::new(), ..start.clone() }
     }
 
-    /// The CPUs as the guest numbers them.
+    /// The CPUs in the guest's numbering.
     pub(super) fn cpus_inside(&self) -> CpuSet {
         CpuSet::new(0..self.cpus)
     }
@@ -89,18 +89,18 @@ fn memory(options: &VmOptions, services: u64, inner: u64) -> u64 {
     options.memory.unwrap_or(services + RESERVE + inner).div_ceil(1 << 20) << 20
 }
 
-/// The memory that a deployment takes of this machine: all of its guests'.
+/// This machine's memory that a deployment takes: that of all its guests.
 pub(super) fn memory_bytes(options: &VmOptions, services: u64, inner: u64) -> u64 {
     let guests = u64::from(options.guests);
     let others = guests - 1;
     match options.memory {
         Some(_) => guests * memory(options, 0, 0),
-        // Each guest has a system of its own, and the layers in it; rounded up to whole MiB by less than that.
+        // Each guest has its own system and the layers in it; rounding up to whole MiB adds less than one.
         None => memory(options, services, inner) + others * (memory(options, 0, inner) + (1 << 20)),
     }
 }
 
-/// The CPUs that the services are to have, of those for the system under test.
+/// The CPUs, out of those for the system under test, that the services should have.
 fn service_cpus(surroundings: &TrialContext) -> CpuSet {
     let placed: Option<Vec<&CpuSet>> = surroundings.services.iter().map(|start| start.cpus.as_ref()).collect();
     match placed {

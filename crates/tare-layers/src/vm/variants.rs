@@ -1,9 +1,9 @@
-//! What of a guest could be otherwise and may win back what it costs, one thing in each.
+//! What could be changed about a guest and may win back some of its cost, one change each.
 
 use super::options::{Carried, VmOptions};
 use tare_core::layer::LayerVariant;
 
-/// Those that the guest does not have already. Their names stay as they are: others refer to them.
+/// The changes that the guest does not have already. Their names must stay stable: others refer to them.
 pub(super) fn variants(now: &VmOptions) -> Vec<LayerVariant<VmOptions>> {
     let mut found = Vec::new();
     let mut add = |applies: bool, name, changes, trades, change: &dyn Fn(&mut VmOptions)| {

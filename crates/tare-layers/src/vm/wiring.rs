@@ -1,16 +1,16 @@
-//! The network of a form's guests: a private bridge, a tap device on it for each, and the way there from where the load
-//! comes.
+//! The network of a form's guests: a private bridge, a tap device on it for each guest, and the route there from where
+//! the load comes.
 
 use crate::network::{self, Forwarding};
 use std::net::Ipv4Addr;
 use tare_core::fault::Fault;
 use tare_core::host::{TrialContext, third_octets};
 
-/// The third octet of the guests' network; the layers share the address space of their host.
+/// The third octet of the guests' network; layers share the address space of their host.
 const NETWORK: u8 = 100;
 /// The length of its prefix.
 pub(super) const PREFIX: u8 = 24;
-/// Third octets for the networks in each of several guests: a /22 each. One guest alone has as many as a host.
+/// Third octets for the networks in each of several guests: a /22 each. A single guest has as many as a host.
 const THIRDS: u8 = 4;
 const THIRDS_PREFIX: u8 = 22;
 
@@ -20,13 +20,13 @@ pub(super) struct Wiring {
     rules: Vec<Forwarding>,
     /// The host's address on the bridge.
     pub(super) gateway: Ipv4Addr,
-    /// Of each guest.
+    /// One for each guest.
     pub(super) plugs: Vec<Plug>,
-    /// From which layers inside the guests take their networks.
+    /// The range that layers inside the guests take their networks from.
     pub(super) inner: (u8, u8),
 }
 
-/// Where one guest is joined to the bridge.
+/// Where one guest is connected to the bridge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plug {
     pub(super) tap: String,
@@ -39,13 +39,13 @@ pub(super) struct Plug {
 }
 
 impl Wiring {
-    /// Makes the links of so many guests, named for the form's place when it stands beside others.
+    /// Makes the links of this many guests, named for the form's place if it stands beside others.
     ///
     /// # Errors
-    /// What could not be made; then nothing is left.
+    /// What could not be made; then nothing is left behind.
     pub(super) fn make(surroundings: &TrialContext, guests: usize) -> Result<Wiring, Fault> {
         let (run, (a, b)) = (&surroundings.run, surroundings.subnets);
-        // The neighbour is kept free for guests by who chose the subnets.
+        // Whoever chose the subnets keeps the neighbour free for guests.
         let neighbour = b.checked_add(1).unwrap_or(b - 1);
         let beside = if surroundings.place == 0 { String::new() } else { surroundings.place.to_string() };
         let mut wiring = Wiring {
@@ -58,7 +58,7 @@ impl Wiring {
         match wiring.connect(run, !surroundings.inner.is_empty()) {
             Ok(()) => Ok(wiring),
             Err(fault) => {
-                // The first failure is the one to report.
+                // Report the first failure, not one in the cleanup.
                 let _ = wiring.remove();
                 Err(fault)
             }
@@ -89,7 +89,7 @@ impl Wiring {
     /// Removes the links; the routes go with them.
     ///
     /// # Errors
-    /// What is still there.
+    /// What still exists.
     pub(super) fn remove(&mut self) -> Result<(), Fault> {
         let rules = self.rules.drain(..).map(Forwarding::remove).fold(Ok(()), Result::and);
         let taps = self.plugs.iter().map(|plug| network::link_delete(&plug.tap)).fold(Ok(()), Result::and);

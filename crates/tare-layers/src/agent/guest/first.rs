@@ -13,9 +13,9 @@ use tare_core::fault::{Doing, Fault};
 
 /// Where the new root is put together before it becomes the root.
 const NEW_ROOT: &str = "/root.new";
-/// The modules of the initial file system, named so that their order is the one to load them in.
+/// The modules in the initial file system, named so that they sort in the order to load them.
 const MODULES: &str = "/modules";
-/// Open files that services in the guest may be given; the kernel's own start value for process 1 is 4096.
+/// The open files that services in the guest may have; the kernel starts process 1 with 4096.
 const OPEN_FILES_MAX: u64 = 1 << 20;
 
 /// Stage 1: from the initial file system to the new root.
@@ -49,7 +49,7 @@ pub(super) fn enter() -> Result<(), Fault> {
     Err(Fault::from_error("start the agent anew", &Command::new(PROGRAM).arg("agent").exec()))
 }
 
-/// Stage 2: keeps the system while stage 3 serves.
+/// Stage 2: keeps the system running while stage 3 serves.
 pub(super) fn keep() -> Result<(), Fault> {
     mount_on("tmpfs", "/tmp", "tmpfs", "mode=1777")?;
     mount_on("devpts", "/dev/pts", "devpts", "mode=0620,ptmxmode=0666,gid=5")?;
@@ -66,7 +66,7 @@ pub(super) fn keep() -> Result<(), Fault> {
     Ok(())
 }
 
-/// Waits for every child, ours and the orphans that the kernel gives us, until `last` has ended.
+/// Waits for every child, our own and the orphans that the kernel gives us, until `last` has ended.
 fn bury_until(last: u32) {
     loop {
         let mut status = 0;
@@ -78,18 +78,18 @@ fn bury_until(last: u32) {
             }
             return;
         }
-        // No child at all: the agent is gone too. Any other error is an interrupted call.
+        // No children at all: the agent is gone too. Any other error is an interrupted call.
         if pid < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD) {
             return;
         }
     }
 }
 
-/// Ends the machine. By a restart, which ends the hypervisor (-no-reboot): not every machine can be switched off.
+/// Ends the machine, by a restart, which ends the hypervisor (-no-reboot): not every machine can be switched off.
 pub(super) fn power_off() -> ! {
     let _ = std::io::stdout().flush();
     rustix::fs::sync();
-    // SAFETY: ends the machine, which runs nothing but this guest's services; there is no memory involved.
+    // SAFETY: ends the machine, which runs nothing but this guest's services; no memory is involved.
     unsafe { libc::reboot(libc::LINUX_REBOOT_CMD_RESTART) };
     loop {
         std::thread::park();
@@ -100,23 +100,23 @@ fn mount_on(source: &str, at: &str, kind: &str, data: &str) -> Result<(), Fault>
     fs::create_dir_all(at).doing(format!("make {at}"))?;
     let data = CString::new(data).doing(format!("mount {at}"))?;
     match mount(source, at, kind, MountFlags::empty(), data.as_c_str()) {
-        // A kernel that mounts devtmpfs by itself was here first.
+        // A kernel that mounts devtmpfs itself got here first.
         Err(rustix::io::Errno::BUSY) => Ok(()),
         other => other.doing(format!("mount {kind} on {at}")),
     }
 }
 
-/// Hands every controller down to what will be made below the root of the control groups.
+/// Enables every controller for the groups that will be made below the root of the control groups.
 fn enable_controllers() {
     let Ok(there) = fs::read_to_string("/sys/fs/cgroup/cgroup.controllers") else { return };
     for controller in there.split_whitespace() {
-        // One by one: a controller that cannot be handed down must not keep the others back.
+        // One by one: a controller that cannot be enabled must not hold back the others.
         let _ = fs::write("/sys/fs/cgroup/cgroup.subtree_control", format!("+{controller}"));
     }
 }
 
-/// Loads every module in the order of the names. One that does not load is said on the console, not fatal here:
-/// what really needed it fails with a better message.
+/// Loads every module in the order of the names. A failure to load is reported on the console and is not fatal: what
+/// really needed the module fails later with a better message.
 fn load_modules() {
     let Ok(entries) = fs::read_dir(MODULES) else { return };
     let mut paths: Vec<_> = entries.filter_map(Result::ok).map(|entry| entry.path()).collect();

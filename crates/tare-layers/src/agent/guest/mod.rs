@@ -1,10 +1,10 @@
 //! The agent as the first process of a guest, in three stages of the same program.
 //!
 //! 1. As `/init` of the initial file system: loads modules, moves the root onto a tmpfs (the initial one cannot be
-//!    pivoted away from, which container runtimes do), and starts itself anew there.
-//! 2. As process 1 on the new root: mounts what a system needs, starts stage 3, buries orphans, and powers the guest
-//!    off when stage 3 ends, however it ends.
-//! 3. As an ordinary process: takes the [`GuestPlan`] from the line, sets network and disks up, and serves.
+//!    pivoted away from, which container runtimes do), and restarts itself there.
+//! 2. As process 1 on the new root: mounts what a system needs, starts stage 3, reaps orphans, and powers the guest off
+//!    when stage 3 ends, however it ends.
+//! 3. As an ordinary process: reads the [`GuestPlan`] from the line, sets up network and disks, and serves.
 
 mod first;
 mod host;
@@ -19,19 +19,19 @@ use tare_core::fault::Fault;
 use tare_core::host::Layers;
 use tare_core::telemetry::Prober;
 
-/// The name of the virtio-serial port that is the agent's line.
+/// The name of the virtio-serial port that the agent talks over.
 pub(crate) const PORT_NAME: &str = "tare-agent";
-/// Stands where the agent runs in a guest that Tare made.
+/// This file exists where the agent runs in a guest that Tare made.
 const MARKER: &str = "/run/tare/guest";
-/// The agent's own program on the guest's root.
+/// The agent's program on the guest's root.
 const PROGRAM: &str = "/bin/tare";
-/// On the kernel's command line: say [`GUEST_SAYS`] on the console and power off; asks whether guests boot at all.
+/// A kernel command-line word: print [`GUEST_SAYS`] on the console and power off. It tests whether guests boot at all.
 pub(crate) const GUEST_HELLO: &str = "tare.hello";
-/// What a guest says to [`GUEST_HELLO`].
+/// What a guest prints in answer to [`GUEST_HELLO`].
 pub(crate) const GUEST_SAYS: &str = "tare: the guest is alive";
 
-/// What `tare agent` does: carries a host in a guest, from the guest's first moment to its last. Never returns; in a
-/// guest, it ends with the machine powered off.
+/// What `tare agent` does: serves a host in a guest, from the guest's first moment to its last. Never returns; in a
+/// guest, it ends by powering the machine off.
 ///
 /// Refuses to run anywhere else: it would mount over a living system.
 pub fn run_guest(prober: fn() -> Result<Box<dyn Prober>, Fault>, layers: Layers) -> ! {
@@ -47,7 +47,7 @@ pub fn run_guest(prober: fn() -> Result<Box<dyn Prober>, Fault>, layers: Layers)
         }
     };
     if let Err(fault) = ended {
-        // The console is the only place where it can still be read; the host quotes its last lines.
+        // The console is the only place where this can still be read; the host quotes its last lines.
         eprintln!("tare agent: {fault}");
     }
     if first_process {

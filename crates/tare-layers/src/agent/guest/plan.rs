@@ -1,4 +1,4 @@
-//! What a guest is told first, and how it sets itself up by it.
+//! What a guest is told first, and how it sets itself up from it.
 
 use super::super::serve;
 use super::super::wire::{MESSAGE_MAX, Outcome, Reply, receive_line, send};
@@ -33,24 +33,24 @@ pub struct GuestPlan {
     pub bundles: Vec<GuestDisk>,
     /// The serial of the disk that may be written to; it is mounted at `surroundings.scratch`.
     pub scratch: String,
-    /// The surroundings as the guest's own host is to see them.
+    /// The surroundings as the guest's own host should see them.
     pub surroundings: TrialContext,
 }
 
 /// A disk that carries a bundle.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GuestDisk {
-    /// The disk's serial, by which the guest finds it; at most 20 characters.
+    /// The disk's serial number, by which the guest finds it; at most 20 characters.
     pub serial: String,
     /// The bundle's recipe.
     pub recipe: Recipe,
     /// The bundle's digest.
     pub digest: String,
-    /// Whether the disk is the bundle's archive as it is, else a file system with its tree.
+    /// Whether the disk is the bundle's archive itself; otherwise it is a file system with the bundle's tree.
     pub archive: bool,
 }
 
-/// Stage 3: takes the plan from the line, follows it, serves.
+/// Stage 3: reads the plan from the line, follows it, serves.
 pub(super) fn follow(prober: fn() -> Result<Box<dyn Prober>, Fault>, layers: Layers) -> Result<(), Fault> {
     let line = open_line()?;
     let mut reader = BufReader::new(line.try_clone().doing("use the agent's line for both directions")?);
@@ -65,7 +65,7 @@ pub(super) fn follow(prober: fn() -> Result<Box<dyn Prober>, Fault>, layers: Lay
 fn receive_plan(reader: &mut BufReader<File>) -> Result<GuestPlan, Fault> {
     let deadline = Instant::now() + DEVICE_WITHIN;
     let mut line = Vec::new();
-    // The port reads as ended until the hypervisor has told the guest that somebody is at the other end.
+    // The port reads as ended until the hypervisor has told the guest that the other end is open.
     while !receive_line(reader, &mut line).doing(format!("read the plan (at most {MESSAGE_MAX} bytes)"))? {
         if Instant::now() >= deadline {
             return Err(Fault::new("nobody is at the other end of the agent's line"));
@@ -101,7 +101,7 @@ fn set_up(
     host::open(Arc::new(carrier), &plan.surroundings)
 }
 
-/// Opens the port by its name; there is no udev here to make a link for it.
+/// Opens the port by its name; there is no udev here to create a link to it.
 fn open_line() -> Result<File, Fault> {
     let deadline = Instant::now() + DEVICE_WITHIN;
     while Instant::now() < deadline {
@@ -118,7 +118,7 @@ fn open_line() -> Result<File, Fault> {
         .remedy("check that the guest's kernel has virtio_console and the bus that the machine type uses"))
 }
 
-/// The disk with this serial.
+/// The disk with this serial number.
 fn find_disk(serial: &str) -> Result<PathBuf, Fault> {
     let deadline = Instant::now() + DEVICE_WITHIN;
     while Instant::now() < deadline {

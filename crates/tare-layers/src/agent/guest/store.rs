@@ -1,11 +1,11 @@
-//! The bundles that came into a guest as disks.
+//! The bundles that entered a guest as disks.
 
 use std::sync::Arc;
 use tare_core::bundle::{Bundle, BundleStore, Kernel, Recipe};
 use tare_core::fault::Fault;
 use tare_core::host::PlacedBundle;
 
-/// A store of bundles that stand at known places already; it builds none.
+/// A store of bundles that are already in known places; it builds none.
 pub struct PlacedStore {
     bundles: Vec<Arc<PlacedBundle>>,
 }

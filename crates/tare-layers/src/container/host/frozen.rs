@@ -1,4 +1,4 @@
-//! Containers that are kept from running in place: by the engine, or by whoever holds their control groups.
+//! Containers that are frozen in place: by the engine, or by whoever controls their control groups.
 
 use super::{Inner, observe, run};
 use crate::cgroup::freeze;
@@ -6,7 +6,7 @@ use tare_core::fault::Fault;
 use tare_core::held::Held;
 
 impl Inner {
-    /// Has the engine pause all containers, or let them go on.
+    /// Has the engine pause all containers, or resume them.
     pub(super) fn pause(&mut self, paused: bool) -> Result<(), Fault> {
         freeze::thaw(&std::mem::take(&mut self.held))?;
         if self.frozen == paused {
@@ -19,7 +19,7 @@ impl Inner {
         Ok(())
     }
 
-    /// The group of each container, in which somebody else may freeze it.
+    /// The group of each container, through which somebody else may freeze it.
     pub(super) fn hold(&mut self) -> Result<Vec<Held>, Fault> {
         let group = |instance: &String| {
             let id = self.inspect(instance)?.id.unwrap_or_default();

@@ -1,14 +1,14 @@
-//! How a person gets into containers that stand: by the engine's own commands.
+//! How a person gets into running containers: by the engine's own commands.
 
 use super::Inner;
 use crate::local::ways_in::into_process;
 use tare_core::host::WayIn;
 
-/// How the container ended, and all that it was made with.
+/// How the container ended, and everything that it was made with.
 const STATE: &str = "state";
 
 impl Inner {
-    /// Ways into a container; of one that has ended, its output is left, and what the engine knows of it.
+    /// Ways into a container; if it has ended, its output and what the engine knows about it.
     pub(super) fn ways_in(&self, instance: &str) -> Vec<WayIn> {
         let Ok(known) = self.known(instance) else { return Vec::new() };
         let (engine, container) = (self.engine.command_line(), &known.container);

@@ -1,5 +1,5 @@
-//! What a runtime is told of a container: `config.json` of the OCI runtime specification 1.0.2, a pure function of the
-//! service, the options and what this machine has.
+//! How a container is described to a runtime: `config.json` of the OCI runtime specification 1.0.2, a pure function of
+//! the service, the options and what this machine has.
 
 use super::super::options::{ContainerOptions, Limits, Namespaces};
 use super::super::spec::{QUOTA_PERIOD_US, cpu_quota, nodes};
@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use tare_core::host::ServiceStart;
 use tare_core::units::CpuSet;
 
-/// The version of the specification that all of this is in.
+/// The version of the specification that all of this follows.
 const VERSION: &str = "1.0.2";
-/// Names of the kernel's capabilities, by number, as of Linux 6.0.
+/// The kernel's capability names, by number, as of Linux 6.0.
 const CAPABILITIES: [&str; 41] = [
     "CHOWN",
     "DAC_OVERRIDE",
@@ -69,28 +69,28 @@ pub(super) struct Order<'a> {
     pub(super) home: &'a str,
     /// Where the root file system is mounted.
     pub(super) root: &'a Path,
-    /// Path inside, and the directory of the host that is mounted there for writing.
+    /// A path inside, and the host directory that is mounted there writable.
     pub(super) volumes: &'a [(String, PathBuf)],
-    /// The program that is to run in the service's stead to say what it gets.
+    /// The program that runs in the service's place to report what it gets, if any.
     pub(super) probe: Option<&'a Path>,
-    /// The container's group, from the top of each hierarchy.
+    /// The container's group, relative to the root of each hierarchy.
     pub(super) group: &'a Path,
-    /// The CPUs it may run on; none where the host itself is confined already.
+    /// The CPUs that it may run on; `None` if the host itself is already confined.
     pub(super) cpus: Option<&'a CpuSet>,
-    /// Open files that it may have.
+    /// The open files that it may have.
     pub(super) open_files: u64,
     /// What this machine has.
     pub(super) machine: HostFacts,
 }
 
-/// What decides on a machine how a container is written down.
+/// The properties of a machine that decide how a container is described.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct HostFacts {
-    /// Whether a limit for memory and swap together can be set.
+    /// Whether a limit on memory and swap together can be set.
     pub(super) limits_swap: bool,
-    /// Whether cgroups are of version 2, with which engines give a container a cgroup namespace.
+    /// Whether cgroups are version 2; engines then give a container a cgroup namespace.
     pub(super) unified: bool,
-    /// The capabilities that this process may hand on, a bit for each.
+    /// The capabilities that this process may pass on, one bit each.
     pub(super) capabilities: u64,
 }
 
@@ -103,7 +103,7 @@ impl HostFacts {
         let hierarchies = crate::cgroup::hierarchies::hierarchies().unwrap_or_default();
         let has_memory = |name: &String| name == "memory";
         let first = hierarchies.iter().find(|h| h.controllers.as_ref().is_some_and(|c| c.iter().any(has_memory)));
-        // Version 2 knows no such limit, and a runtime makes of it that there is no swap.
+        // Version 2 has no such limit, and a runtime translates it to "no swap".
         let limits_swap = first.is_none_or(|h| h.root.join("memory.memsw.limit_in_bytes").exists());
         HostFacts { limits_swap, unified: first.is_none(), capabilities }
     }
@@ -137,7 +137,7 @@ fn process(order: &Order) -> Value {
         Some(_) => vec![PROGRAM_INSIDE.to_owned(), "resources".to_owned()],
         None => service.command.clone(),
     };
-    // Those of a plain process: what its user may use of them, the kernel decides.
+    // Those of a plain process: the kernel decides which of them its user may use.
     let bounds = order.machine.capabilities & BOUNDS;
     let held = |(number, _): &(usize, &&str)| bounds & 1 << number != 0;
     let all: Vec<String> =
@@ -158,14 +158,14 @@ fn process(order: &Order) -> Value {
     })
 }
 
-/// The same file systems as a plain process has, see [`crate::local::root`]; /tmp and /run are in the root already.
+/// The same file systems that a plain process has, see [`crate::local::root`]; /tmp and /run are already in the root.
 fn mounts(order: &Order) -> Vec<Value> {
     let mount = |to: &str, kind: &str, options: &[&str]| mounted(to, kind, Path::new(kind), options);
     let bind = |to: &str, from: &Path, options: &[&str]| mounted(to, "bind", from, options);
     let quiet = ["nosuid", "nodev", "noexec"];
     let mut all = vec![mount("/proc", "proc", &quiet)];
     if order.options.namespaces == Namespaces::Own {
-        // As engines do: only its own groups are there to be seen.
+        // As engines do: only its own groups are visible.
         all.push(mount("/sys", "sysfs", &["nosuid", "nodev", "noexec", "ro"]));
         all.push(mount("/sys/fs/cgroup", "cgroup", &["nosuid", "nodev", "noexec", "relatime", "ro"]));
     } else {
@@ -201,7 +201,7 @@ fn resources(order: &Order) -> Value {
     if let Some(nodes) = nodes(&order.start.memory) {
         cpu.insert("mems".to_owned(), json!(nodes));
     }
-    // As for a plain process: what it may open is what stands in its /dev, for all else is mounted without devices.
+    // As for a plain process: it may open what is in its /dev, since everything else is mounted without devices.
     json!({ "memory": memory, "cpu": cpu, "devices": [{ "allow": true, "access": "rwm" }] })
 }
 

@@ -54,7 +54,7 @@ fn plain(options: ContainerOptions) -> Value {
     written(options, VERSION_1, |_, _| {})
 }
 
-/// A mount by where it is.
+/// The mount at a place.
 fn mount_at<'a>(config: &'a Value, place: &str) -> &'a Value {
     let all = config["mounts"].as_array().unwrap();
     all.iter().find(|mount| mount["destination"] == place).unwrap_or_else(|| panic!("nothing at {place}: {all:#?}"))
@@ -82,7 +82,7 @@ fn the_least_container_is_a_chroot_in_a_cgroup() {
     assert_eq!(mount_at(&config, "/sys")["options"], json!(["rbind", "rro"]));
     let volume = json!({ "destination": "/data", "type": "bind", "source": "/v/0", "options": ["rbind", "rw", "nosuid", "nodev"] });
     assert_eq!(*mount_at(&config, "/data"), volume);
-    // Its process is bound to its CPUs, so the group has no set.
+    // Its process is bound to its CPUs, so the group has no CPU set.
     assert_eq!(config["linux"]["resources"]["cpu"], json!({}));
 }
 
@@ -105,7 +105,7 @@ fn limits_are_those_that_were_asked_for() {
 #[test]
 fn memory_goes_without_swap_in_each_version() {
     let memory = |machine| written(least(), machine, |_, _| {})["linux"]["resources"]["memory"].clone();
-    // The same for version 2, where a runtime makes no swap of a sum that is the limit itself.
+    // The same for version 2, where a runtime turns a sum equal to the limit into "no swap".
     assert_eq!(memory(VERSION_1), json!({ "limit": 64 << 20, "swap": 64 << 20 }));
     let no_sum = HostFacts { limits_swap: false, ..VERSION_1 };
     assert_eq!(memory(no_sum), json!({ "limit": 64 << 20, "swappiness": 0 }));

@@ -28,7 +28,7 @@ use tare_core::host::{
 use tare_core::layer::LayerUse;
 use tare_core::telemetry::{Rest, Scope, TelemetryRow};
 
-/// Opens the layer by a runtime; the contract is that of [`Host::open`].
+/// Opens the layer with a runtime; the contract is that of [`Host::open`].
 pub(in super::super) fn open(
     outer: Box<dyn LocalOuter>,
     options: ContainerOptions,
@@ -39,7 +39,7 @@ pub(in super::super) fn open(
     match Inner::open(carrier, options, surroundings) {
         Ok(inner) => Ok(Box::new(RuntimeHost { outer, inner })),
         Err(error) => {
-            // Report the first failure, not that of the repair.
+            // Report the first failure, not one in the cleanup.
             let _ = outer.close();
             Err(error)
         }
@@ -59,7 +59,7 @@ struct Inner {
     surroundings: TrialContext,
     program: Program,
     running: BTreeMap<String, Running>,
-    /// The logs of all instances, those that were stopped included.
+    /// The logs of all instances, including those that were stopped.
     logs: BTreeMap<String, PathBuf>,
     fenced: Fenced,
     keeper: Keeper,
@@ -89,7 +89,7 @@ impl Inner {
         self.running.get_mut(instance).ok_or_else(unknown)
     }
 
-    /// Starts the container of a service, or of the resource probe instead; says what it lacks.
+    /// Starts the container of a service, or the resource probe in its place; returns what it lacks.
     fn launch(
         &self,
         start: &ServiceStart,
@@ -171,7 +171,7 @@ impl Inner {
         let read = |kind| fs::read_to_string(place(kind)).unwrap_or_default();
         let (text, said) = (read("report"), read("log"));
         for kind in ["report", "log", "runtime"] {
-            // Absent where the runtime had nothing to say; all of it goes with the run.
+            // Absent if the runtime had nothing to say; all of it goes with the run.
             let _ = fs::remove_file(place(kind));
         }
         let removed = remove_volumes(&self.surroundings.scratch, Some(&name));
@@ -204,7 +204,7 @@ impl Inner {
             outcome = outcome.and(self.stop(&name));
         }
         for path in self.logs.values().cloned().chain([self.surroundings.scratch.join("runtime.log")]) {
-            // The whole directory goes with the run, should this fail.
+            // If this fails, the whole directory goes with the run.
             let _ = fs::remove_file(path);
         }
         outcome = outcome.and_then(|()| remove_volumes(&self.surroundings.scratch, None));
@@ -213,7 +213,7 @@ impl Inner {
     }
 }
 
-/// Waits for a process that ends by itself; how it ended.
+/// Waits for a process that ends by itself; returns how it ended.
 fn wait_for_end(running: &mut Running) -> Result<String, Fault> {
     let deadline = Instant::now() + PROBE_WITHIN;
     loop {
@@ -327,7 +327,7 @@ impl Host for RuntimeHost {
     }
 
     fn open(self: Box<Self>, layer: &LayerUse, _: &TrialContext) -> Result<Box<dyn Host>, OpenError> {
-        // Report why it cannot be, not what else went wrong.
+        // Report why it cannot be opened, not what else went wrong.
         let _ = self.close();
         Err(OpenError::Unavailable(super::super::holds_no_layer(&layer.layer)))
     }

@@ -22,34 +22,34 @@ use tare_core::fault::{Doing, Fault};
 use tare_core::host::{ServiceStart, TrialContext};
 use tare_core::units::CpuSet;
 
-/// One container about to be started.
+/// A container that is about to be started.
 pub(super) struct Launch<'a> {
     pub(super) program: &'a Program,
     pub(super) options: ContainerOptions,
     pub(super) surroundings: &'a TrialContext,
     pub(super) start: &'a ServiceStart,
-    /// Its name among those of the run: the instance's, or that of the resource probe instead.
+    /// Its name among those of the run: the instance's, or that of the resource probe in its place.
     pub(super) name: &'a str,
     /// The bundle's tree.
     pub(super) bundle: &'a Path,
-    /// The program that says what a service gets, when it is to run.
+    /// The program that reports what a service gets, if it is to run.
     pub(super) probe: Option<&'a Path>,
 }
 
-/// One that was started.
+/// A container that was started.
 pub(super) struct Started {
     pub(super) child: OwnChild,
     pub(super) group: Group,
     /// What was made for it.
     pub(super) directory: PathBuf,
-    /// The CPUs it may run on.
+    /// The CPUs that it may run on.
     pub(super) cpus: Option<CpuSet>,
     /// What it was started without.
     pub(super) warnings: Vec<String>,
 }
 
 impl Launch<'_> {
-    /// Starts it with its output going to `stdout` and `stderr`. On a failure nothing of it is left.
+    /// Starts it with its output going to `stdout` and `stderr`. On failure nothing of it is left.
     ///
     /// # Errors
     /// What could not be made, or what the runtime says: a missing program, a limit refused.
@@ -61,7 +61,7 @@ impl Launch<'_> {
             Ok(Started { warnings: accounts.warnings, ..self.let_go(child, &directory)? })
         });
         made.map_err(|fault| {
-            // Report the first failure, not those of the repair.
+            // Report the first failure, not those in the cleanup.
             let _ = self.group().and_then(|mut group| group.remove());
             let _ = self.forget(&directory);
             let _ = tare_removal::remove_tree(&directory);
@@ -74,7 +74,7 @@ impl Launch<'_> {
         spec::container_name(self.surroundings, self.name)
     }
 
-    /// Its cgroup's name below the run's; another place's must not be taken for it.
+    /// Its cgroup's name below the run's; a container in another place must not be mistaken for it.
     fn group_name(&self) -> String {
         match self.surroundings.place {
             0 => self.name.to_owned(),
@@ -86,7 +86,7 @@ impl Launch<'_> {
         Group::found(&self.surroundings.run, &self.group_name())
     }
 
-    /// Makes its directory, volumes and root, and has the runtime make all but its program.
+    /// Makes its directory, volumes and root, and has the runtime make everything but its program.
     fn create(&self, directory: &Path, accounts: &Accounts, stdout: File, stderr: File) -> Result<OwnChild, Fault> {
         fs::create_dir_all(directory.join("root")).doing(format!("make {}", directory.display()))?;
         let volumes = volume_folders(&self.surroundings.scratch, self.name, self.start);
@@ -98,7 +98,7 @@ impl Launch<'_> {
                 RootKind::Directory => tree.place_bundle()?,
                 RootKind::Overlay => tree.place_layered(directory)?,
             };
-            // Mounted here, for a runtime gives memory the mode of the directory it is mounted on.
+            // Mounted here, since a runtime gives memory the mode of the directory that it is mounted on.
             root::place_memory(&placed)?;
             self.write_config(directory, &placed, &tree)?;
             let (log, pid) = (directory.join("runtime.log"), directory.join("pid"));
@@ -117,7 +117,7 @@ impl Launch<'_> {
             let child = text.trim().parse().ok().and_then(OwnChild::adopted);
             child.ok_or_else(|| Fault::new(format!("{} names no process: '{text}'", pid.display())))
         };
-        // A thread of its own: it gives up its mounts for good.
+        // A thread of its own, which gives up its mounts for good.
         std::thread::scope(|scope| scope.spawn(create).join().expect("making a container does not panic"))
     }
 
@@ -136,23 +136,23 @@ impl Launch<'_> {
             machine: HostFacts::this(),
         };
         let place = directory.join("config.json");
-        // The environment of the service stands in it, with its secrets.
+        // It contains the service's environment, including its secrets.
         let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&place);
         file.and_then(|mut file| file.write_all(config(&order).to_string().as_bytes()))
             .doing(format!("write {}", place.display()))
     }
 
-    /// The CPUs it may run on.
+    /// The CPUs that it may run on.
     fn cpus(&self) -> Result<Option<CpuSet>, Fault> {
         spec::cpuset(self.options.limits, &self.surroundings.cpus, self.start)
     }
 
-    /// Binds the process that the runtime has made, which waits, and lets it run its program.
+    /// Binds the process that the runtime has made and that is waiting, and lets it run its program.
     fn let_go(&self, child: OwnChild, directory: &Path) -> Result<Started, Fault> {
         let go = || {
             let cpus = self.cpus()?;
             if let Some(cpus) = &cpus {
-                // Else it would keep to those of this process, or lose them as it joins its cgroup, as kernels differ.
+                // Otherwise it would keep this process's CPUs, or lose them on joining its cgroup; kernels differ.
                 observe::confine(&[child.id()], cpus);
             }
             let log = directory.join("runtime.log");
@@ -168,12 +168,12 @@ impl Launch<'_> {
         })
     }
 
-    /// Has the runtime forget it, whose processes are gone.
+    /// Has the runtime forget the container, whose processes are gone.
     fn forget(&self, directory: &Path) -> Result<(), Fault> {
         forget(self.program, self.surroundings, self.name, &directory.join("runtime.log"))
     }
 
-    /// With what is to be done about it, where that is known.
+    /// The fault with what to do about it, where that is known.
     fn explained(&self, fault: Fault) -> Fault {
         let missing = ["no such file or directory", "not found", "permission denied"];
         let program = self.start.service.command.first().map(String::as_str).unwrap_or_default();
@@ -184,12 +184,12 @@ impl Launch<'_> {
     }
 }
 
-/// Where runtimes note down what a trial has.
+/// Where runtimes keep their state for a trial.
 pub(super) fn state(surroundings: &TrialContext) -> PathBuf {
     surroundings.scratch.join("runtime")
 }
 
-/// Has the runtime forget a container of which nothing runs any more; one that it does not know is no error.
+/// Has the runtime forget a container in which nothing runs any more; one that it does not know is no error.
 ///
 /// # Errors
 /// When the runtime refuses.
@@ -202,11 +202,11 @@ pub(super) fn forget(program: &Program, surroundings: &TrialContext, name: &str,
     program.run(command.args(["delete", "--force", &id]), log, &format!("forget the container of '{name}'"))
 }
 
-/// Makes this process the parent of what the runtime starts and leaves behind, so that its end can be told; only for as
-/// long as that takes, for whatever else loses its parent is none of ours.
+/// Makes this process the parent of what the runtime starts and leaves behind, so that its end can be observed; only
+/// while that is needed, since anything else that loses its parent is not ours.
 fn adopting<T>(start: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    // What the lock guards is the kernel's: a panic has left nothing half done in it.
+    // The lock guards state in the kernel: a panic has left nothing half done.
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let doing = "become the parent of the container's process";
     let before = child_subreaper().doing(doing)?;

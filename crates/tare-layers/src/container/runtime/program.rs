@@ -12,7 +12,7 @@ use tare_core::host::Facts;
 /// How long a call may take: a tenth of a second is usual.
 const CALL_LIMIT: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// Where runtimes are besides the folders of PATH, which of a plain user names none for administrators.
+/// Where runtimes are in addition to the folders in PATH, which for a plain user has none for administrators.
 const FOLDERS: [&str; 4] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"];
 
 /// A runtime that is installed.
@@ -23,7 +23,7 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// The runtime that was asked for.
+    /// The runtime that was requested.
     ///
     /// # Errors
     /// When it is not installed.
@@ -48,8 +48,8 @@ impl Program {
         })
     }
 
-    /// Why it starts no container where control groups stand below `groups`, if it does not: crun knows versions 1 and
-    /// 2 of them, but no machine that has both.
+    /// Why it starts no container if control groups are below `groups`, if it does not: crun supports versions 1 and 2,
+    /// but not a machine that has both.
     pub(super) fn refuses_below(&self, groups: &Path) -> Option<Fault> {
         let unified = groups.join("unified/cgroup.controllers");
         let both = fs::read_to_string(&unified).is_ok_and(|controllers| !controllers.trim().is_empty());
@@ -73,13 +73,13 @@ impl Program {
         facts
     }
 
-    /// A call for a run, which it is marked as: with what the runtime notes down in `state`, and what it says in `log`.
+    /// A call for a run, marked as the run's: the runtime keeps its state in `state`, and writes its messages to `log`.
     pub(super) fn command(&self, run: &str, state: &Path, log: &Path) -> Command {
         let mut command = Command::new(&self.path);
         marks::mark_process(run, &mut command);
         command.arg("--root").arg(state).arg("--log").arg(log).args(["--log-format", "json"]);
         if self.name == "crun" {
-            // The other way asks systemd, which not every machine has; runc asks it only when told to.
+            // The alternative asks systemd, which not every machine has; runc uses it only when told to.
             command.arg("--cgroup-manager=cgroupfs");
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -89,7 +89,7 @@ impl Program {
     /// Runs a call to its end.
     ///
     /// # Errors
-    /// What the runtime says in `log`; that it does not end.
+    /// What the runtime says in `log`; or that it does not end.
     pub(super) fn run(&self, command: &mut Command, log: &Path, doing: &str) -> Result<(), Fault> {
         let mut child = command.spawn().doing(format!("run {}", self.path.display()))?;
         let deadline = Instant::now() + CALL_LIMIT;
@@ -113,13 +113,13 @@ impl Program {
     }
 }
 
-/// The last thing that a runtime says in its log, which is why it gave up.
+/// The last message in a runtime's log, which says why it gave up.
 fn last_message(log: &str) -> Option<String> {
     let message = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok()?["msg"].as_str().map(str::to_owned);
     log.lines().rev().find_map(message)
 }
 
-/// Takes any text for a runtime's log: what is told of it stands there.
+/// Reads any text as a runtime's log: the message that is reported is in it.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn chew(log: &str) {
     let told = last_message(log);

@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket
 use std::os::fd::OwnedFd;
 use std::thread::scope;
 
-/// A user that nobody is.
+/// A user id that nobody has.
 const USER: u32 = 95_001;
 
-/// Ports of both protocols and both families that the kernel has chosen, as keys, with what holds them.
+/// Ports of both protocols and both families, chosen by the kernel, as keys, with what holds them.
 fn four() -> (Vec<Key>, impl Send) {
     let places = [SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))];
     let streams = places.map(|place| TcpListener::bind(place).unwrap());
@@ -18,7 +18,7 @@ fn four() -> (Vec<Key>, impl Send) {
     (streamed.chain(sent).collect(), (streams, datagrams))
 }
 
-/// Has a network of its own looked at, where so many ports may be closed; a machine that cannot do it says so.
+/// Runs `check` in a network of its own, where this many ports may be closed; a machine that cannot do it says so.
 fn with_doors(room: u32, check: impl FnOnce(&Doors, &Closed) + Send) {
     in_own_network(|| {
         let closed = Map::new(room).unwrap();
@@ -59,7 +59,7 @@ fn a_port_stays_closed_until_the_last_socket_that_has_it() {
         doors.watch(USER).unwrap();
         let (first, second, connected) = as_user(USER, || {
             let (first, second) = sharing("127.0.0.1:0".parse().unwrap());
-            // What comes in at a listener has its port too, and was not bound.
+            // An accepted connection has the listener's port too, and was not bound.
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let server = listener.accept().unwrap().0;
@@ -76,7 +76,7 @@ fn a_port_stays_closed_until_the_last_socket_that_has_it() {
     });
 }
 
-/// One closes the last socket of a port while another binds it, over and over.
+/// One thread closes the last socket of a port while another binds it, over and over.
 #[test]
 fn a_port_that_is_bound_while_its_last_socket_is_closed_is_closed() {
     with_doors(CLOSED_MAX, |doors, closed| {
@@ -105,7 +105,7 @@ fn a_port_that_is_bound_while_its_last_socket_is_closed_is_closed() {
     });
 }
 
-/// Two are the first at a port at once, over and over, and one of them closes first.
+/// Two threads are the first to bind a port, at once, over and over, and one of them closes first.
 #[test]
 fn a_port_that_two_bind_at_once_stays_closed_until_both_are_closed() {
     with_doors(CLOSED_MAX, |doors, closed| {
@@ -149,14 +149,14 @@ fn a_socket_that_is_bound_again_has_one_port_closed() {
     });
 }
 
-/// Two sockets for datagrams at the same place.
+/// Two datagram sockets at the same place.
 fn sharing(place: SocketAddr) -> (OwnedFd, OwnedFd) {
     let first = bind_shared(place);
     let taken: SocketAddr = rustix::net::getsockname(&first).unwrap().try_into().unwrap();
     (first, bind_shared(taken))
 }
 
-/// A socket for datagrams at a place that others may have too.
+/// A datagram socket at a place that others may share.
 fn bind_shared(place: SocketAddr) -> OwnedFd {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
     rustix::net::sockopt::set_socket_reuseport(&socket, true).unwrap();
@@ -186,10 +186,10 @@ fn it_is_closed_in_its_protocol_and_at_its_address() {
     });
 }
 
-/// As root of a user namespace, which is how anybody may have a network of their own.
+/// As root of a user namespace, which is how anybody can have their own network.
 fn in_other_network() -> Option<(Vec<Key>, impl Send)> {
     let flags = rustix::thread::UnshareFlags::NEWNET | rustix::thread::UnshareFlags::NEWUSER;
-    // SAFETY: this thread alone is moved, and ends with it.
+    // SAFETY: only this thread is moved, and it ends with that.
     unsafe { rustix::thread::unshare_unsafe(flags) }.ok().map(|()| four())
 }
 
@@ -203,14 +203,14 @@ fn a_port_for_which_there_is_no_room_is_denied() {
     });
 }
 
-/// They are run for each bind, and for nothing else.
+/// They run for each bind, and for nothing else.
 #[test]
 fn neither_connections_nor_what_is_said_on_them_pass_it() {
     with_doors(CLOSED_MAX, |doors, _| {
         doors.watch(USER).unwrap();
         let listener = as_user(USER, || TcpListener::bind("127.0.0.1:0").unwrap());
         let place = listener.local_addr().unwrap();
-        // Others of this machine may bind as well; who connects does not.
+        // Others on this machine may bind as well; a connecting client does not.
         let runs = || doors.programs.iter().map(|program| program.runs().unwrap()).sum::<u64>();
         let _counted = tare_bpf::count_runs().unwrap();
         let least = (0..20).map(|_| {
