@@ -22,14 +22,14 @@ pub struct Recipe {
     /// Files put on top, sorted by path: path inside the bundle, content, mode.
     #[serde(default)]
     pub files: Vec<ExtraFile>,
-    /// What is made from the workload's own source and put in. Left out where there is none, so that such a recipe is
-    /// written, and remembered, as it was before there were builds.
+    /// What is built from the workload's own source and put in. Omitted if there is none, so that such a recipe is
+    /// written, and remembered, as before there were builds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build: Option<Build>,
 }
 
 impl Recipe {
-    /// The recipe of what `source` delivers, with nothing on top.
+    /// The recipe for what `source` delivers, with nothing on top.
     pub fn plain(source: Source) -> Recipe {
         Recipe { source, files: Vec::new(), build: None }
     }
@@ -39,13 +39,13 @@ impl Recipe {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
-    /// Debian packages with what they depend on, from the host's own apt sources.
+    /// Debian packages and their dependencies, from the host's own apt sources.
     Packages(Vec<String>),
     /// An OCI image: a path to an archive, a layout folder or `docker save` output, or a registry reference.
     Image(String),
-    /// A folder of the host, copied.
+    /// A copied folder of the host.
     Folder(PathBuf),
-    /// The running program itself, for a service that is one of its verbs; its name is all that is said of it.
+    /// The running program itself, for a service that is one of its verbs; only its name is stored.
     Program(String),
 }
 
@@ -66,7 +66,7 @@ pub trait Bundle: Send + Sync {
     /// `sha256:<hex>` over the merged tree: path, type, mode, uid, gid, xattrs, content.
     fn digest(&self) -> &str;
 
-    /// The tree as a directory that nobody may write to.
+    /// The tree as a read-only directory.
     ///
     /// # Errors
     /// When it cannot be emitted (no space, no permission).
@@ -78,22 +78,22 @@ pub trait Bundle: Send + Sync {
     /// When it cannot be emitted.
     fn archive(&self) -> Result<PathBuf, Fault>;
 
-    /// The tree as a raw ext4 disk image that nobody may write to.
+    /// The tree as a read-only raw ext4 disk image.
     ///
     /// # Errors
     /// When it cannot be emitted.
     fn disk(&self) -> Result<PathBuf, Fault>;
 
-    /// Its files and links, sorted by path, without those that a service of this user and group may change: by a right
-    /// to write to them, or to a folder above them. None of a bundle that does not know.
+    /// Its files and links, sorted by path, without those that a service with this user and group may change because it
+    /// can write to them or to a folder above them. None if the bundle does not know its files.
     ///
     /// # Errors
-    /// When they cannot be read, or are too many.
+    /// When they cannot be read, or there are too many.
     fn files(&self, _user: (u32, u32)) -> Result<Vec<SeenFile>, Fault> {
         Ok(Vec::new())
     }
 
-    /// What the image it was made of says, if it was made of one.
+    /// The configuration of the image it was made from, if it was made from one.
     fn image(&self) -> Option<&ImageConfig> {
         None
     }
@@ -108,19 +108,19 @@ pub struct Kernel {
     pub modules: PathBuf,
     /// The release, as `uname -r` will say it in the guest.
     pub release: String,
-    /// Where it comes from, for the report: "the host's own", "Debian cloud kernel 6.1.0-56".
+    /// Its origin, for the report: "the host's own", "Debian cloud kernel 6.1.0-56".
     pub origin: String,
 }
 
 /// Builds and keeps bundles.
 pub trait BundleStore: Send + Sync {
-    /// The bundle of this recipe, built now if it is not there.
+    /// The bundle of this recipe, built now if it does not exist.
     ///
     /// # Errors
-    /// When the source cannot be had or the tree is refused.
+    /// When the source is not available or the tree is refused.
     fn bundle(&self, recipe: &Recipe) -> Result<Arc<dyn Bundle>, Fault>;
 
-    /// Whether the bundle of this recipe is there, so that [`BundleStore::bundle`] takes no time worth telling.
+    /// Whether the bundle of this recipe exists, so that [`BundleStore::bundle`] takes next to no time.
     fn keeps(&self, _recipe: &Recipe) -> bool {
         false
     }
@@ -128,6 +128,6 @@ pub trait BundleStore: Send + Sync {
     /// The kernel for guests.
     ///
     /// # Errors
-    /// When neither the host's own kernel can be read nor the distribution's be fetched.
+    /// When the host's own kernel cannot be read and the distribution's cannot be fetched.
     fn kernel(&self) -> Result<Kernel, Fault>;
 }

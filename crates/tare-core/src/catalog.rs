@@ -19,11 +19,11 @@ pub trait Catalog {
     fn protocol(&self, name: &str) -> Option<&'static dyn ProtocolInfo> {
         self.protocols().into_iter().find(|protocol| protocol.name() == name)
     }
-    /// What an image says of how its program is started, as far as that can be seen without fetching or unpacking it;
-    /// none where it cannot.
+    /// What an image says about how its program is started, as far as that can be seen without fetching or unpacking
+    /// it; none if it cannot.
     ///
     /// # Errors
-    /// When what stands there is no image.
+    /// When what is there is not an image.
     fn image(&self, _image: &str) -> Result<Option<ImageConfig>, Fault> {
         Ok(None)
     }

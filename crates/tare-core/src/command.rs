@@ -1,4 +1,4 @@
-//! A command that is run inside a form, beside a service that runs there: what is to run, and how it went.
+//! A command run inside a form, beside a running service: what to run, and the result.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -7,18 +7,17 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// What a command may print on its standard output, bytes; one that prints more is ended. A line of JSON may make six
-/// bytes of one, and it has to pass into a guest's line whole.
+/// What a command may print on its standard output, bytes; one that prints more is ended. JSON may turn one byte into
+/// six, and all of it has to fit on one line from a guest.
 pub const COMMAND_OUTPUT_MAX: usize = 4 << 20;
 
-/// The end of its standard error that is kept, bytes.
+/// How much of the end of its standard error is kept, bytes.
 pub const COMMAND_ERRORS_MAX: usize = 8 << 10;
 
-/// A command about to be run just as a service is: in its root, its namespaces and its limits, as its user.
+/// A command about to be run exactly as a service is: in its root, namespaces and limits, as its user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandStart {
-    /// The program, an absolute path inside the form or a name that is looked for in the service's PATH, and its
-    /// arguments.
+    /// The program, an absolute path inside the form or a name to be found in the service's PATH, and its arguments.
     pub command: Vec<String>,
     /// What is added to the service's environment.
     pub environment: BTreeMap<String, String>,
@@ -28,7 +27,7 @@ pub struct CommandStart {
     pub within: Duration,
 }
 
-/// How a command came to its end.
+/// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ended {
@@ -36,7 +35,7 @@ pub enum Ended {
     Exit(i32),
     /// By a signal.
     Signal(i32),
-    /// Its time was over.
+    /// It used up its time.
     Late,
 }
 
@@ -44,7 +43,7 @@ impl Ended {
     /// How a process that was waited for has ended.
     #[must_use]
     pub fn of(status: ExitStatus) -> Ended {
-        // By one or the other.
+        // It is always one of the two.
         status.code().map_or_else(|| Ended::Signal(status.signal().unwrap_or_default()), Ended::Exit)
     }
 }
@@ -59,7 +58,7 @@ impl fmt::Display for Ended {
     }
 }
 
-/// How a command went. When this is known, nothing of the command runs any more.
+/// The result of a command. Once this is known, nothing of the command is running.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CommandEnd {
     /// How it ended.
@@ -68,15 +67,15 @@ pub struct CommandEnd {
     pub stdout: String,
     /// The end of its standard error.
     pub stderr: String,
-    /// From its start to its end, by the clock of the host that ran it.
+    /// The time from its start to its end, by the clock of the host that ran it.
     pub took: Duration,
-    /// CPU time that it used and that no serving scope of the telemetry holds, s: user and system, with what it waited
-    /// for. 0 where such a scope has it already, as a hypervisor has that of its guest, and a service's control group
-    /// that of all that runs in it. None when it cannot be known.
+    /// The CPU time it used that is in no serving scope of the telemetry, s: user and system, including children it
+    /// waited for. 0 if such a scope already has it, as a hypervisor has that of its guest, and a service's control
+    /// group that of everything in it. None when it cannot be known.
     pub cpu_s: Option<f64>,
 }
 
-/// What is kept of what a command prints: the start of it or the end, up to a limit.
+/// The part kept of what a command prints: its start or its end, up to a limit.
 #[derive(Debug, Default)]
 pub struct CappedOutput {
     bytes: Vec<u8>,
@@ -86,7 +85,7 @@ pub struct CappedOutput {
 }
 
 impl CappedOutput {
-    /// Keeps the start; with more than `limit` bytes it is not whole, and no more is wanted.
+    /// Keeps the start; beyond `limit` bytes it is not whole, and no more is wanted.
     #[must_use]
     pub fn start(limit: usize) -> CappedOutput {
         CappedOutput { limit, ..CappedOutput::default() }

@@ -1,10 +1,10 @@
-//! Counts that others wrote down: each is small enough to be added up.
+//! Counts read from data written elsewhere: each is small enough to be added up.
 
 use serde::de::{Deserialize, Deserializer, Error};
 use std::collections::BTreeMap;
 
-/// No count is larger: a run would take centuries to get there. So two thousand of them fit into 64 bits, and every
-/// reader of JSON takes each for the same number.
+/// No count is larger: a run would take centuries to reach it. So two thousand of them add up within 64 bits, and every
+/// JSON reader understands each as the same number.
 pub(crate) const COUNT_MAX: u64 = 1 << 53;
 
 /// Reads a count.

@@ -6,11 +6,11 @@ use crate::units::exact_duration;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Blocks of a study that stops by itself, at most: at twice the precision a run takes four times as long.
+/// The most blocks of a study that stops by itself: at twice the precision a run takes four times as long.
 pub const BLOCKS_MAX_DEFAULT: u32 = 40;
 
-/// Blocks after which a study that stops by itself looks at its intervals first. The rule is in `tare-stats`; a test of
-/// the runner holds the two together.
+/// Blocks after which a study that stops by itself first checks its intervals. The rule is in `tare-stats`; a runner
+/// test keeps the two in step.
 pub const FIRST_LOOK: u32 = 6;
 
 /// The margin of equivalence of a study that names none, as a share.
@@ -19,44 +19,44 @@ const MARGIN_DEFAULT: f64 = 0.01;
 /// How the trials of a study are arranged, how they settle, and when there are enough of them.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Design {
-    /// How the forms of a block stand beside each other.
+    /// How the forms of a block are arranged.
     #[serde(default)]
     pub arrangement: Arrangement,
     /// Who chose it.
     #[serde(default, skip_serializing_if = "Chosen::is_asked")]
     pub chosen: Chosen,
-    /// Blocks go on until the intervals of all forms' ratios, in the metrics that decide, reach no farther than this
-    /// from the estimate, as a share; none does the blocks that are planned, whatever they show.
+    /// Blocks continue until the intervals of all forms' ratios, in the deciding metrics, reach no farther than this
+    /// from the estimate, as a share; none runs the planned blocks, whatever they show.
     #[serde(default)]
     pub half_width: Option<f64>,
-    /// Blocks go on until one form is better than every other in this metric beyond chance; no study can say so, a
-    /// search for the best placement does.
+    /// Blocks continue until one form is better than every other in this metric beyond chance. Studies cannot ask for
+    /// this; a search for the best placement does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best_in: Option<String>,
-    /// Settling goes on until the load is steady, at most this long; none settles for a fixed time.
+    /// Settling continues until the load is steady, for at most this long; none settles for a fixed time.
     #[serde(default)]
     pub steady_within: Option<Duration>,
-    /// Differences up to this, as a share, count as none where forms are called equivalent; none in records of older
-    /// versions, see [`Design::margin`].
+    /// Forms that differ by no more than this, as a share, count as equivalent; none in records of older versions, see
+    /// [`Design::margin`].
     #[serde(default)]
     pub margin: Option<f64>,
-    /// How CPUs rest that have nothing to do.
+    /// How idle CPUs rest.
     #[serde(default, skip_serializing_if = "Idle::is_any")]
     pub idle: Idle,
 }
 
 impl Design {
-    /// Differences up to this, as a share, count as none where forms are called equivalent.
+    /// Forms that differ by no more than this, as a share, count as equivalent.
     pub fn margin(&self) -> f64 {
         self.margin.unwrap_or(MARGIN_DEFAULT)
     }
 
-    /// Whether blocks go on until something was found; else all that were planned are carried out.
+    /// Whether blocks continue until a result is found; otherwise all planned blocks are run.
     pub fn ends_by_itself(&self) -> bool {
         self.half_width.is_some() || self.best_in.is_some()
     }
 
-    /// Whether load takes turns, and those that wait for theirs are kept from running.
+    /// Whether load takes turns and forms waiting for theirs are kept from running.
     pub fn freezes(&self) -> bool {
         matches!(&self.arrangement, Arrangement::Chop(chop) if chop.freeze)
     }
@@ -99,15 +99,14 @@ impl Design {
     }
 }
 
-/// How CPUs rest that have nothing to do. The deeper they do, the longer they need to wake, and forms differ in how
-/// often they have one woken.
+/// How idle CPUs rest. The deeper they rest, the longer they take to wake, and forms differ in how often they wake one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Idle {
-    /// As this machine has them rest.
+    /// As this machine is set up.
     #[default]
     Any,
-    /// In the state that is left at once, as long as the run is under way.
+    /// In the state that they leave immediately, for the duration of the run.
     Shallow,
 }
 
@@ -125,16 +124,16 @@ impl Idle {
     }
 }
 
-/// Who chose how the forms of a block stand beside each other.
+/// Who chose how the forms of a block are arranged.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Chosen {
-    /// Somebody who wrote or typed it.
+    /// The user, in a file or on the command line.
     #[default]
     Asked,
-    /// Nobody: it is the usual one for such a load.
+    /// Nobody: it is the default for such a load.
     Usual,
-    /// Nobody: a closed loop would be chopped, but for what is said here.
+    /// Nobody: a closed loop would be chopped, were it not for the reason given here.
     Instead(String),
 }
 
@@ -144,7 +143,7 @@ impl Chosen {
     }
 }
 
-/// How the forms of a block stand beside each other.
+/// How the forms of a block are arranged.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arrangement {
@@ -155,19 +154,19 @@ pub enum Arrangement {
     Alternate(Slices),
     /// Two at a time, loaded at the same moment on disjoint CPUs.
     Duet,
-    /// Deployed together; one generator holds connections to all of them, and moves a closed loop from one to the other
-    /// every few milliseconds, faster than the machine's other work comes and goes.
+    /// Deployed together; one generator holds connections to all of them and moves a closed loop from one to the next
+    /// every few milliseconds, faster than other work on the machine comes and goes.
     Chop(Chop),
 }
 
 impl Arrangement {
-    /// All there are, each with what it says where nothing else is said.
+    /// All of them, each with its default settings.
     pub fn all() -> [Arrangement; 4] {
         let (alternate, chop) = (Arrangement::Alternate(Slices::default()), Arrangement::Chop(Chop::default()));
         [Arrangement::Blocks, alternate, chop, Arrangement::Duet]
     }
 
-    /// As studies and commands name it.
+    /// Its name in studies and commands.
     pub fn name(&self) -> &'static str {
         match self {
             Arrangement::Blocks => "blocks",
@@ -181,19 +180,19 @@ impl Arrangement {
 /// How a load is chopped.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Chop {
-    /// How long the load stays with a form; none is ten response times of the slowest, from 10 ms to 1 s, and no
-    /// shorter than the service needs to be as fast as in long ones.
+    /// How long the load stays with a form; none means ten response times of the slowest form, from 10 ms to 1 s, and
+    /// no shorter than the service needs to be as fast as in long slices.
     pub slice: Option<Duration>,
-    /// Forms that cannot stand beside all others, and so have blocks of their own, with the baseline.
+    /// Forms that cannot stand beside all others and so have blocks of their own, with the baseline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub apart: Vec<String>,
-    /// In how many pieces each deployment is measured, one after the other, each kept as a slice of its trial: to see
-    /// what varies within deployments. None is one piece, of which no slice is kept; no study can say otherwise, a
+    /// The number of consecutive pieces in which each deployment is measured. Each is kept as a slice of its trial, to
+    /// show what varies within deployments. None means one piece, kept as no slice; studies cannot set this, a
     /// calibration does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pieces: Option<u32>,
-    /// Whether those that are not loaded are kept from running, so that nothing they would do by themselves falls into
-    /// the slices of others.
+    /// Whether forms that are not loaded are frozen, so that their own background work does not fall into other forms'
+    /// slices.
     #[serde(default, skip_serializing_if = "is_false")]
     pub freeze: bool,
 }
@@ -203,7 +202,8 @@ fn is_false(flag: &bool) -> bool {
 }
 
 impl Chop {
-    /// Slices that may be asked for. Below, a slice holds too few operations; above, `alternate` does the same.
+    /// The range of slices that may be set. Shorter slices hold too few operations; for longer ones, `alternate` does
+    /// the same.
     pub const SLICES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 }
 
@@ -212,7 +212,7 @@ impl Chop {
 pub struct Slices {
     /// How long load runs after a switch before it counts.
     pub settle: Duration,
-    /// How long it counts then.
+    /// How long it counts after that.
     pub measure: Duration,
 }
 
@@ -223,7 +223,7 @@ impl Default for Slices {
 }
 
 impl Slices {
-    /// How many slices each deployment gets, so that it is measured for `measure` in all, or slightly longer.
+    /// How many slices each deployment gets, so that it is measured for `measure` in total, or slightly longer.
     pub fn rounds(&self, measure: Duration) -> u32 {
         (measure.as_secs_f64() / self.measure.as_secs_f64()).ceil().max(1.0) as u32
     }

@@ -1,11 +1,11 @@
-//! Orders that a seed decides.
+//! Orders determined by a seed.
 
-/// The draws for a block, or a round, of a run.
+/// The random draws for a block, or a round, of a run.
 pub(crate) fn draws(seed: u64, block: u32) -> SplitMix64 {
     SplitMix64(seed ^ u64::from(block).wrapping_mul(0xA24B_AED4_963E_E407))
 }
 
-/// SplitMix64 (Steele, Lea & Flood, OOPSLA 2014): enough to draw an order, stable for ever.
+/// SplitMix64 (Steele, Lea & Flood, OOPSLA 2014): good enough to draw an order, and it never changes.
 pub(crate) struct SplitMix64(u64);
 
 impl SplitMix64 {

@@ -1,12 +1,12 @@
-//! This machine's environment, to which services refer by `${{env.NAME}}`. Nothing else of this crate reads it.
+//! This machine's environment, which services refer to by `${{env.NAME}}`. Nothing else in this crate reads it.
 
 use crate::config::{Place, Problems};
 use crate::parameters::mentions;
 
-/// What references to the environment begin with.
+/// The prefix of references to the environment.
 pub(crate) const PREFIX: &str = "env.";
 
-/// The name of the variable that a reference is to, if it is one to a variable.
+/// The name of the variable that a reference names, if it names one.
 pub(crate) fn variable_of(reference: &str) -> Option<&str> {
     reference.strip_prefix(PREFIX)
 }
@@ -16,7 +16,7 @@ pub(crate) fn refers(text: &str) -> bool {
     variables(text).next().is_some()
 }
 
-/// Says so where a reference stands where none may, or to a variable that is not set.
+/// Reports a reference where none is allowed, or to a variable that is not set.
 pub(crate) fn check(name: &str, field: &str, place: Place, problems: &mut Problems) {
     if field != "environment" {
         let message = format!("'env.{name}' stands in '{field}', which everybody on this machine can see");
@@ -36,8 +36,8 @@ pub(crate) fn variables(text: &str) -> impl Iterator<Item = String> {
     mentions(text).filter_map(|name| variable_of(&name).map(str::to_owned))
 }
 
-/// What a variable is set to; none where it is not, or to what is no text.
+/// The value of a variable; none if it is not set, or not to text.
 pub(crate) fn value(name: &str) -> Option<String> {
-    // The system asserts on such names.
+    // The system functions panic on such names.
     if name.is_empty() || name.contains(['=', '\0']) { None } else { std::env::var(name).ok() }
 }

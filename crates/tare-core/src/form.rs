@@ -7,38 +7,38 @@ use crate::workload::OwnResources;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A deployment form: its name and its layers, outermost first. No layer at all is the plain process.
+/// A deployment form: its name and its layers, outermost first. Without layers it is the plain process.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Form {
     /// The user's name for it.
     pub name: String,
     /// The layers, outermost first.
     pub layers: Vec<LayerUse>,
-    /// By which rules services get their CPUs in this form; else those of the study hold.
+    /// The rules by which services get their CPUs in this form; otherwise the study's apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Rules>,
-    /// How often services are deployed in this form; what it leaves open is the study's.
+    /// How many instances of services are deployed in this form; the study's values apply to what it leaves open.
     #[serde(default, skip_serializing_if = "Instances::is_empty")]
     pub instances: Instances,
-    /// Levels of options of services in this form; of the others those of the study hold.
+    /// Levels of service options in this form; the study's apply to the others.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, String>,
-    /// What services get in this form; what it leaves open is the study's.
+    /// What services get in this form; the study's values apply to what it leaves open.
     #[serde(default, skip_serializing_if = "OwnResources::is_empty")]
     pub resources: OwnResources,
-    /// Of a ruler: how many operations are made beside each that counts. What they take is a weight that is known.
+    /// For a ruler: how many extra operations are made for each that counts. What they take is a known weight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<f64>,
 }
 
 impl Form {
-    /// How many guests there are in all, where there are any.
+    /// How many guests there are in total, if there are any.
     pub fn guests(&self) -> u64 {
         self.layers.iter().map(LayerUse::guests).product()
     }
 
-    /// Whether the other form is of the same layers, but for how often they stand there, and tells and gives services
-    /// the same.
+    /// Whether the other form has the same layers, apart from their number of copies, and gives services the same
+    /// options and resources.
     pub fn is_like(&self, other: &Form) -> bool {
         (&self.options, self.resources) == (&other.options, other.resources)
             && self.layers.len() == other.layers.len()
@@ -51,7 +51,7 @@ impl Form {
         self.with_own(if layers.is_empty() { "plain process".to_owned() } else { layers.join(" > ") })
     }
 
-    /// A text about its layers, and behind it what else is its own: what services are told and given.
+    /// A text about its layers, followed by what else is its own: the options and resources of services.
     pub fn with_own(&self, layers: String) -> String {
         let told = self.options.iter().map(|(option, level)| format!("{option}={level}"));
         let weight = self.weight.map(|share| format!("{} % more operations than count", percent(share)));
@@ -59,7 +59,7 @@ impl Form {
     }
 }
 
-/// 0.01 as 1, without what binary fractions add.
+/// 0.01 as 1, without the digits that binary fractions add.
 pub(crate) fn percent(share: f64) -> f64 {
     (share * 1e6).round() / 1e4
 }

@@ -1,5 +1,5 @@
-//! What must bear any text: studies, workloads, quantities and stacks. The table makes a test of each for the gate;
-//! `cargo xtask fuzz` runs them for as long as one likes.
+//! Parsers that must survive any text: studies, workloads, quantities and stacks. The table makes a test of each for
+//! the gate; `cargo xtask fuzz` runs them for as long as you like.
 
 use crate::catalog::Catalog;
 use crate::config::{Node, Place, Problem, Problems, parse};
@@ -34,7 +34,7 @@ hostile::targets! {
     }
 }
 
-/// What an image says of its user, its `/etc/passwd` and its `/etc/group`, with a zero byte between them.
+/// What an image says about its user, its `/etc/passwd` and its `/etc/group`, with a zero byte between them.
 pub fn image_users(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let mut parts = text.splitn(3, '\0');
@@ -64,13 +64,13 @@ pub fn yaml(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let mut problems = Problems::new("any.yaml", &text);
     let node = parse(&text, &mut problems);
-    // A name that stands there twice is a mistake, too, but what else is there can be read.
+    // A duplicate name is also a mistake, but the rest can be read.
     assert!(node.is_some() || !problems.is_empty(), "neither a node nor a mistake");
     check_places(problems.into_vec(), &text);
 }
 
 fn check_place(place: Place, text: &str) {
-    // As YAML has it, a line may end in CR alone.
+    // In YAML, a line may end in CR alone.
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let line = text.lines().nth(place.line.wrapping_sub(1));
     let columns = line.unwrap_or_default().chars().count() + 1;
@@ -85,7 +85,7 @@ fn check_places(problems: Vec<Problem>, text: &str) {
     }
 }
 
-/// Knows many names and takes any options.
+/// Knows many names and accepts any options.
 struct Anything;
 
 impl Catalog for Anything {
@@ -107,7 +107,7 @@ const PROTOCOLS: &[&dyn ProtocolInfo] = &[
     &Named("null"),
 ];
 
-/// A protocol that takes any options.
+/// A protocol that accepts any options.
 struct Named(&'static str);
 
 impl ProtocolInfo for Named {
@@ -129,7 +129,7 @@ impl ProtocolInfo for Named {
 
 static LAYERS: [AnyOptions; 3] = [AnyOptions("container"), AnyOptions("vm"), AnyOptions("box")];
 
-/// A layer that takes any options.
+/// A layer that accepts any options.
 struct AnyOptions(&'static str);
 
 impl LayerOptions for AnyOptions {
@@ -156,14 +156,14 @@ impl LayerOptions for AnyOptions {
     }
 }
 
-/// What is written down is read as it was.
+/// What is written is read back unchanged.
 fn survives<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) {
     let written = serde_json::to_value(value).expect("it is plain data");
     let read: T = serde_json::from_value(written.clone()).unwrap_or_else(|error| panic!("{error}: {written}"));
     assert!(read == *value, "{value:#?}\nbecame\n{read:#?}");
 }
 
-/// Any text as a study, with each of its presets, of a workload that there is.
+/// Any text as a study, with each of its presets, of an existing workload.
 pub fn study(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let presets = Suite::presets(&text).into_iter().take(2).map(Some);
@@ -175,7 +175,7 @@ pub fn study(bytes: &[u8]) {
         };
         let suite = Suite::read(&text, preset.as_deref(), &Anything, &mut problems, &mut find);
         let found = problems.into_vec();
-        // A workload that does not take the parameters that were chosen has mistakes of its own.
+        // A workload that does not accept the chosen parameters has mistakes of its own.
         assert!(suite.is_none() || found.is_empty(), "{found:#?}");
         check_places(found, &text);
         for (study, workload) in suite.iter().flat_map(|suite| &suite.parts) {

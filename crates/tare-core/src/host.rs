@@ -23,40 +23,41 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a host needs to know of the run it serves. Plain data: it crosses into guests.
+/// What a host needs to know about the run it serves. Plain data: it crosses into guests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrialContext {
-    /// The run's id; everything that is made carries it.
+    /// The run's id; everything made for the run carries it.
     pub run: String,
     /// The trial's label, unique in the run: short, a-z, 0-9 and -.
     pub trial: String,
-    /// A directory of this trial's own on this host, for volumes and the like; made by who opens the host, gone after.
+    /// A directory on this host for this trial alone, for volumes and the like. Whoever opens the host creates it and
+    /// removes it afterwards.
     pub scratch: PathBuf,
     /// The address at which the generator reaches this host.
     pub address: IpAddr,
     /// The address space of this host from which layers take subnets: a /16 such as 10.99.0.0, given by its first two
-    /// octets. The third octet 0 is taken by the generator's own link; layers use the others.
+    /// octets. Third octet 0 belongs to the generator's own link; layers use the others.
     pub subnets: (u8, u8),
-    /// The third octets of those networks of which a layer may choose: the first, and the one behind the last.
+    /// The range of third octets from which a layer may choose its networks: the first, and one past the last.
     #[serde(default = "third_octets")]
     pub third_octets: (u8, u8),
     /// CPUs for the system under test: services, hypervisor, engine helpers.
     pub cpus: CpuSet,
-    /// CPUs for those threads of hypervisors that are no virtual CPUs; empty when they share the services' CPUs.
+    /// CPUs for hypervisor threads that are not virtual CPUs; empty when they share the services' CPUs.
     #[serde(default)]
     pub hypervisor: CpuSet,
     /// What will be started, for layers that must be sized in advance.
     pub services: Vec<ServiceStart>,
-    /// The layers further inside, outermost first.
+    /// The layers inside this one, outermost first.
     pub inner: Vec<LayerUse>,
-    /// Which of several forms that stand side by side this is, from 1; 0 when it has the machine to itself. What is
-    /// made must not get in the way of what is made for another place.
+    /// The number of this form among those that stand side by side, from 1; 0 when it has the machine to itself. What
+    /// is made for one place must not conflict with what is made for another.
     #[serde(default)]
     pub place: u8,
 }
 
-/// Third octets that layers may choose of where nobody says more. Low ones are left to the generator's own links,
-/// higher ones to guests.
+/// Third octets that layers may choose from by default. Lower ones are left to the generator's own links, higher ones
+/// to guests.
 pub const fn third_octets() -> (u8, u8) {
     (16, 32)
 }
@@ -68,10 +69,10 @@ pub struct ServiceStart {
     pub instance: String,
     /// What to start; its options are resolved into the command.
     pub service: Service,
-    /// The CPUs of this host it may run on; none when the host itself is confined already (a guest).
+    /// The CPUs of this host it may run on; none when the host itself is already confined (a guest).
     pub cpus: Option<CpuSet>,
-    /// Whether these are all that there are, and it may run on any: then a guest for it has as many virtual CPUs as the
-    /// service asks for, and none is bound.
+    /// Whether `cpus` are all the CPUs there are and it may run on any of them: a guest for it then has as many virtual
+    /// CPUs as the service asks for, and none is pinned.
     #[serde(default)]
     pub free: bool,
     /// The NUMA nodes of this host that its memory comes from; empty leaves that to the kernel.
@@ -80,7 +81,7 @@ pub struct ServiceStart {
 }
 
 impl ServiceStart {
-    /// A service under its own name, on these CPUs of the host, with memory from anywhere.
+    /// A service under its own name, on these CPUs of the host, with memory from any node.
     pub fn on(service: Service, cpus: Option<CpuSet>) -> Self {
         ServiceStart { instance: service.name.clone(), service, cpus, free: false, memory: Vec::new() }
     }
@@ -93,30 +94,30 @@ pub struct Instance {
     pub instance: String,
     /// Where the generator reaches each port, by the port's name.
     pub endpoints: BTreeMap<String, SocketAddr>,
-    /// Where other services of the deployment reach each port, if not at the same place.
+    /// Where other services of the deployment reach each port, if the address differs.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub peers: BTreeMap<String, SocketAddr>,
     /// How a request gets there, for the reader: "veth, then address translation to a bridge".
     pub path: String,
-    /// The CPUs that it was confined to, as they are numbered where it runs; none when it was not.
+    /// The CPUs it was confined to, numbered as they are where it runs; none when it was not confined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuSet>,
-    /// What it was started without, for the record; the trial counts all the same.
+    /// What it had to be started without, for the record; the trial still counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// Whether an instance still runs.
+/// Whether an instance is still running.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InstanceState {
-    /// It runs.
+    /// It is running.
     Running,
     /// It ended; how, in words: "exit code 1", "killed by signal 9", "killed for want of memory".
     Ended(String),
 }
 
-/// What a service really gets in its form, read by a short program that is started just as the service is.
+/// What a service really gets in its form, read by a short program that is started exactly as the service is.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ResourceReport {
     /// By property: `cpus`, `memory_limit_bytes`, `open_files`, `somaxconn`, `kernel` ... A property that cannot be
@@ -132,7 +133,7 @@ pub struct Property {
     /// Its number, where it is one; compared within `tolerance`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<f64>,
-    /// By which share two forms may differ and still match; 0 for an exact property.
+    /// By how much two forms may differ and still match, as a share; 0 for an exact property.
     #[serde(default)]
     pub tolerance: f64,
     /// Whether a difference biases a comparison of forms; otherwise it is part of what a form is.
@@ -145,17 +146,17 @@ pub type Facts = BTreeMap<String, String>;
 
 /// A place that can start a service, read counters and open a layer.
 ///
-/// The defaults are those of a host that can do no more than the compiler asks for: it keeps no volumes on this
-/// machine, runs no commands, is never frozen or profiled. So a host that leaves services on its outer host passes on
+/// The default methods suit a host that can do only what the required methods ask: it keeps no volumes on this machine,
+/// runs no commands, and is never frozen or profiled. So a host that leaves services on its outer host must forward
 /// every method.
 pub trait Host: Send {
-    /// What this host is, this layer and those outside it.
+    /// What this host is: this layer and those outside it.
     ///
     /// # Errors
     /// When the host does not answer.
     fn facts(&mut self) -> Result<Facts, Fault>;
 
-    /// Runs the resource probe just as `start` would be run, and waits for it.
+    /// Runs the resource probe exactly as `start` would be run, and waits for it.
     ///
     /// # Errors
     /// When the probe could not be run.
@@ -167,36 +168,36 @@ pub trait Host: Send {
     /// When it could not be started: port taken, program missing, limit refused.
     fn start(&mut self, start: &ServiceStart) -> Result<Instance, Fault>;
 
-    /// Where the volumes of a service that is started here stand on this machine, in the order of their paths inside.
-    /// What lies there when it starts, it finds; what it leaves there when it stops, stays until this host is closed.
-    /// None where this machine's files do not reach: in a guest, in a container's own layer; and by default.
+    /// Where the volumes of a service started here are on this machine, in the order of their paths inside. The service
+    /// finds what is there when it starts; what it leaves there stays until this host is closed. None by default, and
+    /// where the volumes are not files of this machine: in a guest, or in a container's own layer.
     fn volumes(&self, _start: &ServiceStart) -> Option<Vec<PathBuf>> {
         None
     }
 
-    /// Whether a service that is about to be started reaches `other`, which runs, at its [`Instance::peers`]; it does
-    /// not where they stand in guests of their own. By default it does.
+    /// Whether a service about to be started can reach the running instance `other` at its [`Instance::peers`]. It
+    /// cannot when the two are in separate guests. By default it can.
     fn beside(&self, _start: &ServiceStart, _other: &str) -> bool {
         true
     }
 
-    /// Whether an instance still runs.
+    /// Whether an instance is still running.
     ///
     /// # Errors
     /// When the host does not answer or knows no such instance.
     fn state(&mut self, instance: &str) -> Result<InstanceState, Fault>;
 
-    /// The hashes of what the running instance has mapped, sorted by path.
+    /// The hashes of the files that the running instance has mapped, sorted by path.
     ///
     /// # Errors
-    /// When it does not run or cannot be read, or nobody waits for it any more.
+    /// When it is not running or cannot be read, or the wait was given up.
     fn mapped_files(&mut self, instance: &str, wait: Wait) -> Result<Vec<SeenFile>, Fault>;
 
-    /// Holds the files that the running instance of `start` sees against those of its bundle: against what is `said` of
-    /// it, where this host is not where bundles are kept, as inside a guest.
+    /// Compares the files that the running instance of `start` sees with those of its bundle, or with `said` (a list of
+    /// them) where this host does not keep the bundles, as inside a guest.
     ///
     /// # Errors
-    /// When it does not run, they cannot be read or are too many, or nobody waits for them any more.
+    /// When it is not running, there are too many files or they cannot be read, or the wait was given up.
     fn files_seen(&mut self, start: &ServiceStart, said: Option<&[SeenFile]>, wait: Wait) -> Result<FilesSeen, Fault>;
 
     /// The end of the instance's output, at most 64 KiB.
@@ -205,40 +206,41 @@ pub trait Host: Send {
     /// When the host does not answer or knows no such instance.
     fn log(&mut self, instance: &str) -> Result<String, Fault>;
 
-    /// How a person gets into an instance that was started, from a root shell of this machine; also into what is left
-    /// of one that has ended. Empty where nothing is known of that, and by default.
+    /// How a person gets into a started instance, or into what is left of an ended one, from a root shell on this
+    /// machine. Empty by default, and where no way is known.
     fn ways_in(&mut self, _instance: &str) -> Vec<WayIn> {
         Vec::new()
     }
 
-    /// Asks the instance to end, then makes it, and waits until nothing of it is left.
+    /// Asks the instance to end, then kills it if it does not, and waits until nothing of it is left.
     ///
     /// # Errors
     /// When something of it is left.
     fn stop(&mut self, instance: &str) -> Result<(), Fault>;
 
-    /// Begins a command beside a running instance: just as the service was started, in the same root, namespaces,
-    /// limits and cgroup, with nothing on its standard input. One command at a time beside each instance; it is ended
-    /// with the instance.
+    /// Begins a command beside a running instance, started exactly as the service was: with the same root, namespaces,
+    /// limits and cgroup, and nothing on its standard input. Each instance can have one command at a time; it ends with
+    /// the instance.
     ///
     /// # Errors
-    /// When the instance does not run, has a command already, or the program cannot be run; by default, always.
+    /// When the instance is not running, already has a command, or the program cannot be run; by default, always.
     fn begin_command(&mut self, instance: &str, _command: &CommandStart) -> Result<(), Fault> {
         Err(Fault::new(format!("this kind of form cannot run a command beside '{instance}'"))
             .remedy("let the tool run beside the form, where its protocol can"))
     }
 
-    /// Waits for the end of the command beside an instance, for `patience` at most; none when it runs on. A command
-    /// whose time is over is ended here, with all that it has started, and so is what it leaves running.
+    /// Waits for the command beside an instance to end, for at most `patience`; returns none if it is still running. A
+    /// command that has used up its time is ended here, with everything it started; so is anything that a finished
+    /// command leaves running.
     ///
     /// # Errors
-    /// When there is no command, its program could not be run, or it printed too much; then it is ended. By default,
-    /// always.
+    /// When there is no command, its program could not be run, or it printed too much, in which case it is ended. By
+    /// default, always.
     fn await_command(&mut self, instance: &str, _patience: Duration) -> Result<Option<CommandEnd>, Fault> {
         Err(Fault::new(format!("no command runs beside '{instance}'")))
     }
 
-    /// Ends the command beside an instance, with all that it has started. Does nothing where there is none.
+    /// Ends the command beside an instance, with everything it started. Does nothing if there is none.
     ///
     /// # Errors
     /// When something of it is left.
@@ -246,26 +248,27 @@ pub trait Host: Send {
         Ok(())
     }
 
-    /// Keeps what runs here from running, in place: it stays deployed, with its memory and connections, and uses no CPU
-    /// until [`Host::thaw`].
+    /// Freezes in place what runs here: it stays deployed, with its memory and connections, and uses no CPU until
+    /// [`Host::thaw`].
     ///
     /// # Errors
-    /// When this kind of host cannot, which is the default, or something still runs.
+    /// When this kind of host cannot, which is the default, or something is still running.
     fn freeze(&mut self) -> Result<(), Fault> {
         Err(Fault::new("this kind of form cannot be frozen")
             .remedy("use `design: blocks`, in which forms do not stand beside each other"))
     }
 
-    /// Lets what was frozen run on. Does nothing to what is not frozen.
+    /// Resumes what was frozen. Does nothing to what is not frozen.
     ///
     /// # Errors
-    /// When it does not; by default, always.
+    /// When it does not resume; by default, always.
     fn thaw(&mut self) -> Result<(), Fault> {
         Err(Fault::new("this kind of form cannot be thawed"))
     }
 
-    /// All that runs here, for whoever keeps it from running while others are loaded: that takes microseconds, which
-    /// [`Host::freeze`] need not. After this, [`Host::thaw`] takes nothing for running.
+    /// Everything that runs here, for a caller that suspends it while other forms are loaded. Suspending must take
+    /// microseconds, which [`Host::freeze`] does not promise. After this call, [`Host::thaw`] no longer assumes that
+    /// anything is running.
     ///
     /// # Errors
     /// When this kind of host cannot tell, which is the default.
@@ -274,22 +277,22 @@ pub trait Host: Send {
             .remedy("leave 'freeze' out of the study's design"))
     }
 
-    /// What serves requests here, as this machine charges it with CPU time: of a guest its hypervisor. Nothing by
+    /// What serves requests here, as this machine accounts its CPU time: for a guest, its hypervisor. Nothing by
     /// default.
     ///
     /// # Errors
-    /// When it cannot be told.
+    /// When that cannot be determined.
     fn serving(&mut self) -> Result<Vec<Scope>, Fault> {
         Ok(Vec::new())
     }
 
-    /// Starts sampling this host, what runs on it, and `outside`, the scopes an inner host has on this one.
+    /// Starts sampling this host, what runs on it, and `outside`: the scopes that an inner host has on this one.
     ///
     /// # Errors
     /// When nothing can be sampled.
     fn begin_probe(&mut self, outside: &[Scope], period: Duration) -> Result<(), Fault>;
 
-    /// Has every sampler that was begun rest in these stretches from now on. Does nothing by default.
+    /// Makes every running sampler rest during these stretches, counted from now. Does nothing by default.
     ///
     /// # Errors
     /// When a sampler died, or none was begun.
@@ -297,22 +300,22 @@ pub trait Host: Send {
         Ok(())
     }
 
-    /// Ends sampling and hands over the rows of every vantage.
+    /// Ends sampling and returns the rows of every vantage.
     ///
     /// # Errors
     /// When a sampler died.
     fn end_probe(&mut self) -> Result<Vec<TelemetryRow>, Fault>;
 
-    /// Has what serves here, and in `outside`, watched closely: only by who sees it from this machine, so what runs in
-    /// a guest shows as its hypervisor.
+    /// Starts profiling what serves here and in `outside`. It is seen from this machine only, so what runs in a guest
+    /// shows as its hypervisor.
     ///
     /// # Errors
-    /// When nothing can be watched; always, for a host that has no profiler.
+    /// When nothing can be profiled; always, for a host that has no profiler.
     fn begin_profile(&mut self, _outside: &[Scope]) -> Result<(), Fault> {
         Err(Fault::new("this kind of form cannot be profiled"))
     }
 
-    /// Ends watching and hands over what was seen between two moments of CLOCK_MONOTONIC, ns.
+    /// Ends profiling and returns what was seen between two times of CLOCK_MONOTONIC, ns.
     ///
     /// # Errors
     /// When the profiler died, or was never begun; by default, always.
@@ -320,12 +323,12 @@ pub trait Host: Send {
         Err(Fault::new("this kind of form cannot be profiled"))
     }
 
-    /// Opens a layer on this host. The inner host owns the outer one and closes it after itself. On a failure the
-    /// outer host has been closed, and nothing of the layer is left. A host in which no layer can stand closes itself
-    /// and returns [`OpenError::Unavailable`].
+    /// Opens a layer on this host. The inner host owns the outer one and closes it after itself. On failure the outer
+    /// host has been closed, and nothing of the layer is left. A host that cannot carry any layer closes itself and
+    /// returns [`OpenError::Unavailable`].
     ///
     /// # Errors
-    /// [`OpenError::Unavailable`] when this host cannot have the layer at all, else what went wrong.
+    /// [`OpenError::Unavailable`] when this host cannot have the layer at all, otherwise what went wrong.
     fn open(self: Box<Self>, layer: &LayerUse, surroundings: &TrialContext) -> Result<Box<dyn Host>, OpenError>;
 
     /// Closes this host: stops what runs, inner before outer, waits, and leaves nothing behind.
@@ -339,7 +342,7 @@ pub trait Host: Send {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
 pub enum OpenError {
-    /// This host cannot have the layer; the trial is skipped. The remedy says how it could.
+    /// This host cannot have the layer; the trial is skipped. The remedy says how it could have it.
     #[error("{0}")]
     Unavailable(Fault),
     /// It should have worked; the trial failed.
@@ -353,7 +356,7 @@ impl From<Fault> for OpenError {
     }
 }
 
-/// What the process that carries a host supplies to it: things a layer may use but must not make itself.
+/// What the process that carries a host supplies to it: things that a layer may use but must not create itself.
 pub struct MachineServices {
     /// Bundles by recipe.
     pub bundles: Arc<dyn BundleStore>,
@@ -372,11 +375,11 @@ pub struct CachedItem {
     pub kind: String,
     /// What its kind calls it.
     pub name: String,
-    /// The digest of the bundle that it was made of, where it was made of one.
+    /// The digest of the bundle that it was made from, if any.
     pub bundle: Option<String>,
 }
 
-/// Something of a run that stands on this machine.
+/// Something of a run that exists on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Leftover {
     /// The run it belongs to.
@@ -387,7 +390,7 @@ pub struct Leftover {
     pub name: String,
 }
 
-/// A host on which a layer can be opened by code that runs there: it hands out its carrier.
+/// A host on which code running on it can open a layer: it gives access to its carrier.
 pub trait LocalOuter: Host {
     /// What the carrying process supplies.
     fn carrier(&self) -> Arc<MachineServices>;
@@ -398,30 +401,30 @@ pub trait LocalOuter: Host {
 /// What a layer needs when it is opened inside a guest.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct GuestNeeds {
-    /// Bundles to be attached beside the services'.
+    /// Bundles to be attached in addition to the services'.
     pub bundles: Vec<Recipe>,
-    /// Whether the services' bundles are needed as archives (else as trees).
+    /// Whether the services' bundles are needed as archives (otherwise as trees).
     pub archives: bool,
     /// Memory for the layer itself, bytes.
     pub memory_bytes: u64,
-    /// Kernel modules to be loaded in the guest, with those they depend on; one that the kernel does not have is no
-    /// error, it may be built in.
+    /// Kernel modules to be loaded in the guest, with those they depend on. One that the kernel does not have is not an
+    /// error: it may be built in.
     pub modules: Vec<String>,
 }
 
-/// Whether a layer can be had.
+/// Whether a layer can be used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Availability {
-    /// It can; facts about it: engine version, accelerator.
+    /// It can be used; facts about it: engine version, accelerator.
     Ready(Facts),
-    /// It works but its figures say nothing about the real thing; why. Marked EMULATED, left out of verdicts.
+    /// It works, but its figures say nothing about the real thing, and why. Marked EMULATED and left out of verdicts.
     Emulated(Facts, Fault),
-    /// It cannot; why, and how it could.
+    /// It cannot be used: why, and what would make it usable.
     Unavailable(Fault),
 }
 
-/// A bundle whose emissions already stand at known places, as they do inside a guest.
+/// A bundle that has already been emitted to known places, as inside a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlacedBundle {
     /// The recipe it was made by.

@@ -1,5 +1,4 @@
-//! What an image says of how its program is started: what a service that is made of it has where its workload says
-//! nothing else.
+//! What an image says about how its program is started: the defaults of a service made from it.
 
 use crate::config::{Place, Problems};
 use crate::users::why_not_stated;
@@ -7,15 +6,15 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
-/// What a volume may need that an image asks for, which names no size: bytes.
+/// The size assumed for a volume that an image asks for, since images name no size; in bytes.
 pub const IMAGE_VOLUME_BYTES: u64 = 512 << 20;
 
-/// How many ports `8000-8010` may stand for.
+/// The most ports that a range such as `8000-8010` may stand for.
 const PORT_RANGE_MAX: u16 = 100;
-/// How many of an image's ports that are not read are named.
+/// The most ports to name among those of an image that are not used.
 const UNREAD_NAMED: usize = 8;
 
-/// How an image says its program is to be started.
+/// How an image says that its program is to be started.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageConfig {
     /// The program and its first arguments.
@@ -27,22 +26,22 @@ pub struct ImageConfig {
     /// `NAME=value` for each variable.
     #[serde(default)]
     pub environment: Vec<String>,
-    /// Who runs it, as the image writes it; empty for root.
+    /// The user that runs it, as the image writes it; empty for root.
     #[serde(default)]
     pub user: String,
-    /// Where it starts; empty for `/`.
+    /// The directory it starts in; empty for `/`.
     #[serde(default)]
     pub directory: String,
     /// Where it listens: `6379/tcp`, `53/udp`, `8000-8010/tcp`, or a number alone.
     #[serde(default)]
     pub ports: Vec<String>,
-    /// The paths at which it writes what should last.
+    /// The paths where it writes what should last.
     #[serde(default)]
     pub volumes: Vec<String>,
 }
 
 impl ImageConfig {
-    /// The program with all of its arguments; empty when the image starts nothing by itself.
+    /// The program with all its arguments; empty when the image starts nothing by itself.
     pub fn whole_command(&self) -> Vec<String> {
         self.entrypoint.iter().chain(&self.command).cloned().collect()
     }
@@ -59,7 +58,7 @@ impl ImageConfig {
         numbers.map(|number| (number.to_string(), number)).collect()
     }
 
-    /// What it says of ports that is not read, in words; none where all is.
+    /// The ports it names that are not used, in words; none if all are used.
     pub fn unread_ports(&self) -> Option<String> {
         let unread: Vec<&str> = self.ports.iter().map(String::as_str).filter(|p| tcp_numbers(p).is_none()).collect();
         let named = unread.iter().take(UNREAD_NAMED).copied().collect::<Vec<_>>().join(", ");
@@ -70,26 +69,26 @@ impl ImageConfig {
         }
     }
 
-    /// The directory in which it starts, if it is not the root.
+    /// The directory it starts in, if that is not the root.
     pub fn start_directory(&self) -> Option<String> {
         let directory = plain_path(&self.directory);
         (directory != "/").then_some(directory)
     }
 
-    /// Its volumes, each once, less those that cannot be one: the root, and paths that climb.
+    /// Its volumes, each once, without those that cannot be volumes: the root, and paths with `..`.
     pub fn volume_paths(&self) -> BTreeSet<String> {
         let fits = |path: &String| path != "/" && path.split('/').all(|part| part != "..");
         self.volumes.iter().map(|path| plain_path(path)).filter(fits).collect()
     }
 }
 
-/// The one way to write the path that engines, too, take `/data/`, `/data` and `//data/.` for.
+/// The canonical form of a path: `/data/`, `/data` and `//data/.` are the same, as they are for engines.
 pub(crate) fn plain_path(path: &str) -> String {
     let parts = path.split('/').filter(|part| !matches!(*part, "" | "."));
     format!("/{}", parts.collect::<Vec<_>>().join("/"))
 }
 
-/// The TCP ports that `80`, `80/tcp` or `8000-8010/tcp` stands for; none for another protocol's, for what is no port
+/// The TCP ports that `80`, `80/tcp` or `8000-8010/tcp` stands for; none for another protocol, for what is not a port,
 /// and for more than [`PORT_RANGE_MAX`].
 fn tcp_numbers(port: &str) -> Option<RangeInclusive<u16>> {
     let (numbers, protocol) = port.split_once('/').unwrap_or((port, "tcp"));
@@ -99,14 +98,14 @@ fn tcp_numbers(port: &str) -> Option<RangeInclusive<u16>> {
     (some && protocol.eq_ignore_ascii_case("tcp")).then_some(first..=last)
 }
 
-/// Who a service runs as that takes its user from its image.
+/// The user of a service that takes it from its image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImageUser {
     /// The image says root, or names no user: a service runs unprivileged.
     Root,
     /// These numbers.
     Numbers(u32, u32),
-    /// A name, or a number whose group only the image's own files tell.
+    /// A name, or a number whose group only the image's own files show.
     Named(String),
 }
 
@@ -117,22 +116,21 @@ impl ImageUser {
         match (name, name.parse(), group.parse()) {
             ("" | "root", ..) | (_, Ok(0), _) => ImageUser::Root,
             (_, Ok(uid), Ok(gid)) if why_not_stated((uid, gid)).is_none() => ImageUser::Numbers(uid, gid),
-            // What may not be is told where numbers are looked up.
+            // Forbidden numbers are reported where they are looked up.
             _ => ImageUser::Named(user.to_owned()),
         }
     }
 }
 
 /// The numbers of a user of an image, from the text of its `/etc/passwd` and `/etc/group`, by the rules of container
-/// engines: a number without an entry is itself, and its group then 0. The further groups of which `/etc/group` names
-/// the user a member, which engines add where `USER` names no group, are not taken over: a service has one group in
-/// every form.
+/// engines: a number without an entry stands for itself, with group 0. Further groups that `/etc/group` lists the user
+/// in, which engines add if `USER` names no group, are not used: a service has one group in every form.
 ///
 /// # Errors
-/// Which name the files do not have, or why no image may have these numbers.
+/// Which name the files lack, or why no image may have these numbers.
 pub fn user_numbers(user: &str, passwd: &str, group: &str) -> Result<(u32, u32), String> {
     let numbers = numbers_told(user, passwd, group)?;
-    // An image whose user is root is run as somebody else.
+    // An image whose user is root is run as another user.
     match why_not_stated(numbers).filter(|_| numbers.0 != 0) {
         Some(why) => Err(format!("its numbers are {}:{}, and {why}", numbers.0, numbers.1)),
         None => Ok(numbers),
@@ -158,28 +156,28 @@ fn numbers_told(user: &str, passwd: &str, group: &str) -> Result<(u32, u32), Str
     Ok((uid, gid.ok_or_else(|| format!("there is no group '{group_name}' in its /etc/group"))?))
 }
 
-/// The fields of the entry with this name, or else with this number, which stands at `at`.
+/// The fields of the entry with this name, or otherwise with this number, which is field `at`.
 fn find<'t>(text: &'t str, name: &str, at: usize) -> Option<Vec<&'t str>> {
     let entries = || text.lines().map(|line| line.trim().split(':').collect::<Vec<_>>());
     let numbered = || entries().find(|fields| name.parse::<u32>().is_ok() && fields.get(at) == Some(&name));
     entries().find(|fields| fields.first() == Some(&name)).or_else(numbered)
 }
 
-/// The names of ports in a row, by number.
+/// The names of ports as a list, by number.
 pub(crate) fn listed_ports(ports: &BTreeMap<String, u16>) -> String {
     let mut ports: Vec<(u16, &str)> = ports.iter().map(|(name, number)| (*number, name.as_str())).collect();
     ports.sort_unstable();
     ports.into_iter().map(|(_, name)| name).collect::<Vec<_>>().join(", ")
 }
 
-/// What a service has to do with the image that its bundle is made of.
+/// How a service uses the image that its bundle is made from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FromImage {
     /// The image: a path or a reference.
     pub image: String,
-    /// What it says; none as long as the image is not here.
+    /// What it says; none until the image is here.
     pub says: Option<ImageConfig>,
-    /// What the service took of it, in words, by field of the workload.
+    /// What the service took from it, in words, by field of the workload.
     #[serde(default)]
     pub taken: BTreeMap<String, String>,
     /// The user whose numbers have yet to be looked up in the image's files.
@@ -188,7 +186,7 @@ pub struct FromImage {
 }
 
 impl FromImage {
-    /// An image that says this, of which nothing was taken yet.
+    /// An image that says this, and from which nothing has been taken yet.
     pub fn new(image: impl Into<String>, says: Option<ImageConfig>) -> FromImage {
         FromImage { image: image.into(), says, taken: BTreeMap::new(), user: None }
     }
@@ -198,20 +196,20 @@ impl FromImage {
         self.taken.insert(field.to_owned(), what.into());
     }
 
-    /// Notes the user's numbers, once they are known.
+    /// Notes the user's numbers once they are known.
     pub fn note_user(&mut self, name: &str, (uid, gid): (u32, u32)) {
         self.user = None;
         let numbers = format!("{uid}:{gid}");
         self.note("user", if name == numbers { numbers } else { format!("{name}, which is {numbers}") });
     }
 
-    /// Notes that each instance has a user of its own in root's stead.
+    /// Notes that each instance has a user of its own instead of root.
     pub fn note_root(&mut self) {
         self.user = None;
         self.note("user", "one of each instance's own, in place of root: services run unprivileged");
     }
 
-    /// Adds a problem when the ports are the image's and more than one: which is meant, is not guessed.
+    /// Adds a problem when the ports are the image's and there is more than one: which one is meant is not guessed.
     pub(crate) fn refuse_to_choose(
         &self,
         ports: &BTreeMap<String, u16>,
@@ -245,7 +243,7 @@ impl FromImage {
         }
     }
 
-    /// In lines, one for each field: what was taken, or that it is not known yet.
+    /// Lines, one for each field: what was taken, or that it is not known yet.
     pub fn lines(&self) -> Vec<String> {
         if self.says.is_none() {
             return vec![format!(

@@ -1,7 +1,8 @@
-//! How often services are deployed: instances of single services, and tiles, which are the whole workload once more.
+//! How many times services are deployed: instances of single services, and tiles, each of which is a copy of the whole
+//! workload.
 //!
 //! A workload is spelled out before it is deployed: every instance becomes a service with a name and ports of its own.
-//! What instances must know of each other they are told by references in commands and environments:
+//! References in commands and environments give instances what they must know about each other:
 //!
 //! | `${{...}}` | stands for |
 //! |---|---|
@@ -9,7 +10,7 @@
 //! | `addresses.<service>`, `addresses.<service>.<port>` | `address:port` of its instances in the tile, in a row |
 //! | `instance.name`, `instance.number` | its name; its number among its service's instances in the tile, from 1 |
 //!
-//! `env.<variable>` stands for a secret, which is no matter of instances: see [`crate::secrets`].
+//! `env.<variable>` stands for a secret, which has nothing to do with instances: see [`crate::secrets`].
 
 use crate::config::{Fields, Node, NodeKind, Place, Problems};
 use crate::host::Instance;
@@ -21,24 +22,25 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The first port that is not reserved for well-known services.
 const FIRST_PORT: u16 = 1024;
 
-/// How often the whole workload and its services are deployed; what is not said is left to what it goes over.
+/// How many times the whole workload and its services are deployed; what is not stated is left to the settings it
+/// overrides.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Instances {
-    /// How often the whole workload.
+    /// How many times the whole workload is deployed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tiles: Option<u32>,
-    /// How often a service within each tile.
+    /// How many times each service is deployed within a tile.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub services: BTreeMap<String, u32>,
 }
 
 impl Instances {
-    /// Whether nothing is said.
+    /// Whether nothing is stated.
     pub fn is_empty(&self) -> bool {
         *self == Instances::default()
     }
 
-    /// Reads `instances: 4`, the number of tiles, or a map of services and numbers, in which `tiles` may stand too.
+    /// Reads `instances: 4`, the number of tiles, or a map of services and numbers, which may also contain `tiles`.
     pub fn read(node: &Node, problems: &mut Problems) -> Option<Instances> {
         if let NodeKind::Scalar { .. } = node.kind {
             let tiles = node.integer(1..=INSTANCES_MAX, problems)? as u32;
@@ -57,9 +59,10 @@ impl Instances {
         Some(instances)
     }
 
-    /// The same where one of the numbers may be a list, for a form to be taken once with each: with the number.
+    /// The same, but one of the numbers may be a list, for a form to be expanded once for each. Each result comes with
+    /// its number.
     ///
-    /// Without a list there is one, without a number.
+    /// Without a list there is one result, without a number.
     pub fn read_sweep(node: &Node, problems: &mut Problems) -> Vec<(Option<u64>, Instances)> {
         let listed = |node: &Node| matches!(node.kind, NodeKind::List(_));
         let entries: &[(String, Place, Node)] = match &node.kind {
@@ -94,7 +97,7 @@ impl Instances {
         all
     }
 
-    /// Says which names no service of the workload has; `place` tells where a name stands.
+    /// Reports the names that no service of the workload has; `place` gives the place of a name.
     pub fn refuse_unknown(&self, workload: &Workload, place: impl Fn(&str) -> Place, problems: &mut Problems) {
         let known: Vec<&str> = workload.services.iter().map(|service| service.name.as_str()).collect();
         for name in self.services.keys().filter(|name| !known.contains(&name.as_str())) {
@@ -102,7 +105,7 @@ impl Instances {
         }
     }
 
-    /// These, and where they say nothing, those of `base`.
+    /// These, completed from `base` where they state nothing.
     #[must_use]
     pub fn over(&self, base: &Instances) -> Instances {
         let mut services = base.services.clone();
@@ -114,29 +117,30 @@ impl Instances {
         self.services.get(&service.name).copied().unwrap_or(service.instances)
     }
 
-    /// Each service that would be deployed more than once and listens at a port that its command does not take from
-    /// here, with the names of such ports: the instances would all listen at the same one.
+    /// Each service that would be deployed more than once and listens on a port that its command does not take from
+    /// here, with the names of such ports: all instances would listen on the same one.
     pub fn fixed_ports(&self, workload: &Workload) -> Vec<(String, Vec<String>)> {
         let several = |service: &&Service| self.tiles.unwrap_or(1) * self.of(service) > 1;
         let fixed = |service: &Service| (service.name.clone(), fixed_ports(service).cloned().collect::<Vec<_>>());
         workload.services.iter().filter(several).map(fixed).filter(|(_, ports)| !ports.is_empty()).collect()
     }
 
-    /// How many instances there are in all.
+    /// How many instances there are in total.
     pub fn total(&self, workload: &Workload) -> u64 {
         let tile: u64 = workload.services.iter().map(|service| u64::from(self.of(service))).sum();
         u64::from(self.tiles.unwrap_or(1)) * tile
     }
 
-    /// The workload with every instance as a service of its own, tile by tile, and its own ports and names in its
-    /// command; with a user of its own too, unless one is stated. Of the references only those to addresses are left.
-    /// More than [`INSTANCES_MAX`] in all, which are refused where a study is read, are not spelled out.
+    /// The workload with every instance as a service of its own, tile by tile, with its own ports and names in its
+    /// command, and a user of its own unless one is stated. Only references to addresses are left. More than
+    /// [`INSTANCES_MAX`] in total, which the reader of studies refuses, are not spelled out.
     pub fn spell_out(&self, workload: &Workload) -> Workload {
         self.spell_out_beside(workload, &mut Ports::default())
     }
 
-    /// The same for a deployment beside others of the workload on one machine: at ports that none of those has, which
-    /// were spelled out with the same `ports`. Only a workload whose [ports can move](has_movable_ports) listens there.
+    /// The same for a deployment beside others of the workload on one machine, on ports that none of the others has:
+    /// those were spelled out with the same `ports`. Only a workload whose [ports can move](has_movable_ports) listens
+    /// there.
     pub fn spell_out_beside(&self, workload: &Workload, ports: &mut Ports) -> Workload {
         if self.total(workload) > INSTANCES_MAX {
             return workload.clone();
@@ -173,8 +177,8 @@ impl Instances {
     }
 }
 
-/// The ids for instances with users of their own, one after the other, so that an instance has the same in every form.
-/// Those that services state are theirs alone.
+/// The ids for instances with users of their own, handed out in sequence, so that an instance has the same id in every
+/// form. Ids that services state are not handed out.
 fn own_users(workload: &Workload) -> impl Iterator<Item = u32> {
     let stating = workload.services.iter().filter(|service| !service.own_user);
     let stated: BTreeSet<u32> = stating.flat_map(|service| [service.user.0, service.user.1]).collect();
@@ -187,33 +191,34 @@ fn fixed_ports(service: &Service) -> impl Iterator<Item = &String> {
     service.ports.keys().filter(move |port| !taken.contains(&format!("port.{port}")))
 }
 
-/// Whether every service listens where it is told to, so that the workload can stand several times on one network.
+/// Whether every service listens where it is told to, so that the workload can be deployed several times on one
+/// network.
 pub fn has_movable_ports(workload: &Workload) -> bool {
     workload.services.iter().all(|service| !service.awaits_ports() && fixed_ports(service).next().is_none())
 }
 
-/// Ports that are given away.
+/// Ports that have been assigned.
 #[derive(Debug, Default)]
 pub struct Ports {
     taken: BTreeSet<u16>,
 }
 
 impl Ports {
-    /// Of the first deployment, the first instance of each service has the ports that the workload names: whether this
-    /// is the first.
+    /// Whether this is the first deployment: there, the first instance of each service has the ports that the workload
+    /// names.
     fn begin(&mut self, workload: &Workload) -> bool {
         let first = self.taken.is_empty();
         self.taken.extend(workload.services.iter().flat_map(|service| service.ports.values().copied()));
         first
     }
 
-    /// For the instance with this number from 0: ports as near above its service's as are free.
+    /// For the instance with this number, from 0: the nearest free ports above its service's.
     fn near(&mut self, service: &Service, order: u32) -> BTreeMap<String, u16> {
         let mut ports = service.ports.clone();
         for port in ports.values_mut() {
             let above = (*port).saturating_add(u16::try_from(order).unwrap_or(u16::MAX));
             let free = (above..=u16::MAX).chain(FIRST_PORT..above).find(|port| !self.taken.contains(port));
-            // Without one, the second to listen there is refused, and the trial says so.
+            // If none is free, the second to listen there is refused, and the trial says so.
             *port = free.unwrap_or(above);
             self.taken.insert(*port);
         }
@@ -221,7 +226,7 @@ impl Ports {
     }
 }
 
-/// Puts in what an instance knows of itself.
+/// Fills in what an instance knows about itself.
 fn tell_itself(instance: &mut Service, number: u32) {
     let (name, ports) = (instance.name.clone(), instance.ports.clone());
     put_in(texts_of(instance), &|reference| match reference.split_once('.')? {
@@ -232,7 +237,7 @@ fn tell_itself(instance: &mut Service, number: u32) {
     });
 }
 
-/// The service with the addresses of others put in: of those instances of its tile that were started before it.
+/// The service with the addresses of others filled in: those of the instances of its tile that were started before it.
 #[must_use]
 pub fn introduced(service: &Service, started: &[(&Service, &Instance)]) -> Service {
     let mut introduced = service.clone();
@@ -249,7 +254,7 @@ pub fn introduced(service: &Service, started: &[(&Service, &Instance)]) -> Servi
     introduced
 }
 
-/// The texts of a service in which references may stand.
+/// The texts of a service that may contain references.
 fn texts(service: &Service) -> impl Iterator<Item = &str> {
     let levels = service.options.values().flat_map(|option| option.levels.values().flatten());
     service.command.iter().chain(service.environment.values()).chain(levels).map(String::as_str)

@@ -1,12 +1,12 @@
-//! The ladder: from the baseline to a form in rungs that differ in one feature each, so that a difference between the
-//! two can be told apart into what each feature costs. All rungs are forms of one study, and run interleaved.
+//! The ladder: from the baseline to a form in rungs that differ in one feature each, so that the difference between the
+//! two can be split into what each feature costs. All rungs are forms of one study and run interleaved.
 
 use serde::{Deserialize, Serialize};
 
-/// The rungs to a form of a study, whose forms they are.
+/// The rungs to one of a study's forms. They are forms of the study too.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ladder {
-    /// The form that is climbed to; its own rung is the last.
+    /// The form being climbed to; its own rung is the last.
     pub to: String,
     /// The rungs in their order, from the first after the baseline.
     pub rungs: Vec<Rung>,
@@ -22,10 +22,10 @@ pub struct Turned {
     pub form: String,
     /// The form of the rung whose feature it is.
     pub rung: String,
-    /// Where it has it.
+    /// Where it has the feature.
     pub place: Place,
-    /// The form that it is to be held against, where it has the feature first: the one that it stands on. None stands
-    /// for the baseline.
+    /// The form that it is to be compared with, if it has the feature first: the one that it stands on. None means the
+    /// baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<String>,
 }
@@ -34,7 +34,7 @@ pub struct Turned {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Place {
-    /// First: on as few of the others as it can be had with.
+    /// First: on as few of the other features as possible.
     First,
     /// Last: the form has all features but this one.
     Last,
@@ -45,6 +45,6 @@ pub enum Place {
 pub struct Rung {
     /// The form.
     pub form: String,
-    /// What it has that the rung before had not, for the reader.
+    /// What it has that the rung before it lacks, for the reader.
     pub adds: String,
 }

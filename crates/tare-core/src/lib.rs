@@ -1,5 +1,5 @@
-//! Tare's vocabulary: what a study asks, what a workload is, what a form is made of, what a trial leaves behind,
-//! and the traits at which the other crates meet.
+//! Tare's vocabulary: what a study asks, what a workload is, what a form is made of, what a trial leaves behind, and
+//! the traits through which the other crates meet.
 //!
 //! **Architecture invariant:** this crate does no I/O, reads no clock, starts nothing and knows no layer, workload,
 //! protocol or telemetry source by name. Everything here can be built and compared in a unit test.

@@ -1,9 +1,9 @@
-//! Parameters: values that a workload names once, uses anywhere, and a study may choose otherwise.
+//! Parameters: values that a workload names once and uses anywhere, and that a study may change.
 //!
 //! `parameters:` of a workload gives each a name and a default; `${{name}}` in any of its other scalars stands for the
-//! value. They are put in before anything is read, so that what they make of a field is checked as if it had been
-//! written there, and a mistake is shown where it takes effect. A name with a dot is no parameter: what it stands for
-//! is known only when instances are deployed ([`crate::instances`]).
+//! value. They are substituted before anything is read, so that the resulting field is checked as if it had been
+//! written there, and a mistake is shown where it takes effect. A name with a dot is not a parameter: what it stands
+//! for is known only when instances are deployed ([`crate::instances`]).
 
 use crate::config::{Fields, Node, NodeKind, Problems};
 use std::collections::BTreeMap;
@@ -14,8 +14,8 @@ pub type Parameters = BTreeMap<String, String>;
 const OPEN: &str = "${{";
 const CLOSE: &str = "}}";
 
-/// Puts values into every scalar below `root`, whose `parameters:` give names and defaults; `chosen` goes over the
-/// defaults. Returns all values. A chosen name that the workload does not have is not looked at here.
+/// Puts values into every scalar below `root`, whose `parameters:` give names and defaults; `chosen` overrides the
+/// defaults. Returns all values. A chosen name that the workload does not have is not checked here.
 pub(crate) fn fill_in(root: &mut Node, chosen: &Parameters, problems: &mut Problems) -> Parameters {
     let mut values = Parameters::new();
     let NodeKind::Map(entries) = &mut root.kind else { return values };
@@ -49,12 +49,12 @@ pub(crate) fn read(node: &Node, what: &str, problems: &mut Problems) -> Paramete
     values
 }
 
-/// The fields of a service in which names with a dot may stand.
+/// The fields of a service that may contain names with a dot.
 const MAY_REFER: [&str; 3] = ["command", "environment", "options"];
 
 struct Filling<'a> {
     values: &'a Parameters,
-    /// Whether names with a dot are left to others.
+    /// Whether names with a dot are left for later.
     references: bool,
     problems: &'a mut Problems,
 }
@@ -100,7 +100,7 @@ impl Filling<'_> {
     }
 }
 
-/// The first `${{name}}` from a place on: where it begins, its name, where it ends.
+/// The first `${{name}}` from a position on: its start, its name, its end.
 fn mention(text: &str, from: usize) -> Option<(usize, String, usize)> {
     let at = from + text[from..].find(OPEN)?;
     let length = text[at..].find(CLOSE)?;
@@ -119,7 +119,7 @@ pub(crate) fn mentions(text: &str) -> impl Iterator<Item = String> {
     .filter(|name| name.contains('.'))
 }
 
-/// Replaces the references in texts for which there is a value.
+/// Replaces those references in texts that have a value.
 pub(crate) fn put_in<'t>(texts: impl Iterator<Item = &'t mut String>, value: &dyn Fn(&str) -> Option<String>) {
     for text in texts {
         let mut from = 0;

@@ -1,11 +1,11 @@
-//! What will be done, in which order: randomised complete blocks, a pure function of the study and the seed.
+//! What will be done, and in which order: randomised complete blocks, a pure function of the study and the seed.
 
 use crate::draws::draws;
 use crate::study::{Arm, Study};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// One trial to be.
+/// One planned trial.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedTrial {
     /// Its number in the run, from 0; it names its folder in the record.
@@ -19,32 +19,32 @@ pub struct PlannedTrial {
     /// The block that this one runs again, because a trial of that one was void. Such blocks follow the planned ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again: Option<u32>,
-    /// Whether profilers look on: a trial that never counts, for which its form's name and number stand alone.
+    /// Whether it is profiled: such a trial never counts, and only its form's name and its number have a meaning.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub profiled: bool,
 }
 
 impl PlannedTrial {
-    /// The arm it belongs to: the form's name, and for the control a name of its own.
+    /// The arm it belongs to: the form's name, or for the control a name of its own.
     pub fn arm(&self) -> String {
         Arm { form: &self.form, control: self.control }.name()
     }
 }
 
-/// The name of the arm that repeats `baseline` as A/A control.
+/// The name of the arm that repeats `baseline` as the A/A control.
 pub fn control_arm(baseline: &str) -> String {
     Arm { form: baseline, control: true }.name()
 }
 
-/// The trials of a study, block by block: every form once, the baseline twice, in an order drawn from `seed`.
-/// Forms named in `emulated` take part in the first [`Study::emulated_blocks`] blocks only.
+/// The trials of a study, block by block: every form once, the baseline twice, in an order drawn from `seed`. Forms
+/// named in `emulated` take part in the first [`Study::emulated_blocks`] blocks only.
 ///
-/// In a duet every pair of a form and the baseline is a block of its own, and so is that of the baseline and its
-/// control; of these, [`Study::repeat`] rounds are made. Where the baseline itself is emulated, nothing is left to pair
-/// with after the rounds that it takes part in, and no more are made.
+/// In a duet every pair of a form and the baseline is a block of its own, and so is the pair of the baseline and its
+/// control; there are [`Study::repeat`] rounds of these. If the baseline itself is emulated, nothing is left to pair
+/// with after the rounds that it takes part in, and there are no more.
 ///
-/// Where load is chopped, forms that cannot stand beside all others have a block each in a round, with the baseline,
-/// and so have the emulated ones together; what they take of the machine falls on nobody else.
+/// Where load is chopped, each form that cannot stand beside all others has a block of its own in a round, with the
+/// baseline. The emulated ones share one such block. So what they take from the machine affects no other form.
 pub fn plan(study: &Study, emulated: &[String], seed: u64) -> Vec<PlannedTrial> {
     let mut trials: Vec<PlannedTrial> = Vec::new();
     for arms in (0..study.repeat).flat_map(|round| study.round(round, emulated, seed)) {
@@ -61,8 +61,8 @@ fn push_block(trials: &mut Vec<PlannedTrial>, block: u32, arms: &[Arm<'_>]) {
     }
 }
 
-/// The trials that are profiled, with numbers of their own from 0 on: a form each, the baseline first. They belong to
-/// no block and are in no plan, for what is looked at closely runs slower.
+/// The trials that are profiled, numbered separately from 0: one for each form, the baseline first. They belong to no
+/// block and are in no plan because profiling slows them down.
 pub fn plan_profiles(study: &Study) -> Vec<PlannedTrial> {
     let trial = |(index, form)| PlannedTrial {
         index: index as u32,
@@ -80,8 +80,8 @@ pub fn blocks(plan: &[PlannedTrial]) -> u32 {
     plan.iter().map(|trial| trial.block + 1).max().unwrap_or(0)
 }
 
-/// How many rounds are complete when `block` is: in each of them every arm that takes part was measured once. 0 in the
-/// midst of one, as it is between the pairs of a duet.
+/// How many rounds are complete once `block` is: in each, every arm that takes part was measured once. 0 in the middle
+/// of a round, as between the pairs of a duet.
 pub fn rounds_after(plan: &[PlannedTrial], study: &Study, block: u32) -> u32 {
     // The baseline may be in every block of a round, as in a duet; its control is in one of them.
     let counts = |trial: &&PlannedTrial| trial.control || trial.form != study.baseline;
@@ -92,12 +92,11 @@ pub fn rounds_after(plan: &[PlannedTrial], study: &Study, block: u32) -> u32 {
         *in_all += 1;
     }
     let rounds = arms.values().map(|(so_far, _)| *so_far).max().unwrap_or(0);
-    // An arm may take part in the first rounds only, as an emulated one does.
+    // An arm may take part in only the first rounds, as an emulated one does.
     if arms.values().all(|(so_far, in_all)| *so_far == rounds.min(*in_all)) { rounds } else { 0 }
 }
 
-/// The trials that run block `of` again, as block `block` with numbers from `index` on: the same arms in an order of
-/// their own.
+/// The trials that run block `of` again, as block `block`, numbered from `index`: the same arms in a newly drawn order.
 pub fn plan_again(plan: &[PlannedTrial], of: u32, block: u32, index: u32, seed: u64) -> Vec<PlannedTrial> {
     let mut trials: Vec<PlannedTrial> = plan.iter().filter(|trial| trial.block == of).cloned().collect();
     draws(seed, block).shuffle(&mut trials);
@@ -107,10 +106,10 @@ pub fn plan_again(plan: &[PlannedTrial], of: u32, block: u32, index: u32, seed: 
     trials
 }
 
-/// In which order `arms` deployments of block `block` get their slices of load: in each of `rounds` rounds every
-/// deployment once, in an order drawn from `seed`.
+/// The order in which the `arms` deployments of block `block` get their slices of load: every deployment once in each
+/// of `rounds` rounds, in an order drawn from `seed`.
 pub fn slice_order(arms: usize, rounds: u32, block: u32, seed: u64) -> Vec<usize> {
-    // Another stream than that of the block's own order.
+    // A different stream from that of the block's own order.
     let mut draws = draws(!seed, block);
     let round = |_| {
         let mut order: Vec<usize> = (0..arms).collect();

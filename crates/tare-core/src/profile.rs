@@ -1,15 +1,16 @@
-//! What a profiled trial brings beside its figures: where the processes that serve were on their CPUs, and what they
-//! asked the kernel for. Such a trial never counts.
+//! What a profiled trial adds to its figures: where the serving processes spent their CPU time, and which system calls
+//! they made. Such a trial never counts.
 
 use crate::counted::COUNT_MAX;
 use crate::fault::Fault;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How often a second each CPU's stack is looked at. No divisor of the kernel's own ticks, so as to beat with none.
+/// How often per second each CPU's stack is sampled. It does not divide the kernel's tick rates, so that it is never in
+/// step with one.
 pub const STACKS_PER_S: u32 = 499;
 
-/// What stands behind the name of a function of the kernel, in a frame.
+/// The suffix of a kernel function's name in a frame.
 pub const IN_KERNEL: &str = "_[k]";
 
 /// What [`Profile::missing`] calls the call stacks.
@@ -22,7 +23,7 @@ pub const SYSTEM_CALLS: &str = "system calls";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Profiled {
-    /// All; of a ladder the baseline and the form that is climbed to.
+    /// All; for a ladder, the baseline and the form being climbed to.
     All,
     /// These, and the baseline.
     Forms(Vec<String>),
@@ -31,26 +32,26 @@ pub enum Profiled {
 /// What was seen while a profiled trial was measured.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Profile {
-    /// From when: CLOCK_MONOTONIC of this machine, ns.
+    /// Its start: CLOCK_MONOTONIC of this machine, ns.
     pub from_ns: u64,
-    /// Until when.
+    /// Its end.
     pub to_ns: u64,
-    /// How often a second each CPU's stack was looked at; a sample stands for that share of a second of CPU time.
+    /// How often per second each CPU's stack was sampled; a sample stands for one second of CPU time divided by this.
     pub stacks_per_s: u32,
-    /// Samples that the kernel had to leave out, for want of room.
+    /// Samples that the kernel had to drop for lack of room.
     #[serde(default)]
     pub lost: u64,
-    /// By scope that serves: how often its processes called the kernel, by the call's name.
+    /// By serving scope: how often its processes made each system call, by the call's name.
     pub calls: BTreeMap<String, BTreeMap<String, f64>>,
-    /// [`CALL_STACKS`] and [`SYSTEM_CALLS`], where they could not be had, and why.
+    /// [`CALL_STACKS`] and [`SYSTEM_CALLS`], if they could not be recorded, and why.
     #[serde(default)]
     pub missing: BTreeMap<String, Fault>,
-    /// The stacks; in a record they stand in a file of their own.
+    /// The stacks; in a record they are in a file of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stacks: Vec<Stack>,
 }
 
-/// A call stack, and how often it was met.
+/// A call stack, and how often it was sampled.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Stack {
     /// The scope, the thread's name, and the functions from the outermost to the one that ran.
@@ -59,9 +60,9 @@ pub struct Stack {
     pub samples: u64,
 }
 
-/// Stacks as other tools read them: a line each, `frame;frame;frame samples`.
+/// Stacks in the format that other tools read: a line each, `frame;frame;frame samples`.
 pub fn folded(stacks: &[Stack]) -> String {
-    // What separates cannot be in a name.
+    // Separators cannot be in a name.
     let frame = |frame: &String| frame.replace(';', ":").replace('\n', " ");
     let line = |stack: &Stack| {
         let frames: Vec<String> = stack.frames.iter().map(frame).collect();
@@ -70,7 +71,7 @@ pub fn folded(stacks: &[Stack]) -> String {
     stacks.iter().map(line).collect()
 }
 
-/// The stacks of such text; what is no line of it is left out.
+/// The stacks in such a text; lines that do not have this format are skipped.
 pub fn unfolded(text: &str) -> Vec<Stack> {
     let stack = |line: &str| {
         let (frames, samples) = line.rsplit_once(' ')?;

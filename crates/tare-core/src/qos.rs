@@ -6,24 +6,25 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Stands for every operation that is not named.
+/// Stands for every operation not named.
 pub const EVERY_OPERATION: &str = "*";
 
-/// What a QoS says of all operations together.
+/// What a QoS says about all operations together.
 const WORDS: [&str; 3] = ["failures", "achieved", "mix"];
 
-/// What a trial's figures must keep. Every part of it, for every operation.
+/// What a trial's figures must keep: every part of it, for every operation.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Qos {
-    /// By operation, or [`EVERY_OPERATION`]: its response times. One that has no limits has none at all.
+    /// By operation, or [`EVERY_OPERATION`]: the limits on its response times. An empty list means that it has none at
+    /// all.
     pub operations: BTreeMap<String, Vec<QuantileLimit>>,
-    /// The share of operations that may fail; they count as late as well.
+    /// The share of operations that may fail; failed ones also count as late.
     #[serde(default)]
     pub failures: Option<f64>,
-    /// The share of what was offered that must be answered.
+    /// The share of the offered operations that must be answered.
     #[serde(default)]
     pub achieved: Option<f64>,
-    /// By how much, relatively, an operation's share of the answers may differ from its share of what was asked.
+    /// By how much, relatively, an operation's share of the answers may differ from its share of the requests.
     #[serde(default)]
     pub mix: Option<f64>,
     /// By operation: the share of all answers that it must have, over a whole trial.
@@ -31,12 +32,12 @@ pub struct Qos {
     pub shares: BTreeMap<String, Share>,
 }
 
-/// A share of all answers that an operation must have.
+/// The share of all answers that an operation must have.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Share {
     /// The share, of 1.
     pub of: f64,
-    /// By how much it may be off, relative to itself.
+    /// By how much it may deviate, relative to itself.
     pub within: f64,
 }
 
@@ -46,8 +47,8 @@ impl Share {
         format!("{} give or take {}", percent(self.of), percent(self.within))
     }
 
-    /// Whether so many answers of so many are off by more than it allows and chance explains: three standard deviations
-    /// of a binomial count, since a short trial holds few of a rare operation.
+    /// Whether this many answers out of that many deviate by more than it allows and chance explains: three standard
+    /// deviations of a binomial count, since a short trial holds few answers of a rare operation.
     pub fn broken_by(&self, count: u64, all: u64) -> bool {
         let (count, all) = (count as f64, all as f64);
         let expected = all * self.of;
@@ -55,12 +56,12 @@ impl Share {
     }
 }
 
-/// A quantile of the response times, and where it must lie.
+/// A quantile of the response times, and its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct QuantileLimit {
-    /// Such as 0.99.
+    /// The quantile, such as 0.99.
     pub quantile: f64,
-    /// At most.
+    /// The most it may be.
     pub within: Duration,
 }
 
@@ -78,13 +79,13 @@ impl QuantileLimit {
 }
 
 impl Qos {
-    /// The limits of an operation: its own, else those of every operation.
+    /// The limits of an operation: its own, otherwise those for every operation.
     pub fn limits(&self, operation: &str) -> &[QuantileLimit] {
         let own = self.operations.get(operation).or_else(|| self.operations.get(EVERY_OPERATION));
         own.map_or(&[], Vec::as_slice)
     }
 
-    /// By operation: the limit of its highest quantile, for a load process that counts what takes longer.
+    /// By operation: the limit of its highest quantile, for a load process that counts operations above it.
     pub fn longest(&self) -> BTreeMap<String, Duration> {
         let highest = |limits: &Vec<QuantileLimit>| {
             limits.iter().max_by(|a, b| a.quantile.total_cmp(&b.quantile)).map(|limit| limit.within)
@@ -116,7 +117,7 @@ impl Qos {
         read.filter_map(|(name, _, node)| Some((name.clone(), Qos::read(node, operations, problems)?))).collect()
     }
 
-    /// Reads `qos:` of a study: the name of one of the workload's, or what [`Qos::read`] reads.
+    /// Reads `qos:` of a study: the name of one of the workload's QoS, or what [`Qos::read`] reads.
     pub(crate) fn read_named(
         node: &Node,
         sets: Option<&BTreeMap<String, Qos>>,
@@ -133,8 +134,8 @@ impl Qos {
         found
     }
 
-    /// Reads `qos:`. Names of operations are held against `operations`, unless that is empty because nobody knows them.
-    /// `None` when anything is wrong; then at least one problem was added.
+    /// Reads `qos:`. Names of operations are checked against `operations`, unless that is empty because they are not
+    /// known. `None` when anything is wrong; then at least one problem was added.
     pub fn read(node: &Node, operations: &[String], problems: &mut Problems) -> Option<Qos> {
         let before = problems.len();
         let mut fields = Fields::of(node, "qos", problems)?;
@@ -170,8 +171,8 @@ impl Qos {
     }
 }
 
-/// The limits of an operation, none where those of every operation hold; and the share that it must have.
-/// `any` is no limit at all.
+/// The limits of an operation, none if those for every operation apply, and the share that it must have. `any` means no
+/// limit at all.
 fn read_limits(name: &str, node: &Node, problems: &mut Problems) -> (Option<Vec<QuantileLimit>>, Option<Share>) {
     if is_any(node) {
         return (Some(Vec::new()), None);
@@ -222,7 +223,7 @@ fn read_share(node: &Node, problems: &mut Problems) -> Option<Share> {
     Some(Share { of: of?, within: within? })
 }
 
-/// A share in percent, as it was stated.
+/// A share in percent, as stated.
 fn percent(share: f64) -> String {
     format!("{} %", exact_percent(share))
 }

@@ -1,5 +1,5 @@
 //! The record of a run: what was measured, complete enough to render it again on another machine.
-//! docs/src/record-format.md describes how it lies on disk; these are the types of its parts.
+//! docs/src/record-format.md describes its layout on disk; these are the types of its parts.
 
 use crate::fault::Fault;
 use crate::host::{Facts, FilesSeen, ResourceReport, SeenFile};
@@ -23,11 +23,11 @@ pub const SCHEMA: u32 = 1;
 /// The fact of the environment that says what an operation of the null protocol cost before the run, us of CPU.
 pub const NULL_COST: &str = "generator.null_cpu_us_per_op";
 
-/// The fact of the environment that says whether the kernel accounts for interrupts apart from the tasks that they
+/// The fact of the environment that says whether the kernel accounts for interrupts separately from the tasks that they
 /// interrupt: "yes" or "no".
 pub const INTERRUPTS_APART: &str = "cpu.interrupts_apart";
 
-/// What stands before a source's name in the facts of the environment that say why its counters were not read.
+/// The prefix of a source's name in the environment facts that say why its counters were not read.
 pub const NOT_COUNTED: &str = "not_counted.";
 
 /// `record.json`: written once, before the first trial.
@@ -35,7 +35,7 @@ pub const NOT_COUNTED: &str = "not_counted.";
 pub struct Header {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// The version of Tare that measured.
+    /// The version of Tare that made the record.
     pub tare: String,
     /// The run's id.
     pub run: String,
@@ -65,12 +65,12 @@ pub struct Header {
 }
 
 /// `suite.json`: written once, before the first part of a study of several parts. Each part is a record of its own, in
-/// a folder of its name.
+/// a folder named after it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SuiteHeader {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// The version of Tare that measured.
+    /// The version of Tare that made the record.
     pub tare: String,
     /// The study's name.
     pub study: String,
@@ -91,7 +91,7 @@ pub struct SuiteHeader {
 pub struct SuiteRecord {
     /// The header.
     pub header: SuiteHeader,
-    /// The records of the parts, in their order, as far as they were begun.
+    /// The records of the parts that were begun, in their order.
     pub parts: Vec<Record>,
 }
 
@@ -102,11 +102,11 @@ pub struct FormState {
     pub describe: String,
     /// Why its figures say nothing about the real thing, if they do not.
     pub emulated: Option<Fault>,
-    /// Why it is left out, if it is.
+    /// Why it was left out, if it was.
     pub unavailable: Option<Fault>,
     /// Facts of its layers: engine and hypervisor versions, the guest's kernel.
     pub facts: Facts,
-    /// Where its services run; none where that is not planned, as in a duet.
+    /// Where its services run; none if that is not planned, as in a duet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
 }
@@ -122,14 +122,14 @@ pub struct TrialRecord {
     pub stages: BTreeMap<Stage, f64>,
     /// How it ended.
     pub outcome: Outcome,
-    /// After how long its load was known to be steady, s, where it settled until it was: in the first block. Later ones
-    /// settle for the longest of these times.
+    /// How long it took until its load was known to be steady, s, if it settled until then: in the first block. Later
+    /// blocks settle for the longest of these times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steady_after_s: Option<f64>,
-    /// By service: the CPUs on which threads of it were seen while it was measured, as they are numbered where it runs.
+    /// By service: the CPUs on which its threads were seen while it was measured, numbered as they are where it runs.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ran_on: BTreeMap<String, CpuSet>,
-    /// What was seen on the way and does not void it.
+    /// What was noticed along the way and does not void it.
     #[serde(default)]
     pub warnings: Vec<String>,
     /// Whether it ran under emulation.
@@ -140,13 +140,13 @@ pub struct TrialRecord {
     /// By service: what it had mapped, read inside the form.
     #[serde(default)]
     pub mapped: BTreeMap<String, Vec<SeenFile>>,
-    /// By service: how the files that it saw compare with its bundle's. Read in the first measured trial of each form.
+    /// By service: how the files it saw compare with its bundle's. Read in the first measured trial of each form.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, FilesSeen>,
     /// By service: what it really got. Read in the first trial of each form.
     #[serde(default)]
     pub resources: BTreeMap<String, ResourceReport>,
-    /// What the hosts said of themselves.
+    /// What the hosts said about themselves.
     #[serde(default)]
     pub facts: Facts,
     /// How a request reached the service.
@@ -155,39 +155,39 @@ pub struct TrialRecord {
     /// By service: the end of its output, kept when the trial is not measured.
     #[serde(default)]
     pub logs: BTreeMap<String, String>,
-    /// What a search for the peak came to, with every window of it.
+    /// The result of a search for the peak, with every window of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak: Option<PeakOutcome>,
-    /// What each metric came to in this trial; only in a measured one. Names and units: [`TRIAL_METRICS`].
+    /// The value of each metric in this trial; only in a measured one. Names and units: [`TRIAL_METRICS`].
     #[serde(default)]
     pub metrics: BTreeMap<String, f64>,
-    /// By metric that is a quantile among operations that failed: what it is at least, in its unit. Whoever waits for
-    /// an answer that never comes waits longer than everybody who got one.
+    /// By metric whose quantile falls among failed operations: its lower bound, in its unit. Waiting for an answer that
+    /// never comes takes longer than any wait that was answered.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub at_least: BTreeMap<String, f64>,
-    /// The service that ended by itself, before it was ready or under load, if one did: what a failed trial then failed
-    /// of is an outcome of the form.
+    /// The service that ended by itself, before it was ready or under load, if one did: the failure of the trial is
+    /// then an outcome of the form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_ended: Option<String>,
-    /// By instance that was loaded, where there were several: what each metric came to at it alone.
+    /// By loaded instance, if there were several: the value of each metric at that instance alone.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub instances: BTreeMap<String, BTreeMap<String, f64>>,
-    /// The slices of load it was measured in, where load alternated between deployments; else empty.
+    /// The slices of load it was measured in, if load alternated between deployments; otherwise empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<Slice>,
     /// A short load that had the machine to itself, after one that took turns with others: what the whole machine
-    /// counted in its time is this form's doing. It counts for no metric.
+    /// counted during it is due to this form. It counts for no metric.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alone: Option<LoadSummary>,
     /// By length of turns, the shortest first: how fast its load was in them before it was measured, in the first block
-    /// of a chopped load whose slice nobody chose. What says how long slices are, see `tare-stats`.
+    /// of a chopped load whose slice nobody chose. `tare-stats` derives the length of slices from this.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lengths: Vec<TurnLength>,
-    /// How much CPU time its services used while others were loaded alone, as a share of one CPU: work of its own,
-    /// which falls into the others' turns.
+    /// How much CPU time its services used while others were loaded alone, as a share of one CPU: background work that
+    /// falls into the others' turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resting_cpu: Option<f64>,
-    /// By arm whose turn it was, its own among them: what its services used of the CPUs then. Empty where load took no
+    /// By the arm whose turn it was, its own included: the CPU time that its services used then. Empty if load took no
     /// turns, or it was not counted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub cpu_by_turn: BTreeMap<String, TurnUse>,
@@ -199,26 +199,26 @@ pub struct TrialRecord {
 /// A slice of load: one visit to a deployment between two switches.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Slice {
-    /// The round, from 0; in each round every deployment of the block is visited once.
+    /// The round, from 0; each round visits every deployment of the block once.
     pub round: u32,
-    /// The place within the block's slices, from 0: in which order deployments were visited.
+    /// The position among the block's slices, from 0: the order in which deployments were visited.
     pub place: u32,
     /// When counting began: CLOCK_MONOTONIC of this machine, ns.
     pub start_ns: u64,
     /// When it ended.
     pub end_ns: u64,
-    /// What each metric came to in this slice alone.
+    /// The value of each metric in this slice alone.
     pub metrics: BTreeMap<String, f64>,
 }
 
 impl TrialRecord {
-    /// The load that had the machine to itself, so that what the machine counted in its time is its doing; none where
-    /// the trial has only taken turns with others.
+    /// The load that had the machine to itself, so that what the machine counted during it is due to it; none if the
+    /// trial only took turns with others.
     pub fn load_alone(&self) -> Option<&LoadSummary> {
         self.alone.as_ref().or(self.load.as_ref().filter(|load| load.turns.is_none()))
     }
 
-    /// The record of a trial that has just started: nothing is known of it yet.
+    /// The record of a trial that has just started: nothing is known about it yet.
     pub fn new(trial: PlannedTrial, started: String, outcome: Outcome) -> TrialRecord {
         TrialRecord {
             trial,
@@ -260,8 +260,8 @@ impl OwnMetric {
 }
 
 impl Header {
-    /// The metrics of this record's trials: those of its own load, then [`TRIAL_METRICS`]. Where a load has its own,
-    /// ratios are made of these and of CPU time only: how often a tool went round says nothing that they do not.
+    /// The metrics of this record's trials: those of its own load, then [`TRIAL_METRICS`]. If a load has its own,
+    /// ratios are made only of these and of CPU time: how often a tool ran adds nothing to them.
     pub fn metrics(&self) -> Vec<TrialMetric<'_>> {
         let own = &self.workload.protocol.metrics;
         let usual = TRIAL_METRICS.iter().map(|metric| TrialMetric {
@@ -272,8 +272,8 @@ impl Header {
         own.iter().map(OwnMetric::metric).chain(usual).collect()
     }
 
-    /// The metric that decides how precise a run is: what a search looks for, else the load's own first, else the
-    /// throughput.
+    /// The metric that decides how precise a run is: what a search looks for, otherwise the load's first own metric,
+    /// otherwise the throughput.
     pub fn deciding_metric(&self) -> &str {
         if self.study.peak.is_some() {
             return PEAK_LOAD;
@@ -281,8 +281,8 @@ impl Header {
         self.workload.protocol.metrics.first().map_or(THROUGHPUT, |metric| &metric.name)
     }
 
-    /// The metrics that a study with `until` waits for, the deciding one first: where that is the throughput, p50 and
-    /// CPU time by operation as well.
+    /// The metrics that a study with `until` waits for, the deciding one first: if that is the throughput, p50 and CPU
+    /// time per operation as well.
     pub fn awaited_metrics(&self) -> Vec<&str> {
         let deciding = self.deciding_metric();
         let besides: &[&str] = if deciding == THROUGHPUT { &["p50_us", BUSY_PER_OP] } else { &[] };
@@ -301,31 +301,32 @@ pub struct TrialMetric<'a> {
     pub unit: &'a str,
     /// Whether more is better.
     pub more_is_better: bool,
-    /// Whether ratios and verdicts are made of it; otherwise it is shown only.
+    /// Whether ratios and verdicts are made of it; otherwise it is only shown.
     pub compared: bool,
 }
 
-/// The name of the operations by time, which most studies are about.
+/// The name of the operations per second, which most studies are about.
 const THROUGHPUT: &str = "throughput";
 
 /// The name of the only figure of a trial that searched for the peak.
 pub const PEAK_LOAD: &str = "peak_load";
 
-/// The name of the throughput of the slowest instance by the mean of all, where several were loaded.
+/// The name of the throughput of the slowest instance relative to the mean of all, if several were loaded.
 pub const FAIRNESS: &str = "fairness";
 
-/// The name of the share of operations that were not answered correctly, dropped ones included.
+/// The name of the share of operations not answered correctly, dropped ones included.
 pub const FAILED_SHARE: &str = "failed_share";
 
-/// The name of the CPU time that serving took, by operation, as the kernel charged it to whoever ran.
+/// The name of the CPU time that serving took, per operation, as the kernel charged it to whatever was running.
 pub const CPU_PER_OP: &str = "cpu_us_per_op";
 
-/// The name of the CPU time that all of the machine took, by operation, the generator included: whoever was charged.
+/// The name of the CPU time that the whole machine used, per operation, the generator included, whatever was charged
+/// for it.
 pub const BUSY_PER_OP: &str = "cpu_busy_us_per_op";
 
-/// The figures of a trial. Times are response times, from the planned start, as a user waits for an answer; service
-/// times, from the actual send, stand beside them where starts are planned. In a quantile operations that failed rank
-/// last; mean and largest are those of the answered ones.
+/// The figures of a trial. Times are response times, from the planned start, as a user experiences them; service times,
+/// from the actual send, are given as well if starts are planned. In quantiles, failed operations rank last; mean and
+/// largest are those of the answered ones.
 pub const TRIAL_METRICS: &[TrialMetric<'static>] = &[
     metric(THROUGHPUT, "throughput", "op/s", true, true),
     metric("p50_us", "p50", "us", false, true),
@@ -345,8 +346,8 @@ pub const TRIAL_METRICS: &[TrialMetric<'static>] = &[
 ];
 
 impl TrialMetric<'static> {
-    /// The metric that a user calls so: by its name, by its name without the unit (`p99`), by its title, or by a word
-    /// for the usual one of its kind (`cpu`, `peak`).
+    /// The metric that a user means: by its name, by its name without the unit (`p99`), by its title, or by a word for
+    /// the usual one of its kind (`cpu`, `peak`).
     pub fn called(name: &str) -> Option<&'static TrialMetric<'static>> {
         const WORDS: [(&str, &str); 2] = [("cpu", BUSY_PER_OP), ("peak", PEAK_LOAD)];
         let wanted = WORDS.iter().find(|(word, _)| *word == name).map_or(name, |(_, metric)| *metric);
@@ -358,7 +359,7 @@ impl TrialMetric<'static> {
         TRIAL_METRICS.iter().find(is)
     }
 
-    /// Those that ratios are made of, for a message: `throughput, p50_us, ...`.
+    /// The metrics that ratios are made of, for a message: `throughput, p50_us, ...`.
     pub fn compared_names() -> String {
         let compared = TRIAL_METRICS.iter().filter(|metric| metric.compared).map(|metric| metric.name);
         compared.collect::<Vec<_>>().join(", ")
@@ -391,9 +392,9 @@ pub struct TrialData {
 pub struct Record {
     /// The header.
     pub header: Header,
-    /// The trials there are, by index.
+    /// The recorded trials, by index.
     pub trials: Vec<TrialData>,
-    /// The profiled trials there are, by index: apart, for they never count.
+    /// The recorded profiled trials, by index. They are separate because they never count.
     pub profiles: Vec<TrialData>,
     /// How the run ended: "complete", "fitted", "precise enough", "decided", "interrupted", "budget spent"; none while
     /// it runs or after a crash.
@@ -401,9 +402,9 @@ pub struct Record {
 }
 
 impl Record {
-    /// The numbers of trials that were run and of which the record holds no outcome any more. A run that is complete
-    /// had an outcome for every trial of its plan; of any other, blocks were begun only when those before them were
-    /// whole, and so were blocks that are run again when the plan was.
+    /// The numbers of trials that were run but whose outcome the record no longer holds. A complete run had an outcome
+    /// for every trial of its plan. In any other run, a block was begun only when those before it were whole, and
+    /// blocks were run again only when the plan was.
     pub fn lost(&self) -> Vec<u32> {
         let plan = &self.header.plan;
         let there: BTreeSet<u32> = self.trials.iter().map(|trial| trial.record.trial.index).collect();
@@ -430,7 +431,7 @@ pub struct End {
 }
 
 impl End {
-    /// Whether the run ended by itself before its plan did: no trial is missing.
+    /// Whether the run ended by itself before its plan was carried out: no trial is missing.
     pub fn is_early(&self) -> bool {
         [FITTED, PRECISE_ENOUGH, DECIDED].contains(&self.how.as_str())
     }
@@ -444,7 +445,7 @@ impl End {
 /// [`End::how`] of a run that carried out its whole plan.
 pub const COMPLETE: &str = "complete";
 
-/// [`End::how`] of a run that carried out as many whole rounds of its plan as fitted into the time given.
+/// [`End::how`] of a run that carried out as many whole rounds of its plan as fitted into the given time.
 pub const FITTED: &str = "fitted";
 
 /// [`End::how`] of a run that ended because its intervals were as narrow as the study wanted them.
@@ -453,11 +454,11 @@ pub const PRECISE_ENOUGH: &str = "precise enough";
 /// [`End::how`] of a run that ended because one form was better than every other beyond chance.
 pub const DECIDED: &str = "decided";
 
-/// [`End::how`] of a run whose user asked for its end.
+/// [`End::how`] of a run that its user ended.
 pub const INTERRUPTED: &str = "interrupted";
 
-/// [`End::how`] of a run that another block would have taken beyond the time given, before it had found what it was to
-/// go on for.
+/// [`End::how`] of a run that ended because another block would have exceeded the given time, before it had found what
+/// it was looking for.
 pub const BUDGET_SPENT: &str = "budget spent";
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! Secrets by reference: `${{env.NAME}}` in a service's environment stands for a variable of whoever runs Tare.
+//! Secrets by reference: `${{env.NAME}}` in a service's environment stands for a variable in the environment of whoever
+//! runs Tare.
 //!
-//! What it stands for is put in when the service is started, and nowhere else: studies, workloads, records and bundles
-//! hold the reference. What comes back from services and engines (logs, complaints) is searched for the values, and the
+//! The value is put in when the service is started, and nowhere else: studies, workloads, records and bundles hold the
+//! reference. What comes back from services and engines (logs, error messages) is searched for the values, and the
 //! reference is put in their place.
 
 use crate::environment::{PREFIX, value, variable_of, variables};
@@ -12,7 +13,7 @@ use crate::trial::Outcome;
 use crate::workload::Service;
 use std::collections::BTreeMap;
 
-/// The service with its secrets put in, for the moment of its start.
+/// The service with its secrets filled in, for the moment of its start.
 ///
 /// # Errors
 /// When a variable is not set, as it may be when a run is resumed.
@@ -28,12 +29,12 @@ pub fn with_secrets(service: &Service) -> Result<Service, Fault> {
     Ok(service)
 }
 
-/// Replaces every secret of these services in what they said, and in what was said of them, by its reference.
+/// Replaces every secret of these services by its reference, in what they printed and in what was said about them.
 pub fn take_out(record: &mut TrialRecord, services: &[Service]) {
     let names = services.iter().flat_map(|service| service.environment.values()).flat_map(|text| variables(text));
     let secrets: BTreeMap<String, String> = names.filter_map(|name| Some((value(&name)?, name))).collect();
     let mut secrets: Vec<(String, String)> = secrets.into_iter().filter(|(value, _)| !value.is_empty()).collect();
-    // Of two values, one of which is part of the other, the longer one goes first.
+    // If one value is part of another, the longer one is replaced first.
     secrets.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
     if secrets.is_empty() {
         return;
@@ -70,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_secret_is_put_in_at_the_start_and_written_nowhere() {
-        // The one variable that every process has here.
+        // The one variable that every process here has.
         let path = std::env::var("PATH").unwrap();
         let text =
             workload("    command: [/toy]\n    environment: {KEY: 'a ${{env.PATH}} b', N: '${{instance.name}}'}\n");

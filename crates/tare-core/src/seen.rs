@@ -12,17 +12,17 @@ pub struct SeenFile {
     pub digest: String,
 }
 
-/// How the files that a running service sees in its form compare with those of its bundle: whatever it may read, so
-/// that scripts, archives of classes and configuration are the same, too.
+/// How the files that a running service sees in its form compare with those of its bundle. Everything it may read is
+/// compared, so that scripts, class archives and configuration are the same too.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct FilesSeen {
-    /// How many of the bundle's files and links were held against it. Not those that the service may change itself, nor
+    /// How many of the bundle's files and links were compared, without those that the service itself may change and
     /// those that engines put into every container.
     pub compared: u64,
-    /// How many more it would have been, had the form not mounted something on them or above them, or kept them away.
+    /// How many more would have been compared if the form had not mounted something on or above them, or hidden them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub covered: u64,
-    /// The paths of those that it sees otherwise or not at all; the first [`FilesSeen::NAMED`] of them.
+    /// The paths of those that it sees differently or not at all; the first [`FilesSeen::NAMED`] of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differing: Vec<String>,
     /// How many there are beyond those named.
@@ -31,10 +31,10 @@ pub struct FilesSeen {
 }
 
 impl FilesSeen {
-    /// How many are named.
+    /// The most that are named.
     pub const NAMED: usize = 20;
 
-    /// What was seen of some files and of others together.
+    /// The results for some files and for others, combined.
     pub fn add(&mut self, other: FilesSeen) {
         self.compared += other.compared;
         self.covered += other.covered;
@@ -48,7 +48,7 @@ impl FilesSeen {
         }
     }
 
-    /// Counts a file that was held against the bundle's.
+    /// Counts a file that was compared with the bundle's.
     pub fn note(&mut self, path: &str, same: bool) {
         self.compared += 1;
         if same {
@@ -66,12 +66,12 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// For how long somebody waits while files are read, which may take minutes.
+/// How long to wait while files are read, which may take minutes.
 #[derive(Clone, Copy)]
 pub struct Wait<'a>(Option<&'a dyn Fn() -> bool>);
 
 impl<'a> Wait<'a> {
-    /// Until `ended` says that the user wants an end. It is asked often, so it must be quick.
+    /// Until `ended` returns true because the user wants to stop. It is called often, so it must be quick.
     pub fn until(ended: &'a dyn Fn() -> bool) -> Self {
         Wait(Some(ended))
     }
@@ -81,10 +81,10 @@ impl<'a> Wait<'a> {
         Wait(None)
     }
 
-    /// Asked by who reads, before each file and before each piece of a large one.
+    /// The reader calls this before each file and before each piece of a large one.
     ///
     /// # Errors
-    /// When nobody waits any more: then reading is to end, and what was read so far says nothing.
+    /// When the wait is over: reading must then stop, and what was read so far means nothing.
     pub fn check(self) -> Result<(), Fault> {
         if self.0.is_some_and(|ended| ended()) { Err(Fault::new("interrupted")) } else { Ok(()) }
     }

@@ -1,4 +1,4 @@
-//! A study: the question. Factors and their levels, repetitions, load, and the forms it names.
+//! A study: the question asked, with factors and their levels, repetitions, the load, and the forms to compare.
 
 mod combination;
 mod deployment;
@@ -41,7 +41,7 @@ use services::{override_resources, read_options};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The JSON Schema (draft 2020-12) of study files, less the layers, which [`Catalog`] knows.
+/// The JSON Schema (draft 2020-12) of study files, without the layers, which [`Catalog`] knows.
 pub const FILE_SCHEMA: &str = include_str!("../assets/study.schema.json");
 
 /// A study, read from a file and checked.
@@ -53,58 +53,59 @@ pub struct Study {
     pub question: String,
     /// The workload's name.
     pub workload: String,
-    /// The form to which the others are compared.
+    /// The form that the others are compared with.
     pub baseline: String,
-    /// How many blocks; with [`Design::half_width`], at most.
+    /// The number of blocks; with [`Design::half_width`], the most there may be.
     pub repeat: u32,
-    /// How the trials are arranged, and when there are enough of them.
+    /// How the trials are arranged, and when enough have been run.
     #[serde(default)]
     pub design: Design,
-    /// No round of blocks is begun that would end later than this after the start, but for the first; the time between
-    /// an interruption and the resumption is left out.
+    /// Apart from the first, no round of blocks begins that would end later than this after the start. The time between
+    /// an interruption and the resumption does not count.
     pub at_most: Option<Duration>,
     /// Where the load comes from.
     pub from: LoadOrigin,
     /// How operations are started.
     pub load: LoadProfile,
-    /// What a trial must keep, if the study or its workload asks for anything.
+    /// The QoS that a trial must keep, if the study or its workload asks for one.
     #[serde(default)]
     pub qos: Option<Qos>,
-    /// How the greatest load that keeps it is looked for; then `load` is guided by the search.
+    /// How to search for the greatest load that keeps the QoS; the search then guides `load`.
     #[serde(default)]
     pub peak: Option<PeakPlan>,
     /// How long load runs before it counts.
     pub settle: Duration,
-    /// How long is measured.
+    /// How long the measurement takes.
     pub measure: Duration,
     /// How long one operation may take before it counts as timed out.
     pub timeout: Duration,
-    /// In how many blocks an emulated form takes part; its figures serve for correctness only.
+    /// The number of blocks that an emulated form takes part in; its figures only show correctness.
     pub emulated_blocks: u32,
     /// The forms, in the order of the file.
     pub forms: Vec<Form>,
-    /// The weight of a ruler that is measured beside the forms: the baseline with so many operations more than count.
+    /// The weight of a ruler that is measured beside the forms: the baseline, making this share more operations than
+    /// count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ruler: Option<f64>,
-    /// What the forms are rungs of, where the study asks which part of a form costs what.
+    /// The ladder whose rungs the forms are, if the study asks which part of a form costs what.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ladder: Option<Ladder>,
-    /// What the forms are variants of, where the study asks what could win back what a form costs.
+    /// What the forms are variants of, if the study asks what could win back a form's cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<Advice>,
     /// Which forms are profiled, in trials that never count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profiled>,
-    /// By which rules services get their CPUs, in forms that have none of their own.
+    /// The rules by which services get their CPUs, for forms that have none of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Rules>,
-    /// What of the machine is kept from services.
+    /// The part of the machine that services do not get.
     #[serde(default)]
     pub kept: ReservedCpus,
-    /// How often services are deployed, where a form does not say otherwise.
+    /// How many instances of services are deployed, unless a form says otherwise.
     #[serde(default, skip_serializing_if = "Instances::is_empty")]
     pub instances: Instances,
-    /// Levels chosen for options of services, where a form does not say otherwise.
+    /// Levels chosen for service options, unless a form says otherwise.
     pub options: BTreeMap<String, String>,
     /// Values chosen for parameters of the workload.
     #[serde(default, skip_serializing_if = "Parameters::is_empty")]
@@ -116,12 +117,12 @@ pub struct Study {
     pub part: Option<Part>,
 }
 
-/// How many blocks a study has that does not say.
+/// How many blocks a study has by default.
 const USUAL_BLOCKS: u32 = 5;
 
 impl Study {
-    /// A study of which nothing else is stated: the first form is the baseline, load comes from outside, and there are
-    /// five blocks of trials that settle for three seconds and measure for ten. Without forms it has no baseline.
+    /// A study with defaults for everything else: the first form is the baseline, load comes from outside, and there
+    /// are five blocks of trials that settle for three seconds and measure for ten. Without forms it has no baseline.
     pub fn of(name: &str, workload: &str, load: LoadProfile, forms: Vec<Form>) -> Study {
         let times = Times::default();
         Study {
@@ -157,8 +158,8 @@ impl Study {
 
     /// Reads a study of one workload. `None` when anything is wrong; then at least one problem was added.
     ///
-    /// `find_workload` is handed the workload's name, its place and the parameters that were chosen for it, and returns
-    /// the workload, or adds problems.
+    /// `find_workload` gets the workload's name, its place in the file and the parameters chosen for it; it returns the
+    /// workload or adds problems.
     pub fn read(
         text: &str,
         catalog: &dyn Catalog,
@@ -174,7 +175,7 @@ impl Study {
         suite.parts.into_iter().next()
     }
 
-    /// Reads a study, or a part of one with the fields of the whole in it.
+    /// Reads a study, or a part of one merged with the fields of the whole.
     fn read_node(
         root: &Node,
         part: Option<Part>,
@@ -198,7 +199,7 @@ impl Study {
             workload.refuse_unknown_parameters(node, problems);
         }
         let read = Self::read_fields(&mut fields, name, workload_name, workload, catalog, problems);
-        // What was read of the whole file already, and may stand here all the same.
+        // Already read for the whole file, but allowed here as well.
         let apart: &[&str] = if part.is_some() { &["panel", "shows", "published"] } else { &["parts", "presets"] };
         for name in apart {
             fields.get(name);
@@ -216,7 +217,7 @@ impl Study {
         Some((study, workload))
     }
 
-    /// Everything but the names. `None` when something is missing; what is merely wrong is in the problems.
+    /// Reads everything but the names. `None` when something is missing; what is merely wrong is reported as a problem.
     fn read_fields(
         fields: &mut Fields,
         name: Option<String>,
@@ -291,7 +292,7 @@ impl Study {
     }
 }
 
-/// Makes the study one of rungs, or of variants, where its file asks for that.
+/// Turns the study into one of rungs or of variants, if its file asks for that.
 fn derive(study: &mut Study, workload: &Workload, fields: &mut Fields, catalog: &dyn Catalog, problems: &mut Problems) {
     if let Some(node) = fields.get("ladder")
         && let Some(to) = node.text(problems)
@@ -331,7 +332,7 @@ fn read_origin(
     }
 }
 
-/// The times of a trial. Steps and searches bring their own.
+/// The times of a trial. Steps and searches have their own.
 fn read_times(
     fields: &mut Fields,
     load: Option<&LoadProfile>,
@@ -345,7 +346,7 @@ fn read_times(
     times
 }
 
-/// How many blocks there are, what the run may take, and the precision at which it ends.
+/// The number of blocks, how long the run may take, and the precision at which it ends.
 fn read_length(fields: &mut Fields, problems: &mut Problems) -> (u32, Option<Duration>, Option<f64>) {
     let repeat_place = fields.get("repeat").map(|node| node.place);
     let repeat = fields.integer("repeat", 1..=10_000, problems).map_or(USUAL_BLOCKS, |blocks| blocks as u32);
@@ -362,7 +363,7 @@ fn read_length(fields: &mut Fields, problems: &mut Problems) -> (u32, Option<Dur
     (until.blocks, until.at_most.or(at_most), Some(until.half_width))
 }
 
-/// The profile; and the plan of the search, where it is one that a search guides.
+/// The profile, and the plan of the search if a search guides it.
 fn read_load(
     node: &Node,
     names: &SpokenNames,
@@ -378,7 +379,7 @@ fn read_load(
     }
 }
 
-/// What the load of a workload gives names to.
+/// Everything that the load of a workload names.
 fn names(workload: &Workload, catalog: &dyn Catalog) -> SpokenNames {
     let ProtocolFacts { operations, variables, .. } = workload.protocol.facts(catalog);
     SpokenNames { operations, variables, behaviours: workload.protocol.behaviours.clone() }
@@ -417,7 +418,8 @@ impl Times {
     }
 }
 
-/// Reads `settle: 3s` or `settle: {until: steady, at_least: 3s, at_most: 60s}`: the least, and the most if it is open.
+/// Reads `settle: 3s` or `settle: {until: steady, at_least: 3s, at_most: 60s}`: the minimum, and the maximum if the
+/// time is open-ended.
 fn read_settle(node: &Node, problems: &mut Problems) -> Option<(Duration, Option<Duration>)> {
     if node.text(&mut Problems::default()).is_some() {
         return node.duration(problems).map(|settle| (settle, None));
@@ -434,13 +436,13 @@ fn read_settle(node: &Node, problems: &mut Problems) -> Option<(Duration, Option
     Some((at_least, Some(at_most)))
 }
 
-/// The study's name as its file has it, for what refers to it before it is checked.
+/// The study's name as written in its file, for code that refers to it before it is checked.
 fn find_name(entries: &[(String, Place, Node)]) -> String {
     let node = entries.iter().find(|(key, ..)| key == "study").map(|(.., node)| node);
     node.and_then(|node| node.text(&mut Problems::default())).unwrap_or_default()
 }
 
-/// The study's name is part of its records' folders.
+/// The study's name is part of the names of its records' folders.
 fn read_name(fields: &mut Fields, problems: &mut Problems) -> Option<String> {
     let node = fields.require("study", problems)?;
     let name = node.text(problems)?;

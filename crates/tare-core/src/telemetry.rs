@@ -11,7 +11,7 @@ use std::time::Duration;
 pub struct Scope {
     /// What it is, for the reader: a service's name, "hypervisor", "port proxy".
     pub name: String,
-    /// Whether its CPU time is spent on serving requests, and so counts to the CPU time per operation.
+    /// Whether its CPU time is spent on serving requests and so counts towards the CPU time per operation.
     pub serving: bool,
     /// Process ids; their threads are included, their children are too.
     pub pids: Vec<u32>,
@@ -45,8 +45,8 @@ pub struct TelemetryRow {
     pub vantage: Vantage,
     /// The scope's name.
     pub scope: String,
-    /// Whether the scope serves the requests. On the host it then counts to the CPU time per operation; what a guest
-    /// counts is in its hypervisor's.
+    /// Whether the scope serves the requests. On the host it then counts towards the CPU time per operation; what a
+    /// guest counts is included in its hypervisor's.
     pub serving: bool,
     /// Values by metric; metrics of one CPU have its number appended: `cpu_user_s@3`.
     pub values: BTreeMap<String, f64>,
@@ -65,8 +65,9 @@ pub struct Metric {
 
 macro_rules! metrics {
     ($($name:literal $kind:literal $meaning:literal)*) => {
-        /// Every metric that a source may deliver. Of whom, the machine or scopes, the source decides: one name may be
-        /// delivered of both, as `major_faults` is. The rows of the table of sources say which source has which.
+        /// Every metric that a source may deliver. The source decides whether it is for the machine or for scopes; one
+        /// name may be delivered for both, as `major_faults` is. The rows of the table of sources say which source has
+        /// which.
         pub const METRICS: &[Metric] = &[$(Metric { name: $name, counter: matches!($kind, 'c'), meaning: $meaning }),*];
     };
 }
@@ -157,22 +158,22 @@ metrics! {
     "wait_other_s" 'c' "thread-seconds waiting in any other way, such as for a child, or in a halted CPU of a guest"
 }
 
-/// A stretch in which a sampler does nothing, so that what it costs can be told from the stretches beside it.
+/// A period in which a sampler does nothing, so that its cost can be found by comparison with the periods around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rest {
-    /// How long after it was told.
+    /// How long after the sampler was told.
     pub after: Duration,
     /// How long it lasts.
     pub lasts: Duration,
 }
 
-/// The least time measured in which a sampler rests: the same time before and after a rest is what it is held against.
+/// The shortest measurement in which a sampler rests: each rest is compared with the same time before and after it.
 pub const RESTS_FROM: Duration = Duration::from_secs(10);
 
-/// In rows of the sampler itself: how long it rested so far, s. Only there once it has.
+/// In rows of the sampler itself: how long it has rested so far, s. Absent until it has.
 pub const RESTED: &str = "rested_s";
 
-/// Samples scopes at a period, on the machine where it lives, at below one per cent of a core.
+/// Samples scopes periodically, on the machine where it lives, using less than one per cent of a core.
 pub trait Prober: Send {
     /// Starts sampling the whole machine and `scopes`, once a `period`.
     ///
@@ -180,7 +181,7 @@ pub trait Prober: Send {
     /// When nothing can be sampled.
     fn begin(&mut self, scopes: &[Scope], period: Duration) -> Result<(), Fault>;
 
-    /// Has the sampler rest in these stretches from now on; in their order, and apart from each other.
+    /// Makes the sampler rest during these periods, counted from now; they are in order and apart.
     ///
     /// # Errors
     /// When the sampler died.
@@ -188,22 +189,22 @@ pub trait Prober: Send {
         Ok(())
     }
 
-    /// Ends sampling and hands over what was read.
+    /// Ends sampling and returns what was read.
     ///
     /// # Errors
     /// When the sampler died.
     fn end(&mut self) -> Result<Vec<TelemetryRow>, Fault>;
 
-    /// Starts to watch what the serving ones of `scopes` do, closely, which slows them down.
+    /// Starts to profile the serving ones of `scopes`, which slows them down.
     ///
     /// # Errors
-    /// When nothing can be watched at all; always, where there is no profiler.
+    /// When nothing can be profiled at all; always, if there is no profiler.
     fn begin_profile(&mut self, _scopes: &[Scope]) -> Result<(), Fault> {
         Err(Fault::new("there is no profiler here"))
     }
 
-    /// Ends watching and hands over what was seen between two moments of CLOCK_MONOTONIC, ns. Names are looked up now,
-    /// so the processes must still run.
+    /// Ends profiling and returns what was seen between two times of CLOCK_MONOTONIC, ns. Names are looked up now, so
+    /// the processes must still be running.
     ///
     /// # Errors
     /// When the profiler died, or was never begun.

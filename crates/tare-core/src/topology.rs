@@ -15,23 +15,23 @@ pub struct Topology {
     pub nodes: BTreeMap<u32, CpuSet>,
     /// Caches, each once, by level, then by their CPUs.
     pub caches: Vec<Cache>,
-    /// Network cards and disks that hang on a bus, by name.
+    /// Network cards and disks attached to a bus, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<Device>,
 }
 
-/// A network card or a disk, and where it hangs.
+/// A network card or a disk, and where it is attached.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Device {
-    /// What it is.
+    /// Its kind.
     pub kind: DeviceKind,
-    /// As the kernel calls it.
+    /// The kernel's name for it.
     pub name: String,
-    /// The NUMA node whose bus it hangs on; none where the firmware does not say.
+    /// The NUMA node whose bus it is attached to; none if the firmware does not say.
     pub node: Option<u32>,
 }
 
-/// What a device is.
+/// The kind of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeviceKind {
@@ -42,7 +42,7 @@ pub enum DeviceKind {
 }
 
 impl DeviceKind {
-    /// In a word: `network`, `disk`.
+    /// As a word: `network`, `disk`.
     pub fn word(self) -> &'static str {
         match self {
             DeviceKind::Network => "network",
@@ -56,7 +56,7 @@ impl DeviceKind {
 pub struct Cpu {
     /// Its number.
     pub cpu: u32,
-    /// Its package (socket); -1 where the firmware tells none, as on some Arm machines.
+    /// Its package (socket); -1 if the firmware reports none, as on some Arm machines.
     pub package: i64,
     /// Its die within the package.
     pub die: i64,
@@ -66,19 +66,19 @@ pub struct Cpu {
     pub siblings: CpuSet,
     /// Its NUMA node.
     pub node: Option<u32>,
-    /// The relative capacity that the scheduler assumes, of 1024; differs where cores differ.
+    /// The relative capacity that the scheduler assumes, out of 1024; differs if cores differ.
     pub capacity: Option<u64>,
 }
 
 impl Cpu {
-    /// A CPU of which nothing is known but its number: a core of its own, of no package and no node.
+    /// A CPU about which only its number is known: a core of its own, in no package and no node.
     pub fn bare(cpu: u32) -> Cpu {
         let siblings = CpuSet::new([cpu]);
         Cpu { cpu, package: -1, die: -1, core: i64::from(cpu), siblings, node: None, capacity: None }
     }
 }
 
-/// A cache and who shares it.
+/// A cache and the CPUs that share it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Cache {
     /// 1, 2, 3 ...
@@ -87,7 +87,7 @@ pub struct Cache {
     pub kind: String,
     /// Its size.
     pub bytes: u64,
-    /// In the kernel's notation: the CPUs that share it.
+    /// The CPUs that share it, in the kernel's notation.
     pub cpus: String,
 }
 
@@ -113,7 +113,7 @@ impl Topology {
         self.cpus.iter().any(|cpu| cpu.siblings.len() > 1)
     }
 
-    /// The sets of CPUs that share a cache of the outermost level: on many AMD machines more than one to a package.
+    /// The sets of CPUs that share a cache of the outermost level: on many AMD machines, more than one per package.
     pub fn last_level(&self) -> Vec<CpuSet> {
         let outermost = self.caches.iter().map(|cache| cache.level).max();
         let caches = self.caches.iter().filter(|cache| Some(cache.level) == outermost && cache.kind != "Instruction");
@@ -122,7 +122,7 @@ impl Topology {
         sets
     }
 
-    /// The same machine with only these of its CPUs, as for a process that may not run on the others.
+    /// The same machine with only these of its CPUs, as seen by a process that may not run on the others.
     pub fn within(&self, cpus: &CpuSet) -> Topology {
         let keep = |set: &CpuSet| CpuSet::new(set.cpus().iter().copied().filter(|cpu| cpus.cpus().contains(cpu)));
         let mut within = self.clone();
@@ -137,7 +137,7 @@ impl Topology {
         within
     }
 
-    /// The CPU of this number, if it is online.
+    /// The CPU with this number, if it is online.
     pub fn cpu(&self, cpu: u32) -> Option<&Cpu> {
         self.cpus.iter().find(|candidate| candidate.cpu == cpu)
     }

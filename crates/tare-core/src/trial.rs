@@ -14,7 +14,7 @@ pub enum Stage {
     Deploy,
     /// Write the data set.
     Populate,
-    /// Load runs, nothing counts yet.
+    /// Load runs; nothing counts yet.
     Settle,
     /// Load runs and counts.
     Measure,
@@ -38,7 +38,7 @@ impl fmt::Display for Stage {
     }
 }
 
-/// How a trial ended. Only a measured one has numbers.
+/// How a trial ended. Only a measured trial has numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -49,7 +49,7 @@ pub enum Outcome {
         /// Why.
         why: Fault,
     },
-    /// It did not come to an end.
+    /// It did not run to its end.
     Failed {
         /// In which stage.
         stage: Stage,

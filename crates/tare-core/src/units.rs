@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
-/// The longest duration that may be stated: so many of them in a row are still far from any clock's end.
+/// The longest duration that may be stated: many of them in a row are still far from overflowing any clock.
 pub const DURATION_MAX: Duration = Duration::from_secs(720 * 3600);
-/// The largest size that may be stated, bytes: so many of them add up within 64 bits.
+/// The largest size that may be stated, bytes: many of them still add up within 64 bits.
 pub const BYTES_MAX: u64 = 64 << 40;
-/// The largest share that may be stated, of one: nothing that is told in percent goes further.
+/// The largest share that may be stated, of one: nothing that is given in percent exceeds it.
 const SHARE_MAX: f64 = 100.0;
-/// The highest CPU number that is read: more than any kernel supports is a slip of the finger, not a machine.
+/// The highest CPU number accepted: one beyond what any kernel supports is a typing mistake, not a machine.
 const CPU_MAX: u32 = 65_535;
 
 /// In a second.
@@ -188,8 +188,8 @@ impl TryFrom<String> for CpuSet {
     }
 }
 
-/// `1m 20s`, `3.5 s`, `240 ms`: a duration that was measured or estimated, rounded for a reader. What somebody stated
-/// is shown by [`exact_duration`].
+/// `1m 20s`, `3.5 s`, `240 ms`: a duration that was measured or estimated, rounded for a reader. A duration that
+/// somebody stated is shown by [`exact_duration`].
 pub fn show_duration(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
     match seconds {
@@ -225,12 +225,12 @@ pub fn typed_duration(duration: Duration) -> String {
     exact_duration(duration).replace(' ', "")
 }
 
-/// `2`, `0.1`, `99.99991`: a share in percent as somebody stated it, with the fewest digits that mean it, and no more
-/// than twelve behind the point.
+/// `2`, `0.1`, `99.99991`: a share in percent as somebody stated it, with the fewest digits that identify it, and at
+/// most twelve decimals.
 pub fn exact_percent(share: f64) -> String {
     const DIGITS_MAX: usize = 12;
     let text = |digits: usize| format!("{:.digits$}", share * 100.0);
-    // What binary fractions add are nobody's digits: 99.9 / 100.0 is 0.9990000000000001.
+    // Nobody stated the digits that binary fractions add: 99.9 / 100.0 is 0.9990000000000001.
     let slack = 4.0 * f64::EPSILON * share.abs();
     let means = |text: &String| text.parse::<f64>().is_ok_and(|percent| (percent / 100.0 - share).abs() <= slack);
     (0..DIGITS_MAX).map(text).find(means).unwrap_or_else(|| text(DIGITS_MAX))
@@ -249,11 +249,11 @@ pub fn show_bytes(bytes: u64) -> String {
     format!("{text} {}", UNITS[unit])
 }
 
-/// `81,234`: a number for a reader, rounded to a whole one, thousands grouped.
+/// `81,234`: a number for a reader, rounded to an integer, thousands grouped.
 pub fn grouped(number: f64) -> String {
     let text = format!("{number:.0}");
     let (sign, digits) = text.split_at(text.find(|c: char| c != '-').unwrap_or(0));
-    // What is no number at all has no thousands.
+    // Infinity and NaN have no thousands to group.
     if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return text;
     }

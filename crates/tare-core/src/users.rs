@@ -1,17 +1,17 @@
-//! As whom services run: which numbers of users are whose.
+//! The users that services run as: who gets which ids.
 
-/// The uid and gid of a service that states none, until it is spelled out: Debian's `nobody` and `nogroup`. As such it
-/// does not run, for daemons of the machine do: each instance gets a user of its own, from [`FIRST_OWN`] on.
+/// The uid and gid of a service that states none, until it is spelled out: Debian's `nobody` and `nogroup`. It never
+/// runs as these, because daemons of the machine do: each instance gets a user of its own, from [`FIRST_OWN`] on.
 pub const NOBODY: u32 = 65_534;
 
 /// The first uid and gid of instances with users of their own.
 ///
-/// From here to 99999 nothing hands out ids by itself: systemd's dynamic users end at 65519, and it calls 65536 to
+/// From here to 99999 nothing allocates ids by itself: systemd's dynamic users end at 65519, and it calls 65536 to
 /// 524287 unused (<https://systemd.io/UIDS-GIDS/>); the subordinate ids of users begin at 100000 (`SUB_UID_MIN`,
 /// login.defs(5)). There are at most [`INSTANCES_MAX`](crate::workload::INSTANCES_MAX) of them.
 pub const FIRST_OWN: u32 = 65_536;
 
-/// What the kernel takes for "leave it as it is" where a user or group is asked for.
+/// The value that the kernel reads as "leave it unchanged" where it expects a user or group.
 const NO_ID: u32 = u32::MAX;
 
 /// Why no service may run as this user and group; none when one may.
@@ -23,7 +23,7 @@ pub fn why_not_user(user: (u32, u32)) -> Option<&'static str> {
     }
 }
 
-/// The last uid and gid that Tare gives out by itself: to instances, to its own processes beside a form, and to guests.
+/// The last uid and gid that Tare allocates by itself: to instances, to its own processes beside a form, and to guests.
 const LAST_OWN: u32 = 99_999;
 
 /// Why no workload or image may state this user and group; none when one may.

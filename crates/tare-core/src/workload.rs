@@ -1,4 +1,5 @@
-//! A workload: what is deployed, what is asked of it, and what counts as a right answer. It never names a form.
+//! A workload: what is deployed, which requests are made of it, and which answers count as correct. It never names a
+//! form.
 
 mod prepared;
 mod references;
@@ -27,40 +28,40 @@ use std::time::Duration;
 
 pub use crate::users::{FIRST_OWN, NOBODY, why_not_stated, why_not_user};
 
-/// The JSON Schema (draft 2020-12) of workload files, less the protocols, which [`Catalog`] knows.
+/// The JSON Schema (draft 2020-12) of workload files, without the protocols, which [`Catalog`] knows.
 pub const FILE_SCHEMA: &str = include_str!("../assets/workload.schema.json");
 
-/// What container engines put into every environment that has no PATH; the same in every form.
+/// What container engines set PATH to in every environment without one; the same in every form.
 pub const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The most instances in all.
+/// The most instances in total.
 pub const INSTANCES_MAX: u64 = 1000;
 
 /// A workload, read from `workload.yaml` and checked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
-    /// Its name, which is also its folder's.
+    /// Its name, which is also the name of its folder.
     pub name: String,
     /// What it is, in a sentence.
     pub about: String,
-    /// The services, in the order in which they start.
+    /// The services, in starting order.
     pub services: Vec<Service>,
     /// The load's protocol and where it is spoken.
     pub protocol: ProtocolUse,
-    /// What its users expect, unless a study asks for something else.
+    /// The QoS its users expect, unless a study asks for another.
     #[serde(default)]
     pub qos: Option<Qos>,
-    /// What else users may expect, by the names that studies ask for it by.
+    /// Other QoS that users may expect, by the names that studies use.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub qos_sets: BTreeMap<String, Qos>,
-    /// The values of its parameters, which stand in its fields already.
+    /// The values of its parameters, already substituted in its fields.
     #[serde(default, skip_serializing_if = "Parameters::is_empty")]
     pub parameters: Parameters,
     /// The data set that may be kept between deployments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepared: Option<Prepared>,
-    /// The file that it was read from: what shows only when its bundles are there is told by its place. A record has
-    /// none.
+    /// The file it was read from, so that mistakes that show only once its bundles are there can be reported with their
+    /// place. A record has none.
     #[serde(skip)]
     pub file: Option<PathBuf>,
 }
@@ -70,31 +71,31 @@ pub struct Workload {
 pub struct ProtocolUse {
     /// The protocol's name in the table of protocols.
     pub protocol: String,
-    /// The service that is addressed.
+    /// The service that the load addresses.
     pub service: String,
-    /// The port of that service, by name; none where the load is a tool inside the form that needs no port.
+    /// The port of that service, by name; none if the load is a tool inside the form that needs no port.
     #[serde(default)]
     pub port: Option<String>,
-    /// Whether several instances of the service are one site: connections go over all of them in turn. Else each has a
-    /// load process of its own, which drives the whole load.
+    /// Whether several instances of the service are one site: connections go to all of them in turn. Otherwise each has
+    /// a load process of its own, which drives the whole load.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub spread: bool,
-    /// The options as the protocol itself wrote them down after checking the user's, every default filled in.
+    /// The options as the protocol wrote them after checking the user's, with every default filled in.
     pub options: serde_json::Value,
-    /// What one operation is, where it counts something that has a unit of its own: MB, IO. Throughput is then so many
-    /// of them a second.
+    /// What one operation is, if it counts something with a unit of its own: MB, IO. Throughput is then in that unit
+    /// per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// The metrics that the load has beside those of every trial; ratios are made of them.
+    /// The metrics that the load has in addition to those of every trial; ratios are made of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<OwnMetric>,
-    /// How its users may behave, by the names that studies ask for it by.
+    /// How its users may behave, by the names that studies use.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub behaviours: BTreeMap<String, Behaviour>,
 }
 
 impl ProtocolUse {
-    /// What follows from its options; nothing where the protocol is not known.
+    /// What follows from its options; nothing if the protocol is not known.
     pub fn facts(&self, catalog: &dyn Catalog) -> ProtocolFacts {
         catalog.protocol(&self.protocol).map(|protocol| protocol.facts(&self.options)).unwrap_or_default()
     }
@@ -107,27 +108,27 @@ pub struct Service {
     pub name: String,
     /// How its root filesystem is made.
     pub recipe: Recipe,
-    /// The program, an absolute path in the bundle, and its arguments. One taken from an image may be a name that is
-    /// looked for in PATH until the bundle is there; it is empty as long as the image is not.
+    /// The program, an absolute path in the bundle, and its arguments. A program taken from an image may be a name to
+    /// be found in PATH until the bundle is there; the command is empty until the image is there.
     pub command: Vec<String>,
     /// Its environment; nothing else is inherited, in any form.
     pub environment: BTreeMap<String, String>,
     /// User and group ids it runs as, in every form.
     pub user: (u32, u32),
-    /// Whether neither the workload nor its image states a user: each instance then has one of its own, and `user` is
-    /// [`NOBODY`] until the workload is spelled out ([`crate::instances`]).
+    /// Whether neither the workload nor its image states a user: each instance then gets a user of its own, and `user`
+    /// is [`NOBODY`] until the workload is spelled out ([`crate::instances`]).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own_user: bool,
-    /// The directory in which it starts, an absolute path in the bundle, if not the root.
+    /// The directory it starts in, an absolute path in the bundle, if not the root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
     /// Port numbers by name.
     pub ports: BTreeMap<String, u16>,
     /// When it counts as ready.
     pub ready: Readiness,
-    /// Paths in the bundle at which it may write, each with the bytes it may need.
+    /// Paths in the bundle where it may write, each with the bytes it may need.
     pub volumes: BTreeMap<String, u64>,
-    /// What it is given, the same in every form that does not say otherwise.
+    /// The resources it gets, the same in every form that does not say otherwise.
     pub resources: Resources,
     /// How long it may take to end after SIGTERM.
     pub stop_within: Duration,
@@ -137,7 +138,7 @@ pub struct Service {
     /// How many instances of it are deployed, unless a study says otherwise.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub instances: u32,
-    /// The image that its bundle is made of, if it is of one, and what it took from there.
+    /// The image that its bundle is made from, if any, and what it took from the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<FromImage>,
     /// Which instance it is, in a workload that is spelled out ([`crate::instances`]).
@@ -149,15 +150,15 @@ fn one() -> u32 {
     1
 }
 
-// The signature is serde's.
+// serde prescribes the signature.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_one(count: &u32) -> bool {
     *count == 1
 }
 
 impl Service {
-    /// A service of which nothing else is stated: each instance has a user of its own, one CPU, 512 MiB of memory, and
-    /// ten seconds to end; it has no ports and no volumes.
+    /// A service with defaults for everything else: each instance has a user of its own, one CPU, 512 MiB of memory,
+    /// and ten seconds to end; it has no ports and no volumes.
     pub fn of(name: &str, recipe: Recipe, command: Vec<String>, ready: Readiness) -> Service {
         Service {
             name: name.to_owned(),
@@ -179,17 +180,17 @@ impl Service {
         }
     }
 
-    /// The name of the service that it is, or is an instance of.
+    /// The name of the service that it is or that it is an instance of.
     pub fn role(&self) -> &str {
         self.replica.as_ref().map_or(&self.name, |replica| &replica.of)
     }
 
-    /// Whether it takes what it leaves out from an image of which nothing is known yet.
+    /// Whether it takes what it leaves out from an image that is not known yet.
     pub fn awaits_image(&self) -> bool {
         self.image.as_ref().is_some_and(|image| image.says.is_none())
     }
 
-    /// Whether its ports will be those of an image of which nothing is known yet.
+    /// Whether its ports will be those of an image that is not known yet.
     pub(crate) fn awaits_ports(&self) -> bool {
         self.ports.is_empty() && self.awaits_image()
     }
@@ -221,25 +222,25 @@ impl Replica {
 /// An option of a service, such as how durable it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceOption {
-    /// The level that holds when the study names none.
+    /// The level that applies when the study names none.
     pub default: String,
     /// The arguments that each level adds to the command.
     pub levels: BTreeMap<String, Vec<String>>,
 }
 
-/// When a service counts as ready. Asked from where the load will come from.
+/// When a service counts as ready. Checked from where the load will come from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Readiness {
-    /// A TCP connection to this port (by name) is accepted and one operation of the load's protocol, if it is spoken
-    /// there, succeeds.
+    /// A TCP connection to this port (by name) is accepted, and one operation of the load's protocol succeeds if that
+    /// is spoken there.
     Port {
         /// The port's name.
         port: String,
         /// How long it may take.
         within: Duration,
     },
-    /// A line with this text stands in its output.
+    /// Its output has a line with this text.
     Log {
         /// The text.
         text: String,
@@ -257,12 +258,13 @@ impl Readiness {
     }
 }
 
-/// What a service is given, the same in every form that does not say otherwise, enforced in each by its own means.
+/// The resources a service gets: the same in every form that does not say otherwise, enforced in each form by its own
+/// means.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Resources {
-    /// Whole CPUs it may run on; a guest gets as many virtual ones.
+    /// Whole CPUs it may run on; a guest gets the same number of virtual CPUs.
     pub cpus: u32,
-    /// CPU time per second of real time, in CPUs, enforced by quota; none is unlimited.
+    /// CPU time per second of real time, in CPUs, enforced by quota; none means unlimited.
     pub cpu_quota: Option<f64>,
     /// Memory in bytes.
     pub memory_bytes: u64,
@@ -276,10 +278,9 @@ impl Default for Resources {
 }
 
 impl Workload {
-    /// Reads `workload.yaml`. Relative paths in it (`folder:`, `image:`) are relative to `folder`.
-    /// Files named under `files:` are listed in the result with empty content: the caller, who may do I/O, fills them
-    /// in with [`Workload::files_wanted`] and [`Workload::supply_file`]. `chosen` goes over the defaults of its
-    /// parameters.
+    /// Reads `workload.yaml`. Relative paths in it (`folder:`, `image:`) are relative to `folder`. Files named under
+    /// `files:` are listed in the result with empty content: the caller, which may do I/O, fills them in with
+    /// [`Workload::files_wanted`] and [`Workload::supply_file`]. `chosen` overrides the defaults of its parameters.
     ///
     /// `None` when anything is wrong; then at least one problem was added.
     pub fn read(
@@ -335,8 +336,8 @@ impl Workload {
         }
     }
 
-    /// The files whose content the caller must supply: (service, path in the bundle or, of a source of a build, its
-    /// name, path on this machine).
+    /// The files whose content the caller must supply: (service; path in the bundle or, for a source of a build, its
+    /// name; path on this machine).
     pub fn files_wanted(&self) -> Vec<(String, String, PathBuf)> {
         let mut wanted = Vec::new();
         for service in &self.services {
@@ -350,8 +351,8 @@ impl Workload {
         wanted
     }
 
-    /// Supplies the files in a folder of a build's sources that [`Workload::files_wanted`] asked for, in the folder's
-    /// place: names relative to the folder, each with its content. `folder` is its name, with a `/` at its end.
+    /// Supplies the files of a folder among a build's sources that [`Workload::files_wanted`] asked for. They replace
+    /// the folder: names relative to it, each with its content. `folder` is its name, ending in `/`.
     pub fn supply_folder(&mut self, service: &str, folder: &str, files: &BTreeMap<String, String>) {
         for service in self.services.iter_mut().filter(|s| s.name == service) {
             let Some(build) = service.recipe.build.as_mut() else { continue };
@@ -368,7 +369,7 @@ impl Workload {
             for file in recipe.files.iter_mut().filter(|file| file.path == path) {
                 file.content.clone_from(&content);
             }
-            // The names of sources are relative, so none is also a path in the bundle.
+            // Source names are relative, so none can be a path in the bundle as well.
             if let Some(source) = recipe.build.as_mut().and_then(|build| build.sources.get_mut(path)) {
                 source.clone_from(&content);
             }
@@ -380,7 +381,7 @@ impl Workload {
 /// file.
 const FILE_WANTED: &str = "\0file:";
 
-/// Whether the load goes to this service, which may be the first, and the port of it that the load names.
+/// Whether the load goes to this service, which may be the first one, and which of its ports the load names.
 fn loaded(load: &Node, service: &str, first: bool) -> (bool, Option<String>) {
     let quiet = &mut Problems::default();
     let Some(mut fields) = Fields::of(load, "load", quiet) else { return (false, None) };

@@ -1,19 +1,19 @@
-//! The step by which a workload's own source becomes programs of its bundle.
+//! The step that turns a workload's own source into programs of its bundle.
 
 use super::ExtraFile;
 use crate::config::{Fields, Node, Place, Problems};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What is made from the workload's own source before its bundle is finished. It happens in a root of its own, of
+/// What is built from the workload's own source before its bundle is finished. The build runs in a root of its own, of
 /// which only the installed files are kept.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Build {
-    /// Debian packages that are there while building, beside those of the bundle itself.
+    /// Debian packages that are present during the build, in addition to those of the bundle itself.
     pub packages: Vec<String>,
-    /// Files of the workload's own folder by their names, each with its content. A name that ends in `/` is a folder
-    /// that the caller has not yet replaced by the files in it.
+    /// Files of the workload's own folder by name, each with its content. A name that ends in `/` is a folder that the
+    /// caller has not yet replaced by the files in it.
     pub sources: BTreeMap<String, String>,
     /// The program and its arguments, started in the directory of the sources.
     pub command: Vec<String>,
@@ -22,8 +22,8 @@ pub struct Build {
 }
 
 impl Build {
-    /// Reads `build:`. `wanted` gives what stands for a source's content until the caller has read it, by its name;
-    /// `files` are put on top of the bundle and must not be what the build makes.
+    /// Reads `build:`. `wanted` gives, for a source's name, the placeholder for its content until the caller has read
+    /// it; `files` are put on top of the bundle and must not be among what the build makes.
     ///
     /// `None` when anything is wrong; then at least one problem was added.
     pub(crate) fn read(
@@ -49,7 +49,7 @@ impl Build {
     }
 }
 
-/// Reads a list of Debian packages' names.
+/// Reads a list of Debian package names.
 pub(crate) fn read_packages(node: &Node, problems: &mut Problems) -> Option<Vec<String>> {
     let names: Vec<String> = node.items(problems)?.iter().filter_map(|n| n.text(problems)).collect();
     let fits = |c: char| c.is_ascii_alphanumeric() || "+-.:=~".contains(c);
@@ -98,7 +98,7 @@ fn read_installs(node: &Node, files: &[ExtraFile], problems: &mut Problems) -> B
     installs
 }
 
-/// Sources and what is made of them lie in one directory, from which no name may lead out.
+/// Sources and what is made from them are in one directory; no name may lead out of it.
 fn check_name(name: &str, place: Place, problems: &mut Problems) {
     let plain = !name.is_empty() && name.split('/').all(|part| !matches!(part, "" | "." | ".."));
     if !plain {

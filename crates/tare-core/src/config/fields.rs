@@ -1,18 +1,18 @@
-//! Taking a map apart: each field is asked for once, what is left over is a mistake.
+//! Takes a map apart: each field is asked for once, and what is left over is a mistake.
 
 use super::{Node, NodeKind, Place, Problems};
 use crate::units;
 use std::time::Duration;
 
-/// The sizes of numbers that are read. Beyond them, products of a few run out of what a float holds.
+/// The range of numbers that are accepted. Beyond it, a product of a few of them may exceed the range of a float.
 const NUMBERS: std::ops::RangeInclusive<f64> = 1e-12..=1e15;
 
-/// The fields of one map, being read. Ask for every field that may stand there, whatever the others say, then call
-/// [`Fields::finish`], which reports what nobody asked for.
+/// The fields of one map, being read. Ask for every field that is allowed, whatever the others say, then call
+/// [`Fields::finish`], which reports those that nobody asked for.
 ///
-/// What reads an optional field returns `None` both when it is absent and, with a problem added, when its value is
-/// wrong. So a reader fills in a default for either, goes on to find further mistakes, and at its end compares
-/// [`Problems::len`] with what it was at the beginning.
+/// A method that reads an optional field returns `None` both when it is absent and, with a problem added, when its
+/// value is wrong. So a reader fills in a default in either case, continues to find further mistakes, and at the end
+/// compares [`Problems::len`] with its value at the beginning.
 pub struct Fields<'n> {
     what: String,
     place: Place,
@@ -36,7 +36,7 @@ impl<'n> Fields<'n> {
         Some(Fields { what, place: node.place, entries, asked: Vec::new() })
     }
 
-    /// Where the map stands.
+    /// The place of the map.
     pub fn place(&self) -> Place {
         self.place
     }
@@ -69,7 +69,7 @@ impl<'n> Fields<'n> {
         self.get(name)?.text(problems)
     }
 
-    /// A text that must be there.
+    /// A required text.
     pub fn require_text(&mut self, name: &'static str, problems: &mut Problems) -> Option<String> {
         self.require(name, problems)?.text(problems)
     }
@@ -104,7 +104,7 @@ impl<'n> Fields<'n> {
         self.get(name)?.bytes(problems)
     }
 
-    /// An optional word out of `choices`.
+    /// An optional word from `choices`.
     pub fn choice(
         &mut self,
         name: &'static str,
@@ -163,7 +163,7 @@ impl Node {
         None
     }
 
-    /// Reads a number that is nought, or of a size that sums and products of such numbers can bear.
+    /// Reads a number that is zero, or small and large enough for sums and products of such numbers to stay in range.
     pub fn number(&self, problems: &mut Problems) -> Option<f64> {
         let text = self.scalar("a number is wanted here", problems)?;
         match text.parse::<f64>() {
@@ -206,7 +206,7 @@ impl Node {
         self.unit(units::parse_percent(text), "from 0% on".to_owned(), problems)
     }
 
-    /// Reads a word out of `choices`.
+    /// Reads a word from `choices`.
     pub fn choice(&self, choices: &[&'static str], problems: &mut Problems) -> Option<&'static str> {
         let wanted = format!("one of {} is wanted here", choices.join(", "));
         let text = self.scalar(&wanted, problems)?;
@@ -217,8 +217,8 @@ impl Node {
         found
     }
 
-    /// Reads a map with exactly one entry, whose key names a kind: `closed: {...}`. Of several the first is read, whose
-    /// own mistakes are to be told as well.
+    /// Reads a map with exactly one entry, whose key names a kind: `closed: {...}`. If there are several, the first is
+    /// read, so that its own mistakes are reported as well.
     pub fn kind(&self, what: &str, problems: &mut Problems) -> Option<(&str, Place, &Node)> {
         match &self.kind {
             NodeKind::Map(entries) if !entries.is_empty() => {
@@ -232,7 +232,7 @@ impl Node {
         }
     }
 
-    /// What stands below these keys, each in the map below the one before.
+    /// The node below these keys, each in the map below the previous one.
     pub fn find(&self, keys: &[&str]) -> Option<&Node> {
         keys.iter().try_fold(self, |node, key| match &node.kind {
             NodeKind::Map(entries) => entries.iter().find(|(name, ..)| name == key).map(|(.., value)| value),
@@ -240,7 +240,7 @@ impl Node {
         })
     }
 
-    /// Where the last of `keys` stands, each in the map below the one before; or the last that there is.
+    /// The place of the last of `keys`, each in the map below the previous one, or of the last one that exists.
     pub fn place_of(&self, keys: &[&str]) -> Place {
         let (mut place, mut node) = (self.place, self);
         for key in keys {
@@ -251,7 +251,7 @@ impl Node {
         place
     }
 
-    /// Reports that `name`, standing at `place`, is none of `known`.
+    /// Reports that `name`, at `place`, is none of `known`.
     pub fn unknown(name: &str, place: Place, what: &str, known: &[&str], problems: &mut Problems) {
         let message = format!("there is no {what} '{name}'");
         match known {

@@ -1,8 +1,8 @@
-//! Reading YAML so that every mistake is reported at once, each with its place and a hint.
+//! Reads YAML so that every mistake is reported at once, each with its place and a hint.
 //!
-//! `serde` stops at the first mistake and loses the place of what it has buffered; a person who writes a study
-//! wants the whole list. So a file is parsed into a tree of [`Node`]s that know where they stand, and read through
-//! [`Fields`], which collects [`Problem`]s and goes on.
+//! `serde` stops at the first mistake and loses the place of what it has buffered; a person who writes a study wants
+//! the whole list. So a file is parsed into a tree of [`Node`]s that know their places, and read through [`Fields`],
+//! which collects [`Problem`]s and continues.
 
 mod fields;
 mod node;
@@ -12,7 +12,7 @@ pub use fields::Fields;
 pub use node::{Node, NodeKind, parse};
 pub use problem::{Place, Problem, Problems};
 
-/// Parses `text`, which stands in `file`, and has it read by `read`.
+/// Parses `text`, the content of `file`, and passes it to `read`.
 ///
 /// # Errors
 /// All mistakes in it, in the order of their places.

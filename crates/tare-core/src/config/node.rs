@@ -1,4 +1,4 @@
-//! A YAML file as a tree whose every part knows its place.
+//! A YAML file as a tree in which every part knows its place.
 
 use super::{Place, Problems};
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
@@ -6,17 +6,17 @@ use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 /// A value and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Where it stands.
+    /// Its place in the file.
     pub place: Place,
     /// What it is.
     pub kind: NodeKind,
 }
 
-/// What a [`Node`] is. Scalars stay text: what they mean is decided by who reads them, so that `name: no` stays
+/// What a [`Node`] is. Scalars stay text: the code that reads them decides what they mean, so that `name: no` stays
 /// "no" and `1.10` stays "1.10".
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeKind {
-    /// A scalar; `quoted` when it was written with quotes, which makes `"null"` a text and not an absence.
+    /// A scalar; `quoted` when it was written in quotes, which makes `"null"` a text and not an absent value.
     Scalar {
         /// The text as written.
         text: String,
@@ -30,8 +30,8 @@ pub enum NodeKind {
 }
 
 impl Node {
-    /// Shows `look` the entries of all maps in here, outermost first, each by its key; it looks into those that `look`
-    /// does not take for its own.
+    /// Passes the entries of all maps in here to `look`, outermost first, each by its key; it descends into those that
+    /// `look` does not claim.
     pub fn each_entry(&self, look: &mut dyn FnMut(&str, &Node) -> bool) {
         match &self.kind {
             NodeKind::Scalar { .. } => {}
@@ -51,7 +51,7 @@ impl Node {
         matches!(&self.kind, NodeKind::Scalar { text, quoted: false } if matches!(text.as_str(), "" | "~" | "null"))
     }
 
-    /// What a reader would call it.
+    /// What a user would call it.
     pub fn describe(&self) -> String {
         match &self.kind {
             _ if self.is_null() => "nothing".to_owned(),
@@ -62,7 +62,7 @@ impl Node {
     }
 }
 
-/// Deeper nesting than any real file has; more is an attack or an accident.
+/// Deeper nesting than any real file has; anything deeper is an attack or an accident.
 const DEPTH_MAX: usize = 32;
 /// More nodes than any real file has.
 const NODES_MAX: usize = 100_000;
@@ -118,7 +118,7 @@ impl<'a> Builder<'a, '_> {
         }
     }
 
-    /// Nothing may follow the first document.
+    /// Refuses anything after the first document.
     fn end(&mut self, root: Node) -> Option<Node> {
         loop {
             let (event, span) = self.next()?;

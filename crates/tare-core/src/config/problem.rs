@@ -24,9 +24,9 @@ pub struct Problem {
     pub message: String,
     /// What to do; empty when the message says it all.
     pub hint: String,
-    /// The line of the file in which it stands.
+    /// The line of the file that contains it.
     pub excerpt: String,
-    /// The names that may stand there, when one stands there that is none of them.
+    /// The names allowed there, when the name given is none of them.
     pub known: Vec<String>,
 }
 
@@ -47,7 +47,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The mistakes found so far in one file, and the way to the files beside it that it may name.
+/// The mistakes found so far in one file, and access to the files beside it that it may name.
 #[derive(Debug, Default)]
 pub struct Problems {
     file: String,
@@ -74,7 +74,7 @@ impl Problems {
         Problems { file: file.into(), lines: lines(text), found: Vec::new(), beside: Beside(None) }
     }
 
-    /// Lets the file name others beside it: `read` gets a name as it stands in the file and returns what is in the
+    /// Lets the file name others beside it: `read` gets a name as written in the file and returns the content of the
     /// other file, or what is wrong with it.
     #[must_use]
     pub fn with_files(mut self, read: impl Fn(&str) -> Result<Vec<u8>, String> + 'static) -> Self {
@@ -82,7 +82,7 @@ impl Problems {
         self
     }
 
-    /// The text of a file beside the one that is read.
+    /// The text of a file beside the one being read.
     ///
     /// # Errors
     /// Why there is none, in words for a problem at the place that named it.
@@ -94,7 +94,7 @@ impl Problems {
         })
     }
 
-    /// What is in a file beside the one that is read, whether it is text or not.
+    /// The content of a file beside the one being read, whether it is text or not.
     ///
     /// # Errors
     /// As [`Problems::beside`].
@@ -120,7 +120,7 @@ impl Problems {
         self.found.push(Problem { file: self.file.clone(), place, message, hint, excerpt, known: Vec::new() });
     }
 
-    /// The place, or the nearest one in the file: what is missing at its end is missed behind it.
+    /// The place, or the nearest one inside the file: what is missing at the end of the file would be after it.
     fn inside(&self, place: Place) -> Place {
         let line = place.line.clamp(1, self.lines.len().max(1));
         let end = self.lines.get(line - 1).map_or(0, |text| text.chars().count()) + 1;
@@ -128,7 +128,7 @@ impl Problems {
         Place { line, column, ..place }
     }
 
-    /// Adds that `given`, standing at `place`, is none of the names `known` that may stand there.
+    /// Adds that `given`, at `place`, is none of the names `known` that are allowed there.
     pub fn add_unknown(&mut self, place: Place, message: impl Into<String>, given: &str, known: &[&str]) {
         self.add(place, message, unknown_hint(given, known));
         if let Some(problem) = self.found.last_mut() {
@@ -146,7 +146,7 @@ impl Problems {
         self.found.len()
     }
 
-    /// The mistakes in the order of their places, each once: what several parts have in common is read for each.
+    /// The mistakes in the order of their places, each once: fields that several parts share are read for each part.
     pub fn into_vec(mut self) -> Vec<Problem> {
         self.found.sort_by_key(|problem| (problem.place.line, problem.place.column));
         self.found.dedup();
@@ -154,7 +154,7 @@ impl Problems {
     }
 }
 
-/// `did you mean 'x'?`, or the list of what there is.
+/// `did you mean 'x'?`, or the list of known names.
 fn unknown_hint(given: &str, known: &[&str]) -> String {
     let nearest = known
         .iter()

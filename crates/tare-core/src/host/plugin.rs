@@ -1,5 +1,5 @@
-//! A layer as it is written, with options of a type of its own, and as all others see it, with options as JSON. Between
-//! the two stands one adapter, the only place where a layer's options are written down and read back.
+//! A layer as its author writes it, with options of its own type, and as the rest of the program sees it, with options
+//! as JSON. One adapter stands between the two: the only place where a layer's options are serialized and read back.
 
 use super::{
     Availability, CachedItem, Facts, GuestNeeds, Host, Leftover, LocalOuter, MachineServices, OpenError, TrialContext,
@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::io::Write;
 
-/// How an image is fetched from a registry, by its reference, and written as `docker save` does. What it is written to
-/// may refuse more, for want of room.
+/// Fetches an image from a registry, by its reference, and writes it as `docker save` does. The writer may refuse more
+/// for lack of room.
 pub type FetchImage = fn(&str, &mut dyn Write) -> Result<(), Fault>;
 
-/// The layers that there are. The binary makes the list and hands it to whoever needs it.
+/// All the layers there are. The binary makes the list and hands it to whoever needs it.
 pub type Layers = &'static [&'static dyn ErasedLayer];
 
 /// The layer of this name.
@@ -26,12 +26,12 @@ pub fn layer_named(layers: Layers, name: &str) -> Option<&'static dyn ErasedLaye
     layers.iter().find(|layer| layer.name() == name).copied()
 }
 
-/// A kind of layer. Implement it for a type without fields and put a reference to that into the list of [`Layers`].
-/// Methods with a default say what it is; write those in which the layer differs.
+/// A kind of layer. Implement it for a type without fields and put a reference to that type into the list of
+/// [`Layers`]. Each method with a default says what the default is; write the methods where the layer differs.
 pub trait Layer: Sync + 'static {
-    /// The layer's options, with a value for each. What is written into a record is made of them, so that an option
-    /// that is added later needs a `#[serde(default)]`. A layer of this repository serializes each option under the
-    /// name that it has in studies: a test compares these names with the layers' README.
+    /// The layer's options, with a value for each. They are serialized into records, so an option that is added later
+    /// needs a `#[serde(default)]`. A layer in this repository serializes each option under the name that it has in
+    /// studies: a test compares these names with the layers' README.
     type Options: Serialize + DeserializeOwned + Clone;
 
     /// The layer's name in study files: a-z, 0-9 and -, like `container`.
@@ -41,15 +41,15 @@ pub trait Layer: Sync + 'static {
     /// Fetches an image from a registry, where the layer has an engine that can.
     const PULL: Option<FetchImage> = None;
 
-    /// Checks a user's options and fills in every default. `None` adds problems.
+    /// Checks a user's options and fills in every default. When it returns `None` it has added problems.
     fn read(node: &Node, problems: &mut Problems) -> Option<Self::Options>;
 
-    /// Whether this machine can have the layer, and what it would be: asked before a study starts, may take seconds.
-    /// The facts are recorded with the form, and [`Layer::words`] gets them; what a trial records is [`Host::facts`] of
-    /// the host that [`Layer::open`] returned.
+    /// Whether this machine can have the layer, and what it would be. Called before a study starts; may take seconds.
+    /// The facts are recorded with the form and passed to [`Layer::words`]; a trial records the [`Host::facts`] of the
+    /// host that [`Layer::open`] returned.
     fn probe(options: &Self::Options, carrier: &MachineServices) -> Availability;
 
-    /// What [`Layer::probe`] found, in a few words: which software it is, and of which version.
+    /// What [`Layer::probe`] found, in a few words: which software it is, and which version.
     fn words(facts: &Facts) -> String;
 
     /// Opens the layer on a host of this machine; the contract is [`Host::open`]'s.
@@ -62,38 +62,38 @@ pub trait Layer: Sync + 'static {
         surroundings: &TrialContext,
     ) -> Result<Box<dyn Host>, OpenError>;
 
-    /// Where services in this layer listen, when it stands on this machine beside other forms. By default
+    /// Where services in this layer listen, when it runs on this machine beside other forms. By default
     /// [`Listens::Apart`]: a layer that leaves services in the network of its outer host must return
     /// [`Listens::Everywhere`].
     fn listens(_options: &Self::Options) -> Listens {
         Listens::Apart
     }
 
-    /// Whether services in this layer get their CPU time by quota, whatever the workload says. By default they do not.
+    /// Whether services in this layer have a CPU quota, whatever the workload says. By default they do not.
     fn has_quota(_options: &Self::Options) -> bool {
         false
     }
 
-    /// How much of this machine's memory a deployment takes when this layer is its outermost one, bytes: given what its
-    /// services are allowed, and what the layers further inside need for themselves. By default what the services are
+    /// How much of this machine's memory a deployment takes when this layer is its outermost one, bytes, given what its
+    /// services are allowed and what the layers further inside need for themselves. By default, what the services are
     /// allowed.
     fn memory_bytes(_options: &Self::Options, services: u64, _inner: u64) -> u64 {
         services
     }
 
-    /// The layer by its features, one more in each rung, up to the whole layer as it is given; on the layers `below`
-    /// it, with the load from there. By default the whole layer is the only rung.
+    /// The layer built up feature by feature, one more in each rung, up to the whole layer as given. It stands on the
+    /// layers `below`; the load comes from the given origin. By default the whole layer is the only rung.
     fn rungs(options: &Self::Options, _below: &[LayerUse], _from: LoadOrigin) -> Vec<LayerRung<Self::Options>> {
         vec![LayerRung { name: "whole", adds: "the layer as a whole", options: options.clone() }]
     }
 
-    /// What could be otherwise in the layer and may win back what it costs, one thing in each; with the load from
-    /// there. None by default.
+    /// Changes to the layer that may win back what it costs, one in each variant, with the load from the given origin.
+    /// None by default.
     fn variants(_options: &Self::Options, _from: LoadOrigin) -> Vec<LayerVariant<Self::Options>> {
         Vec::new()
     }
 
-    /// Whether what a form deploys can be dealt out as the options say. By default it can.
+    /// Whether what a form deploys can be distributed as the options say. By default it can.
     ///
     /// # Errors
     /// Why it cannot.
@@ -101,22 +101,22 @@ pub trait Layer: Sync + 'static {
         Ok(())
     }
 
-    /// What must be in a guest for this layer to be opened there; bundles come with it as disks, in this order. By
-    /// default nothing but the services' bundles, as trees.
+    /// What a guest must have for this layer to be opened in it; bundles are attached to it as disks, in this order. By
+    /// default, only the services' bundles, as trees.
     fn in_guest(_options: &Self::Options) -> GuestNeeds {
         GuestNeeds::default()
     }
 
-    /// What this layer left on this machine, of any run, alive or dead. Never anything that is not ours. Nothing by
+    /// What this layer left on this machine, from any run, alive or dead. Never anything that is not ours. Nothing by
     /// default: what the local host left is found without the layer.
     ///
     /// # Errors
-    /// When it cannot be told, as where an engine does not answer.
+    /// When that cannot be determined, for example because an engine does not answer.
     fn leftovers() -> Result<Vec<Leftover>, Fault> {
         Ok(Vec::new())
     }
 
-    /// Removes one of them; removing what is gone already succeeds.
+    /// Removes one of them; removing what is already gone succeeds.
     ///
     /// # Errors
     /// When it is still there.
@@ -127,12 +127,12 @@ pub trait Layer: Sync + 'static {
     /// What this layer keeps on this machine between runs, to save time. Nothing by default.
     ///
     /// # Errors
-    /// When it cannot be told.
+    /// When that cannot be determined.
     fn kept() -> Result<Vec<CachedItem>, Fault> {
         Ok(Vec::new())
     }
 
-    /// Removes one of them; removing what is gone already succeeds.
+    /// Removes one of them; removing what is already gone succeeds.
     ///
     /// # Errors
     /// When it is still there.
@@ -141,10 +141,10 @@ pub trait Layer: Sync + 'static {
     }
 }
 
-/// A [`Layer`] whose options have no type: all that the rest of the program sees of one. Every layer is one by itself.
-/// Its methods are the layer's, with options as [`LayerOptions::read`] wrote them down.
+/// A [`Layer`] with untyped options: all that the rest of the program sees of a layer. Every layer implements it
+/// automatically. Its methods are the layer's, with options as [`LayerOptions::read`] returned them.
 pub trait ErasedLayer: LayerOptions {
-    /// See [`Layer::probe`]. Options that the layer cannot read make it unavailable.
+    /// See [`Layer::probe`]. If the layer cannot read the options, it is unavailable.
     fn probe(&self, options: &Value, carrier: &MachineServices) -> Availability;
 
     /// See [`Layer::words`].
@@ -179,7 +179,7 @@ pub trait ErasedLayer: LayerOptions {
     /// See [`Layer::leftovers`].
     ///
     /// # Errors
-    /// When it cannot be told.
+    /// When that cannot be determined.
     fn leftovers(&self) -> Result<Vec<Leftover>, Fault>;
 
     /// See [`Layer::remove`].
@@ -191,7 +191,7 @@ pub trait ErasedLayer: LayerOptions {
     /// See [`Layer::kept`].
     ///
     /// # Errors
-    /// When it cannot be told.
+    /// When that cannot be determined.
     fn kept(&self) -> Result<Vec<CachedItem>, Fault>;
 
     /// See [`Layer::forget`].
@@ -204,7 +204,7 @@ pub trait ErasedLayer: LayerOptions {
     fn pull(&self) -> Option<FetchImage>;
 }
 
-/// Options as they are kept.
+/// Options as they are stored.
 fn written<O: Serialize>(options: &O) -> Value {
     serde_json::to_value(options).expect("a layer's options are plain data")
 }
@@ -214,7 +214,7 @@ fn read_back<L: Layer>(options: &Value) -> Result<L::Options, Fault> {
     L::Options::deserialize(options).doing(format!("understand the options of the layer '{}'", L::NAME))
 }
 
-/// What the layer answers. Where it cannot read its options, which probing and opening it say, `otherwise`.
+/// What the layer answers; `otherwise` if it cannot read its options, which probing and opening it report.
 fn answer<L: Layer, T>(options: &Value, otherwise: T, ask: impl FnOnce(&L::Options) -> T) -> T {
     read_back::<L>(options).map_or(otherwise, |options| ask(&options))
 }
@@ -325,7 +325,7 @@ mod tests {
     use crate::config::{Fields, parse};
     use serde_json::json;
 
-    /// Says nothing of itself but what it must.
+    /// Implements only what it must.
     struct Jar;
 
     #[derive(Clone, Serialize, Deserialize)]

@@ -50,7 +50,7 @@ fn each_instance_has_a_name_and_ports_of_its_own() {
     let workload = deployed(SHARDED, "forms: {a: []}", "a");
     assert_eq!(names(&workload), ["shard-1", "shard-2", "proxy"]);
     let ports: Vec<u16> = workload.services.iter().flat_map(|service| service.ports.values().copied()).collect();
-    // 7001 is the proxy's.
+    // 7001 belongs to the proxy.
     assert_eq!(ports, [7000, 7002, 7100, 7001]);
     assert_eq!(workload.services[1].command, ["/usr/bin/toy", "7002", "--name=shard-2", "--number=2"]);
     assert_eq!((workload.services[1].role(), workload.services[2].role()), ("shard", "proxy"));
@@ -69,10 +69,10 @@ fn each_instance_has_a_user_of_its_own_the_same_in_every_form() {
     let most = users(SHARDED, "instances: {shard: 999}\nforms: {a: []}", "a");
     assert!(most.len() == INSTANCES_MAX as usize && most.iter().all(|(uid, _)| *uid < 100_000));
 
-    // Who states a user shares it with its other instances, and with nobody else.
+    // A service that states a user shares it with its other instances, and with no other service.
     let stated = SHARDED.replace("    instances: 2", "    instances: 2\n    user: \"65534\"");
     assert_eq!(users(&stated, study, "a"), [(65_534, 65_534), (65_534, 65_534), (65_536, 65_536)]);
-    // As an older record may have it.
+    // As in an older record.
     let (read_study, mut older) = read(&stated, study).unwrap();
     older.services[0].user = (65_536, 65_534);
     let deployed = read_study.deployed(&older, &read_study.forms[0]);
@@ -80,7 +80,7 @@ fn each_instance_has_a_user_of_its_own_the_same_in_every_form() {
     assert_eq!(users, [(65_536, 65_534), (65_536, 65_534), (65_537, 65_537)]);
 }
 
-/// As it was before instances had users of their own.
+/// As before instances had users of their own.
 #[test]
 fn a_service_of_an_older_record_runs_as_it_did() {
     let (study, workload) = read(SHARDED, "forms: {a: []}").unwrap();

@@ -1,4 +1,4 @@
-//! Reading from YAML which operation users ask for next.
+//! Reads from YAML which operation users ask for next.
 
 mod companions;
 
@@ -7,7 +7,7 @@ use crate::config::{Fields, Node, NodeKind, Place, Problems};
 use companions::read_companions;
 use std::collections::BTreeMap;
 
-/// What a protocol's options and a workload give names to.
+/// Everything that a protocol's options and a workload name.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SpokenNames {
     /// Operations; none when they are not known.
@@ -87,7 +87,7 @@ fn read_markov(node: &Node, names: &SpokenNames, problems: &mut Problems) -> Opt
     let companions = fields.get("companions");
     let restarts = fields.boolean("restarts", problems).unwrap_or(false);
     let companions = companions.map(|node| read_companions(node, names, problems)).unwrap_or_default();
-    // How many of them go on is a value of the user.
+    // The number of them that go on is a value of the user.
     let mut known = names.clone();
     known.variables.extend(companions.keys().cloned());
     let (start, next) = read_matrix(&mut fields, &known, false, problems)?;
@@ -95,7 +95,7 @@ fn read_markov(node: &Node, names: &SpokenNames, problems: &mut Problems) -> Opt
     Some(Behaviour::Markov { start, next, restarts, companions })
 }
 
-/// `start:` and `next:`. Where an `end` may be, rows may lead there.
+/// `start:` and `next:`. If an `end` is allowed, rows may lead there.
 fn read_matrix(
     fields: &mut Fields<'_>,
     names: &SpokenNames,
@@ -123,7 +123,7 @@ fn read_matrix(
     Some((start, next))
 }
 
-/// What rows are held against.
+/// What rows are checked against.
 struct Matrix<'a> {
     names: &'a SpokenNames,
     leads: Vec<&'a str>,
@@ -154,7 +154,7 @@ impl Matrix<'_> {
         Some(weights)
     }
 
-    /// What follows `name` by what holds of the user.
+    /// What follows `name`, by conditions on the user.
     fn branches(&self, name: &str, node: &Node, problems: &mut Problems) -> Option<Vec<Branch>> {
         let items = node.items(problems)?;
         let mut branches = Vec::new();
@@ -183,7 +183,7 @@ impl Matrix<'_> {
     }
 }
 
-/// A name alone, or a name and what its value is: one of these, `{at_most: 9}`, or `{same: OTHER}`.
+/// A name alone, or a name with a condition on its value: one of a list, `{at_most: 9}`, or `{same: OTHER}`.
 fn read_condition(node: &Node, names: &SpokenNames, problems: &mut Problems) -> Option<Condition> {
     if let NodeKind::Scalar { .. } = node.kind {
         let variable = node.text(problems)?;
@@ -217,7 +217,7 @@ fn read_condition(node: &Node, names: &SpokenNames, problems: &mut Problems) -> 
     Some(condition)
 }
 
-/// Adds a problem where users have no value of this name.
+/// Adds a problem if users have no value of this name.
 fn known_value(variable: &str, place: Place, names: &SpokenNames, problems: &mut Problems) {
     if !names.operations.is_empty() && !names.variables.iter().any(|name| name == variable) {
         let known: Vec<&str> = names.variables.iter().map(String::as_str).collect();

@@ -8,23 +8,23 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Distribution {
-    /// Always as long.
+    /// Always the same.
     Constant(Duration),
-    /// Exponential; what is longer than `max` is cut to it.
+    /// Exponential; longer values are cut to `max`.
     Exponential {
         /// The mean before cutting.
         mean: Duration,
         /// The longest.
         max: Duration,
     },
-    /// Anything between, equally often.
+    /// Uniform between the two.
     Uniform {
         /// The shortest.
         min: Duration,
         /// The longest.
         max: Duration,
     },
-    /// Normal; what lies outside is moved to the nearest bound.
+    /// Normal; values outside the bounds are moved to the nearest one.
     Normal {
         /// The mean before cutting.
         mean: Duration,
@@ -38,8 +38,8 @@ pub enum Distribution {
 }
 
 impl Distribution {
-    /// The mean, s, bounds taken into account: of the exponential, mean * (1 - exp(-max / mean)); the normal's is given
-    /// as if its bounds cut both sides alike.
+    /// The mean, s, with bounds taken into account: for the exponential, mean * (1 - exp(-max / mean)); for the normal,
+    /// as if its bounds cut both sides equally.
     pub fn mean_s(&self) -> f64 {
         match self {
             Distribution::Constant(length) => length.as_secs_f64(),

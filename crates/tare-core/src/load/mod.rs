@@ -1,5 +1,5 @@
-//! What passes between the runner and the process that makes the load: a plan on its standard input, one JSON line
-//! each on its standard output. Anything that reads the one and writes the other can drive load.
+//! What passes between the runner and the process that makes the load: a plan on its standard input, JSON lines on its
+//! standard output. Anything that reads the former and writes the latter can drive load.
 
 mod behaviour;
 mod distribution;
@@ -38,11 +38,11 @@ pub enum LoadOrigin {
     Inside,
 }
 
-/// What the process shall do with the endpoint.
+/// What the process is to do with the endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoadTask {
-    /// One operation, to see whether the service answers. A single try; the runner repeats it.
+    /// One operation, to see whether the service answers. It is tried once; the runner repeats it.
     Ready,
     /// Write the data set that the operations expect, and check that it is there.
     Populate,
@@ -62,25 +62,25 @@ pub struct LoadPlan {
     pub options: serde_json::Value,
     /// Where the service is reached; [`LoadPlan::NOWHERE`] for a tool inside the form that needs no port.
     pub endpoint: SocketAddr,
-    /// Where else connections go, in turn with `endpoint`: further instances that are one site with it. Empty unless
-    /// the workload says `spread: true`: otherwise each instance that is loaded has a plan of its own.
+    /// Further endpoints for connections, used in turn with `endpoint`: instances that form one site with it. Empty
+    /// unless the workload says `spread: true`: otherwise each loaded instance has a plan of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<SocketAddr>,
-    /// Where every instance of the deployment is reached that the load belongs to: by service where that has one port,
-    /// and by `service.port`. For what the service under load only passes on.
+    /// Where every instance of the load's deployment is reached: by service if that has one port, and by
+    /// `service.port`. For what the service under load only passes on.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub services: BTreeMap<String, Vec<SocketAddr>>,
     /// How operations are started.
     pub profile: LoadProfile,
     /// How long load runs before measuring starts.
     pub settle: Duration,
-    /// How long is measured.
+    /// How long the measurement takes.
     pub measure: Duration,
     /// How long one operation may take before it counts as timed out.
     pub timeout: Duration,
     /// Seed of every random choice.
     pub seed: u64,
-    /// CPUs for the workers, one each; empty leaves it to the kernel.
+    /// CPUs for the workers, one each; empty leaves them to the kernel.
     pub cpus: CpuSet,
     /// By operation: response times above this are counted as over the limit; `*` stands for all that are not named.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -88,26 +88,26 @@ pub struct LoadPlan {
     /// Where to write the response times as an HdrHistogram log, if at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hdr_log: Option<PathBuf>,
-    /// Addresses that load may be driven at besides this machine's and private ones.
+    /// Addresses that load may be driven at, in addition to this machine's and private ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed: Vec<IpAddr>,
-    /// What a command finds that is run inside the form; none where there is no form to run one in.
+    /// What a command run inside the form finds there; none if there is no form to run one in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside: Option<Inside>,
-    /// The loads that this one takes turns with; none has the time for itself.
+    /// The loads that this one takes turns with; with none, it has all the time for itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turns: Option<Box<Turns>>,
-    /// Of a ruler, in a closed loop: how many right answers are left uncounted for each that counts.
+    /// For a ruler, in a closed loop: how many correct answers are left uncounted for each that counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<f64>,
 }
 
 impl LoadPlan {
-    /// The endpoint of a load that goes to no port.
+    /// The endpoint of a load that does not go to a port.
     pub const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-    /// A run of a second without settling, from whatever CPUs the kernel gives, with ten seconds for each operation and
-    /// seed 1. `options` are those of the protocol, as [`LoadPlan::options`] has them.
+    /// A run of one second without settling, on any CPUs that the kernel gives, with ten seconds for each operation and
+    /// seed 1. `options` are the protocol's, as in [`LoadPlan::options`].
     pub fn of(protocol: &str, options: serde_json::Value, endpoint: SocketAddr, profile: LoadProfile) -> LoadPlan {
         LoadPlan {
             task: LoadTask::Run,
@@ -135,7 +135,7 @@ impl LoadPlan {
 /// What a command finds inside the form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inside {
-    /// The CPUs of the service, which are the command's too.
+    /// The CPUs of the service, which the command shares.
     pub cpus: u32,
 }
 
@@ -145,16 +145,16 @@ pub struct Inside {
 pub enum LoadOrder {
     /// Go to a level, wait, count. Holds follow each other without a gap; the load stays at the last one's level.
     Hold(Hold),
-    /// How the command went that [`LoadLine::Inside`] asked for, or why it was not run.
+    /// The result of the command that [`LoadLine::Inside`] asked for, or why it was not run.
     Ran(Box<Result<CommandEnd, Fault>>),
-    /// Come to an end.
+    /// Finish.
     End,
 }
 
 /// One level to be held.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Hold {
-    /// Its number, by which its row is known.
+    /// Its number, which identifies its row.
     pub number: u64,
     /// The level: operations a second, users, or connections.
     pub level: f64,
@@ -168,11 +168,11 @@ pub struct Hold {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoadLine {
-    /// Another second is over.
+    /// Another second has passed.
     Second(SecondRow),
-    /// A level was held and what was planned in its window is answered, or will not be.
+    /// A level was held, and every operation planned in its window has been answered or will not be.
     Window(WindowRow),
-    /// Run this inside the form, beside the service that is loaded, and say how it went: the load process is outside.
+    /// Run this inside the form, beside the loaded service, and return the result: the load process itself is outside.
     Inside(Box<CommandStart>),
     /// The task is done; the last line.
     Done(Box<LoadSummary>),
@@ -187,7 +187,7 @@ pub struct SecondRow {
     pub at_ns: u64,
     /// Whether it belongs to what is measured, not to settling.
     pub measured: bool,
-    /// How long it was, s; the last one may be short.
+    /// Its length, s; the last one may be shorter.
     pub seconds: f64,
     /// Operations answered correctly.
     #[serde(deserialize_with = "count")]
@@ -201,18 +201,18 @@ pub struct SecondRow {
     pub p99_us: f64,
     /// Largest, us.
     pub max_us: f64,
-    /// Operations whose planned start lay in this second. In a closed loop those that were started.
+    /// Operations whose planned start was in this second; in a closed loop, those that were started.
     #[serde(deserialize_with = "count", default)]
     pub offered: u64,
     /// Operations that were sent.
     #[serde(deserialize_with = "count", default)]
     pub started: u64,
-    /// Operations that were planned and given up before they were sent: too many were in flight.
+    /// Operations that were planned but dropped before they were sent, because too many were in flight.
     #[serde(deserialize_with = "count", default)]
     pub dropped: u64,
 }
 
-/// What one level came to, by the operations whose planned start lay in its window.
+/// The result of one level: of the operations whose planned start was in its window.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct WindowRow {
     /// The hold's number, or the step's, from 0.
@@ -229,13 +229,13 @@ pub struct WindowRow {
     /// Those that were sent.
     #[serde(deserialize_with = "count")]
     pub started: u64,
-    /// Those that were given up before they were sent: too many were in flight.
+    /// Those that were dropped before they were sent, because too many were in flight.
     #[serde(deserialize_with = "count")]
     pub dropped: u64,
     /// By operation.
     pub operations: BTreeMap<String, WindowCounts>,
-    /// The response times of all operations together but those that linger; none where nothing of that kind was
-    /// answered, where several instances were loaded, and in older records.
+    /// The response times of all operations that do not linger, together; none if no such operation was answered, if
+    /// several instances were loaded, and in older records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<WindowTimes>,
     /// Why the generator, not the service, may have been measured in this window.
@@ -245,19 +245,19 @@ pub struct WindowRow {
 /// Response times of one window, from the planned start.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct WindowTimes {
-    /// So many right answers.
+    /// The number of correct answers.
     #[serde(deserialize_with = "count")]
     pub count: u64,
     /// Their mean, us.
     pub mean_us: f64,
-    /// Median, us. Operations that failed rank last; one that lies among them is the largest of the others.
+    /// Median, us. Failed operations rank last; a quantile that falls among them is the largest of the others.
     pub p50_us: f64,
-    /// 99th percentile, us, of the same.
+    /// 99th percentile, us, by the same rule.
     pub p99_us: f64,
 }
 
-/// What one operation came to within a window. Of the `planned`, those neither answered, failed nor dropped were
-/// `unanswered` when the longest limit was over.
+/// The result of one operation within a window. Of the `planned`, those neither answered, failed nor dropped were
+/// `unanswered` when the longest limit had passed.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct WindowCounts {
     /// Planned starts.
@@ -272,7 +272,7 @@ pub struct WindowCounts {
     /// Answered wrongly, with an error, or lost; dropped ones too.
     #[serde(deserialize_with = "count")]
     pub failed: u64,
-    /// Not answered yet when the longest limit was over.
+    /// Not answered yet when the longest limit had passed.
     #[serde(deserialize_with = "count")]
     pub unanswered: u64,
     /// Median response time of those answered, us.
@@ -286,17 +286,17 @@ pub struct WindowCounts {
 pub struct GeneratorHealth {
     /// Share of its CPU that each worker used.
     pub busy: Vec<f64>,
-    /// Share of the time in which each worker was not idle: it had something to do, whether it had a CPU for it or not.
+    /// Share of the time in which each worker was not idle: it had something to do, with or without a CPU to do it on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub awake: Vec<f64>,
-    /// How late operations were started by the generator's own fault, waiting for a connection not included: median,
+    /// How late operations started through the generator's own fault, not counting the wait for a connection: median,
     /// us. Nothing is planned in a closed loop, so nothing is late there.
     pub late_p50_us: f64,
     /// 99th percentile, us.
     pub late_p99_us: f64,
     /// The latest, us.
     pub late_max_us: f64,
-    /// Starts that were later than a millisecond.
+    /// Starts that were more than a millisecond late.
     #[serde(deserialize_with = "count")]
     pub late: u64,
     /// How long a round of the event loop took, from one wait to the next: 99th percentile, us.
@@ -314,10 +314,10 @@ pub struct LoadSummary {
     pub measure_end_ns: u64,
     /// By operation.
     pub operations: BTreeMap<String, OperationSummary>,
-    /// Operations planned but never started: too many were in flight.
+    /// Operations planned but never started, because too many were in flight.
     #[serde(deserialize_with = "count")]
     pub dropped: u64,
-    /// Operations whose planned start lay within the time measured. In a closed loop those that were started.
+    /// Operations whose planned start was within the time measured; in a closed loop, those that were started.
     #[serde(deserialize_with = "count", default)]
     pub offered: u64,
     /// Operations that were sent within it.
@@ -327,58 +327,59 @@ pub struct LoadSummary {
     pub generator_cpu_s: f64,
     /// CPUs the load process had.
     pub generator_cpus: u32,
-    /// How often, while measuring, what was received was acknowledged only when the time for that was up: counted by
-    /// the kernel in the load's network namespace; none where it was not told.
+    /// How often, while measuring, received data were acknowledged only when the delayed-acknowledgement timer ran out,
+    /// as counted by the kernel in the load's network namespace; none if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_acks: Option<u64>,
     /// Why the generator, not the service, may have been measured; this voids the trial.
     pub saturated: Option<String>,
     /// Checks of the answers and of the server's own counts.
     pub checks: Vec<Check>,
-    /// Named outcomes other than a correct answer: "error reply", "status 404", "timed out" ... and how many.
+    /// Outcomes other than a correct answer, by name: "error reply", "status 404", "timed out" ... and how many of
+    /// each.
     #[serde(deserialize_with = "counts")]
     pub failures: BTreeMap<String, u64>,
-    /// Facts about what answered, for the record: server version and the like.
+    /// Facts about the server that answered, for the record: its version and the like.
     pub facts: BTreeMap<String, String>,
     /// The generator's own health.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<GeneratorHealth>,
-    /// What each level came to, where the profile has levels.
+    /// The result of each level, if the profile has levels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<WindowRow>,
-    /// Figures that a tool of others reported, by name of a trial's metric; they stand where no histogram does.
+    /// Figures that an external tool reported, by the name of a trial's metric; used if there is no histogram.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reported: BTreeMap<String, f64>,
-    /// What the metrics of its own came to, by name; see [`OwnMetric`].
+    /// The values of the load's own metrics, by name; see [`OwnMetric`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<String, f64>,
-    /// What a tool used that ran inside the form; none when the load came from elsewhere.
+    /// What a tool that ran inside the form used; none when the load came from elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside: Option<InsideUse>,
-    /// What its turns came to; none where it had the time for itself.
+    /// The result of its turns; none if it had all the time for itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turns: Option<TurnsSummary>,
-    /// By length of its turns, the shortest first, where several were compared: how fast it was in them.
+    /// By length of its turns, the shortest first, if several lengths were compared: how fast it was in them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lengths: Vec<TurnLength>,
-    /// Of turns of one length: replies a second in up to eight parts of them, one after the other, each of about as
-    /// many rounds. The same part of loads that took turns is of the same time. What moves cost is in them.
+    /// For turns of one length: replies a second in up to eight consecutive parts of them, each of about the same
+    /// number of rounds. The same part of loads that took turns covers the same time. The cost of moves is included.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub batches: Vec<f64>,
-    /// How fast it was when, in turns of one length: spans of the turns that count, one after the other, as far as
-    /// there is room for them.
+    /// How fast it was over time, in turns of one length: consecutive spans of the turns that count, as far as there is
+    /// room for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spans: Vec<TurnSpan>,
-    /// What all that serves this load used of the CPUs in the turns of each load, of the plan's own first and then of
-    /// those beside it. Empty where it was not counted.
+    /// The CPU time that everything serving this load used during each load's turns: first those of the plan's own
+    /// load, then those of the loads beside it. Empty if it was not counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpu_by_turn: Vec<TurnUse>,
-    /// Of a plan with turns: what each of its loads came to, its own first. All else is then empty.
+    /// For a plan with turns: the result of each of its loads, its own first. All other fields are then empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_load: Vec<Result<LoadSummary, Fault>>,
 }
 
-/// A metric that a workload's load has beside those of every trial, such as what a tool reports.
+/// A metric that a workload's load has in addition to those of every trial, such as one that a tool reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnMetric {
     /// Its name: none of [`TRIAL_METRICS`](crate::record::TRIAL_METRICS).
@@ -394,7 +395,7 @@ pub struct OwnMetric {
 /// What a tool inside the form used.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct InsideUse {
-    /// Its CPU time that no serving scope of the telemetry holds, s; see [`CommandEnd::cpu_s`].
+    /// Its CPU time that is in no serving scope of the telemetry, s; see [`CommandEnd::cpu_s`].
     pub cpu_s: Option<f64>,
 }
 
@@ -407,20 +408,21 @@ pub struct OperationSummary {
     /// Answered wrongly, with an error, or not at all.
     #[serde(deserialize_with = "count")]
     pub errors: u64,
-    /// Of those answered correctly: so many answers said that there is nothing where something was looked for.
+    /// Of those answered correctly: how many answers said that what was looked for does not exist.
     #[serde(deserialize_with = "count", default)]
     pub empty: u64,
     /// From the actual send to the answer.
     pub service_time: String,
-    /// From the planned start to the answer. In a closed loop the two are the same by definition; otherwise both hold
-    /// the operations planned within the time measured, also those answered after its end.
+    /// From the planned start to the answer. In a closed loop the two are the same by definition; otherwise both
+    /// include the operations planned within the time measured, even those answered after its end.
     pub response_time: String,
-    /// Whether an answer comes when there is news and not when it is asked for, as that of a long poll: then its times
-    /// say nothing of the service, and one that is not answered yet is no failure.
+    /// Whether an answer comes when there is news and not when it is requested, as with a long poll: its times then say
+    /// nothing about the service, and an operation not answered yet is no failure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lingers: bool,
-    /// Refusals that came after what asked had been ended, as to a long poll whose user has logged out since; of what
-    /// lingers also closed connections and time limits. No failures, and in no other count.
+    /// Refusals that came after the requester had ended, such as those of a long poll whose user has since logged out;
+    /// for operations that linger, also closed connections and time limits. They are not failures, and are in no other
+    /// count.
     #[serde(deserialize_with = "count", default, skip_serializing_if = "is_zero")]
     pub after_end: u64,
 }
@@ -429,7 +431,7 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// The name of the one failure that is the generator's own: all of its machine's ports for connections are in use.
+/// The name of the one failure that is the generator's own: all its machine's ports for connections are in use.
 pub const NO_LOCAL_PORT: &str = "no free local port";
 
 /// A check that the work was really done.
@@ -439,14 +441,14 @@ pub struct Check {
     pub name: String,
     /// Whether it held.
     pub passed: bool,
-    /// Both sides of it, for the reader.
+    /// The two values that were compared, for the reader.
     pub detail: String,
-    /// Whether a search for the peak is void as well when it fails. A search overloads the service on purpose, and its
-    /// counts may then be off; what must hold even so, such as that no data are lost, is checked with `always`.
+    /// Whether its failure also voids a search for the peak. A search overloads the service on purpose, so counts may
+    /// be off; what must hold even then, such as that no data are lost, is checked with `always`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub always: bool,
-    /// Whether its failure is an outcome of the service: then it voids nothing and becomes a warning. Any other check
-    /// that failed says that the figures are not what they seem, and voids the trial.
+    /// Whether its failure is an outcome of the service: it then voids nothing and becomes a warning. Any other failed
+    /// check means that the figures are not what they seem, and voids the trial.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub outcome: bool,
 }

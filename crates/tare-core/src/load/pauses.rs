@@ -1,13 +1,13 @@
-//! Reading from YAML how long users pause.
+//! Reads from YAML how long users pause.
 
 use super::{Distribution, Pause};
 use crate::config::{Fields, Node, NodeKind, Problems};
 use std::time::Duration;
 
-/// Longer pauses than a day are a slip of the finger.
+/// Pauses longer than a day are typing mistakes.
 const PAUSE_MAX: Duration = Duration::from_secs(86_400);
 
-/// How long users or companions pause: `think:` or `cycle:`, else `usual`, if there is such a thing.
+/// How long users or companions pause: `think:` or `cycle:`, otherwise `usual`, if there is one.
 pub(super) fn read_pauses(fields: &mut Fields<'_>, usual: Option<Pause>, problems: &mut Problems) -> Option<Pause> {
     match (fields.get("think"), fields.get("cycle")) {
         (Some(node), None) => read_distribution(node, problems).map(Pause::Think),
@@ -31,7 +31,7 @@ pub(super) fn read_pauses(fields: &mut Fields<'_>, usual: Option<Pause>, problem
     }
 }
 
-/// A distribution: a duration alone is a constant one.
+/// A distribution: a duration alone means a constant one.
 fn read_distribution(node: &Node, problems: &mut Problems) -> Option<Distribution> {
     if let NodeKind::Scalar { .. } = node.kind {
         return read_pause(node, problems).map(Distribution::Constant);
@@ -53,7 +53,7 @@ fn read_distribution(node: &Node, problems: &mut Problems) -> Option<Distributio
     let read = match kind {
         "exponential" => {
             let mean = length("mean", None, problems);
-            // Ten means, as TPC-W and its kin have it: five of 100,000 draws are cut.
+            // Ten times the mean, as in TPC-W and similar benchmarks: five of 100,000 draws are cut.
             let max = length("max", mean.map(|mean| (mean * 10).min(PAUSE_MAX)).or(Some(PAUSE_MAX)), problems);
             mean.zip(max).map(|(mean, max)| Distribution::Exponential { mean, max })
         }

@@ -26,7 +26,8 @@ pub enum LoadProfile {
         arrivals: Arrivals,
         /// How many connections they share; an operation waits for a free one.
         connections: u32,
-        /// Operations arrived and not answered, at most; one that arrives beyond it is dropped and counted.
+        /// The most operations that may have arrived and not been answered; one that arrives beyond that is dropped and
+        /// counted.
         in_flight: u32,
     },
     /// Users who pause between operations.
@@ -42,36 +43,36 @@ pub enum LoadProfile {
         /// The time over which they arrive, one after the other.
         ramp: Duration,
     },
-    /// One level after the other: of the rate, of the users, of the connections.
+    /// One level after the other: of the rate, the users or the connections.
     Steps {
-        /// What has the levels; its own rate or number is the highest of them.
+        /// The profile that has the levels; its own rate or number is the highest of them.
         of: Box<LoadProfile>,
         /// The levels.
         levels: Vec<f64>,
-        /// What comes before the first of them, and counts nowhere.
+        /// The load before the first level, which counts nowhere.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         warm: Option<WarmUp>,
-        /// How long the way from one level to the next takes.
+        /// How long the change from one level to the next takes.
         ramp: Duration,
         /// How long each level holds before it counts.
         settle: Duration,
-        /// How long each level counts.
+        /// How long each level is counted.
         measure: Duration,
     },
-    /// Starts and operations as a file says.
+    /// Starts and operations as listed in a file.
     Replay {
-        /// Lines of `SECONDS OPERATION`, in the order of time. Relative to where the load process runs.
+        /// Lines of `SECONDS OPERATION`, in order of time. The path is relative to where the load process runs.
         file: PathBuf,
         /// How many connections they share.
         connections: u32,
         /// As for `Open`.
         in_flight: u32,
-        /// How much faster than written; 1 is as written.
+        /// How much faster than written; 1 means as written.
         speed: f64,
     },
     /// A level that is set from outside while the load runs.
     Guided {
-        /// What has the level; its own rate or number is the highest that can be asked for.
+        /// The profile that has the level; its own rate or number is the highest that can be requested.
         of: Box<LoadProfile>,
         /// The first level.
         start: f64,
@@ -102,7 +103,7 @@ pub enum Behaviour {
         start: String,
         /// By operation: what may follow it.
         next: BTreeMap<String, Followers>,
-        /// Whether a user begins anew after an operation that was not answered rightly.
+        /// Whether a user starts over after an operation that was not answered correctly.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         restarts: bool,
         /// By name: what goes on beside a user.
@@ -112,23 +113,23 @@ pub enum Behaviour {
 }
 
 /// Something that goes on beside a user, as a page in a browser follows a price while its reader clicks elsewhere: it
-/// has a connection of its own, begins with the user's values and goes its own way.
+/// has a connection of its own, starts with the user's values and then acts independently.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Companion {
-    /// A right answer to one of these operations of the user starts one.
+    /// A correct answer to one of these operations of the user starts one.
     pub after: Vec<String>,
-    /// How many go on beside one user, at most.
+    /// The most that go on beside one user.
     pub at_most: u32,
-    /// Operations of the user with which they end: what is in flight is awaited, nothing follows it.
+    /// Operations of the user that end them: what is in flight is awaited, and nothing follows it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub until: BTreeMap<String, Ending>,
     /// The first operation.
     pub start: String,
-    /// By operation: what may follow it. One that leads nowhere ends it.
+    /// By operation: what may follow it. An operation that nothing follows ends it.
     pub next: BTreeMap<String, Followers>,
     /// How long it pauses.
     pub pause: Pause,
-    /// Values that the user is told after each of its right answers: the user's name for it, and its own.
+    /// Values that are passed to the user after each of its correct answers: the user's name for each, and its own.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tells: BTreeMap<String, String>,
 }
@@ -149,12 +150,12 @@ pub enum Ending {
 pub enum Followers {
     /// Operations by weight.
     Weighted(BTreeMap<String, f64>),
-    /// The first that fits the user. The last one fits all.
+    /// The first that fits the user. The last one fits every user.
     Fitting(Vec<Branch>),
 }
 
 impl Followers {
-    /// All that may follow, with the weights among their own.
+    /// Everything that may follow, with the weights within each group.
     pub fn weights(&self) -> Vec<&BTreeMap<String, f64>> {
         match self {
             Followers::Weighted(weights) => vec![weights],
@@ -163,7 +164,7 @@ impl Followers {
     }
 }
 
-/// Operations that follow for users of whom something holds.
+/// Operations that follow for users who meet conditions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Branch {
     /// What must hold.
@@ -176,18 +177,17 @@ pub struct Branch {
     pub to: BTreeMap<String, f64>,
 }
 
-/// Something of a user that holds or does not: of a value that an operation captured, or of how many of its companions
-/// of a kind go on.
+/// A condition on a user: on a value that an operation captured, or on how many of its companions of a kind go on.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Condition {
     /// The value's name, or the companions'.
     pub variable: String,
-    /// That it is one of these; that there is one, if nothing is asked of it.
+    /// That it is one of these; if no condition is given, that there is one.
     pub is: Vec<String>,
-    /// That it is a number and not above this.
+    /// That it is a number, at most this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_most: Option<f64>,
-    /// That it is the same as the value of this name.
+    /// That it equals the value of this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub same: Option<String>,
 }
@@ -198,13 +198,12 @@ pub struct Condition {
 pub enum Pause {
     /// From an answer to the next start.
     Think(Distribution),
-    /// From a start to the next start; an answer that takes longer delays the next start, and what is lost is not
-    /// made up for.
+    /// From one start to the next; an answer that takes longer delays the next start, and the lost time is not made up.
     Cycle(Distribution),
 }
 
 impl Pause {
-    /// How long, in either way of counting.
+    /// How long, whichever way it is counted.
     pub fn distribution(&self) -> &Distribution {
         match self {
             Pause::Think(distribution) | Pause::Cycle(distribution) => distribution,
@@ -218,14 +217,14 @@ impl Pause {
 pub enum UserConnections {
     /// Each has one, kept open.
     Own,
-    /// All share so many; an operation waits for a free one.
+    /// All users share this many; an operation waits for a free one.
     Shared(u32),
     /// A new one for each operation.
     Fresh,
 }
 
 impl LoadProfile {
-    /// The profile that has the level, for those that change one; itself otherwise.
+    /// The profile that has the level, if this one changes a level; otherwise itself.
     pub fn base(&self) -> &LoadProfile {
         match self {
             LoadProfile::Steps { of, .. } | LoadProfile::Guided { of, .. } => of,
@@ -233,7 +232,7 @@ impl LoadProfile {
         }
     }
 
-    /// How long the profile itself lasts; none when the plan says.
+    /// How long the profile itself lasts; none when the plan says how long.
     pub fn span(&self) -> Option<Duration> {
         match self {
             LoadProfile::Steps { levels, warm, ramp, settle, measure, .. } => {
@@ -244,8 +243,8 @@ impl LoadProfile {
         }
     }
 
-    /// Whether it asks for as much from its first to its last moment, so that throughput should be steady. Steps and
-    /// searches change the level, and a recording has whatever rate it was recorded at.
+    /// Whether it asks for the same load from beginning to end, so that throughput should be steady. Steps and searches
+    /// change the level, and a recording has whatever rate it was recorded at.
     pub fn stays_level(&self) -> bool {
         match self {
             LoadProfile::Closed { .. } | LoadProfile::Open { .. } | LoadProfile::Users { .. } => true,
@@ -253,7 +252,7 @@ impl LoadProfile {
         }
     }
 
-    /// How many operations each connection has in flight at most.
+    /// The most operations that each connection has in flight.
     pub fn pipeline(&self) -> u32 {
         match self.base() {
             LoadProfile::Closed { pipeline, .. } => *pipeline,
@@ -302,8 +301,8 @@ impl LoadProfile {
     }
 }
 
-/// A load that warms a service up before anything counts: what compiles at run time, fills caches or grows pools would
-/// else make the first levels look dear.
+/// A load that warms a service up before anything counts: otherwise run-time compilation, cold caches or growing pools
+/// would make the first levels look expensive.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct WarmUp {
     /// The level, in the unit of the levels.
@@ -313,13 +312,13 @@ pub struct WarmUp {
 }
 
 impl WarmUp {
-    /// How long it takes, with the way to its level.
+    /// How long it takes, including the ramp to its level.
     pub fn time(&self, ramp: Duration) -> Duration {
         ramp + self.hold
     }
 }
 
-/// A level to its last digit, thousands grouped where it is whole.
+/// A level with all its digits, thousands grouped if it is whole.
 fn whole_grouped(level: f64) -> String {
     if level.fract() == 0.0 { grouped(level) } else { level.to_string() }
 }

@@ -1,4 +1,4 @@
-//! Reading a profile from YAML: kinds are keys, and every mistake has its place.
+//! Reads a profile from YAML: kinds are keys, and every mistake has its place.
 
 use super::behaviour::{SpokenNames, read_behaviour};
 use super::pauses::read_pauses;
@@ -9,19 +9,19 @@ use crate::units::{DURATION_MAX, exact_duration, typed_duration};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// More connections than this are a slip of the finger.
+/// More connections than this are a typing mistake.
 pub(crate) const CONNECTIONS_MAX: u64 = 1_000_000;
 /// More users than this do not fit: each takes some 30 bytes and more.
 pub(crate) const USERS_MAX: u64 = 100_000_000;
-/// A higher rate than this is a slip of the finger: nothing can start so many, 1/s.
+/// A higher rate than this is a typing mistake, since nothing can start that many, 1/s.
 pub(crate) const RATE_MAX: f64 = 1e9;
-/// More steps than this nobody waits for.
+/// Nobody waits for more steps than this.
 const LEVELS_MAX: usize = 10_000;
 const KINDS: [&str; 6] = ["closed", "open", "users", "steps", "replay", "peak"];
 
 impl LoadProfile {
-    /// Reads a profile. Operations and variables are held against `names`, unless there are no operations because
-    /// nobody knows them. `None` when anything is wrong; then at least one problem was added.
+    /// Reads a profile. Operations and variables are checked against `names`, unless that has no operations because
+    /// they are not known. `None` when anything is wrong; then at least one problem was added.
     pub fn read(node: &Node, names: &SpokenNames, problems: &mut Problems) -> Option<LoadProfile> {
         let before = problems.len();
         let (kind, place, value) = node.kind("load", problems)?;
@@ -62,7 +62,7 @@ enum Base {
     Unknown,
 }
 
-/// A profile that may have levels. `level` is its highest level, where levels are given elsewhere.
+/// A profile that may have levels. `level` is its highest level, if levels are given elsewhere.
 fn read_base(kind: &str, node: &Node, level: Option<f64>, names: &SpokenNames, problems: &mut Problems) -> Base {
     Base::Read(match kind {
         "closed" => read_closed(node, level, problems),

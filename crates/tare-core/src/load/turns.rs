@@ -1,4 +1,4 @@
-//! Closed loops that take turns, and what they come to.
+//! Closed loops that take turns, and their results.
 
 use super::LoadPlan;
 use crate::held::Held;
@@ -7,37 +7,38 @@ use serde::{Deserialize, Serialize};
 use std::ops::Add;
 use std::time::Duration;
 
-/// Closed loops that take turns: each holds its connections, and one at a time is at work. Of a plan with turns,
-/// `settle` is the time in which all of them warm up by turns, and `measure` how long each is at work after that.
+/// Closed loops that take turns: each keeps its connections, and only one works at a time. In a plan with turns,
+/// `settle` is the time in which all of them warm up by turns, and `measure` is how long each works after that.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Turns {
-    /// How long a turn is, from its first start until nothing is started any more; none leaves it to the load, which
-    /// takes ten response times of the slowest loop.
+    /// How long a turn is, from its first start until nothing more is started; none leaves it to the load, which takes
+    /// ten response times of the slowest loop.
     pub slice: Option<Duration>,
-    /// Where it is left to the load: no shorter than this.
+    /// If it is left to the load: the shortest it may be.
     #[serde(default)]
     pub at_least: Option<Duration>,
-    /// Instead of turns of one length: such of several, from the one that the load would take up to this one, so that
-    /// the rates in them can be compared ([`LoadSummary::lengths`](super::LoadSummary::lengths)).
+    /// Turns of several lengths instead of one: from the length that the load would choose up to this one, so that
+    /// their rates can be compared ([`LoadSummary::lengths`](super::LoadSummary::lengths)).
     #[serde(default)]
     pub compared_to: Option<Duration>,
     /// The plans of the others.
     pub beside: Vec<LoadPlan>,
-    /// What serves each of the loads, the own first, where that is to be frozen while another has its turn; else empty.
+    /// What serves each of the loads, its own first, if that is to be frozen while another has its turn; otherwise
+    /// empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<Vec<Held>>,
-    /// What serves each of the loads, the own first, where the CPU time is to be counted that it uses in the turns of
-    /// each load; else empty.
+    /// What serves each of the loads, its own first, if the CPU time that it uses during each load's turns is to be
+    /// counted; otherwise empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub serving: Vec<Vec<Scope>>,
 }
 
-/// What something used of the CPUs in the turns of a load.
+/// The CPU time that something used during the turns of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TurnUse {
     /// CPU time, ns.
     pub cpu_ns: u64,
-    /// How long the turns were in which it was counted, each until the next one began, ns.
+    /// The length of the turns in which it was counted, each until the next one began, ns.
     pub during_ns: u64,
 }
 
@@ -55,7 +56,7 @@ impl TurnUse {
         *self == TurnUse::default()
     }
 
-    /// What came on top of an earlier count.
+    /// What was added since an earlier count.
     pub fn since(self, earlier: TurnUse) -> TurnUse {
         TurnUse {
             cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
@@ -64,41 +65,41 @@ impl TurnUse {
     }
 }
 
-/// Turns of a load that follow each other within a quarter of a second, or a single longer one.
+/// Consecutive turns of a load within a quarter of a second, or a single longer one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TurnSpan {
     /// When the first of them began: CLOCK_MONOTONIC of this machine, ns.
     pub from_ns: u64,
     /// When the last of them ended.
     pub to_ns: u64,
-    /// Replies in them, of whatever kind.
+    /// Replies in them, of any kind.
     pub answers: u64,
-    /// How long all of them took together, each from its first start to its last answer, ns.
+    /// How long all of them took in total, each from its first start to its last answer, ns.
     pub active_ns: u64,
-    /// What all that serves the load used in them, in as many of them as it was counted in.
+    /// What everything that serves the load used in them, in those where it was counted.
     #[serde(default, skip_serializing_if = "TurnUse::is_none")]
     pub used: TurnUse,
 }
 
 impl Turns {
-    /// How much longer than twice its `measure` the turns of one load may take in all: for what is not answered, and
-    /// for as many turns of each length as there must be where several are compared.
+    /// How much longer than twice its `measure` the turns of one load may take in total: for what is not answered, and
+    /// for the turns that each length must have if several are compared.
     pub fn patience(&self) -> Duration {
         Duration::from_secs(if self.compared_to.is_some() { 30 } else { 5 })
     }
 }
 
-/// What the turns of one load came to.
+/// The result of the turns of one load.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct TurnsSummary {
-    /// How many there were that count.
+    /// How many counted.
     pub turns: u32,
     /// How long each was meant to be on average, ns.
     pub slice_ns: u64,
-    /// How long all of them took together, each from its first start to its last answer, ns: the time over which
+    /// How long all of them took in total, each from its first start to its last answer, ns: the time over which
     /// operations are counted.
     pub active_ns: u64,
-    /// Replies in them, of whatever kind; 0 in records that do not say.
+    /// Replies in them, of any kind; 0 in records that do not say.
     #[serde(default)]
     pub answers: u64,
     /// The longest of them, ns.
@@ -107,44 +108,45 @@ pub struct TurnsSummary {
     /// When the longest of them began: CLOCK_MONOTONIC of this machine, ns. None in records that do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_at_ns: Option<u64>,
-    /// How much longer a turn took than its operations take in its midst, where all connections are at work: what it
-    /// costs to start a loop that has rested and to wait for its last answers. The mean of
-    /// turns, ns, but for those that took more than three times as long as the median one; none where turns hold too
-    /// few operations to tell.
+    /// How much longer a turn took than its operations would at the rate in its middle, where all connections work: the
+    /// cost of starting a loop that has rested and of waiting for its last answers. The mean over turns, ns, without
+    /// those that took more than three times as long as the median one; none if turns hold too few operations to tell.
     #[serde(default)]
     pub move_ns: Option<i64>,
-    /// By which share answers came faster in the second halves of turns than in the first ones, while the loop was
-    /// going: what still got warm after each move. None where turns hold too few operations to tell, or had several
-    /// lengths.
+    /// By how much faster answers came in the second halves of turns than in the first, as a share, while the loop was
+    /// running: the effect of what was still warming up after each move. None if turns hold too few operations to tell,
+    /// or had several lengths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warming: Option<f64>,
-    /// Whether it is this load whose turns cannot tell what moves cost: then none of those beside it is told either.
+    /// Whether it is this load whose turns cannot tell what moves cost: the cost is then not given for the loads beside
+    /// it either.
     #[serde(default, skip_serializing_if = "is_false")]
     pub untold: bool,
-    /// What it took before each turn to freeze what served the last one and to let run what serves this one, ns: the
-    /// mean. It is in no turn's time. None where nobody was frozen, or not before every turn.
+    /// The mean time it took before each turn to freeze what served the last one and to thaw what serves this one, ns.
+    /// It is not in any turn's time. None if nothing was frozen, or not before every turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub freeze_ns: Option<u64>,
 }
 
 impl TurnsSummary {
-    /// The time of the turns without what the moves cost, ns: what a loop that never rests would have taken for the
-    /// same operations. Stalls longer than three turns are in it, whole. A loop that gets warm or slow amid its turns
-    /// is taken to be as fast all along as in their second halves: of a share w by which these are faster, the rate of
-    /// both together is (1 + w / 2) / (1 + w) of theirs.
+    /// The time of the turns without the cost of moves, ns: what a loop that never rests would have taken for the same
+    /// operations. Stalls longer than three turns are included in full. A loop that warms up or slows down within its
+    /// turns is taken to be as fast throughout as in their second halves: if these are faster by a share w, the rate of
+    /// both halves together is (1 + w / 2) / (1 + w) of theirs.
     pub fn steady_ns(&self) -> u64 {
         let moves_ns = self.move_ns.unwrap_or(0).saturating_mul(i64::from(self.turns));
-        // A turn is never mostly move, unless the figure is nonsense; nor is one half so much faster than the other.
+        // Moves never take most of a turn, unless the figure is nonsense; nor is one half that much faster than the
+        // other.
         let amid = self.active_ns.saturating_add_signed(-moves_ns);
         let amid = amid.clamp(self.active_ns / 2, self.active_ns.saturating_mul(2));
         let faster = self.warming.unwrap_or(0.0).clamp(-0.5, 1.0);
         (amid as f64 * (1.0 + faster / 2.0) / (1.0 + faster)) as u64
     }
 
-    /// These turns and others of the same load as one.
+    /// These turns and others of the same load, combined.
     pub fn and(&self, other: &TurnsSummary) -> TurnsSummary {
         let turns = self.turns + other.turns;
-        // A mean over all of them; where one cannot tell, nobody can.
+        // A mean over all of them; if one cannot tell, the combination cannot either.
         let mean = |own: i128, others: i128| {
             (own * i128::from(self.turns) + others * i128::from(other.turns)) / i128::from(turns.max(1))
         };
@@ -173,13 +175,13 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// How fast a load was in turns of one length, where turns of several took turns.
+/// How fast a load was in turns of one length, where turns of several lengths alternated.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct TurnLength {
     /// How long a turn was meant to be, ns.
     pub slice_ns: u64,
-    /// By cycle, each of which has turns of every length: replies a second amid turns of this one, without what the
-    /// move into a turn costs. None where they held too few operations to tell.
+    /// By cycle, each of which has turns of every length: replies a second in the middle of turns of this length,
+    /// without the cost of moving into a turn. None if they held too few operations to tell.
     pub rates: Vec<Option<f64>>,
 }
 

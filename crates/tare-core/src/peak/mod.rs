@@ -1,5 +1,5 @@
-//! The peak load: what a search for it is told, and what it found. The search itself is in `tare-stats`, the load in a
-//! process of its own; these are the words between them and the record.
+//! The peak load: the plan of a search for it, and the result. The search itself is in `tare-stats` and the load in a
+//! process of its own; these are the types that pass between them and the record.
 
 mod note;
 mod read;
@@ -11,8 +11,7 @@ use crate::units::grouped;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How a peak is looked for. Levels are in the unit of the profile that is guided: users, operations a second, or
-/// connections.
+/// How to search for a peak. Levels are in the unit of the guided profile: users, operations a second, or connections.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PeakPlan {
     /// By which rules.
@@ -25,36 +24,36 @@ pub struct PeakPlan {
     pub start: f64,
     /// Where the peak is expected; the search then starts near it. Only the first block needs one.
     pub hint: Option<f64>,
-    /// Below this the search gives up: the service keeps the QoS at no load.
+    /// The search gives up below this: the service keeps the QoS at no load.
     pub at_least: f64,
-    /// Above this the search does not go.
+    /// The search does not go above this.
     pub at_most: f64,
-    /// How long load runs before anything is looked at closely.
+    /// How long load runs before anything is examined closely.
     pub warm: Duration,
     /// How long a new level is held before its window.
     pub settle: Duration,
-    /// How long a window is. It is part of what is measured: figures from other windows do not compare.
+    /// How long a window is. It is part of what is measured: figures from windows of other lengths are not comparable.
     pub window: Duration,
-    /// How many windows of the staircase, at most.
+    /// The most windows of the staircase.
     pub windows: u32,
     /// Stop when the interval of this deployment reaches no further than this to either side, as a share.
     pub half_width: Option<f64>,
-    /// Take no more time under load than this.
+    /// The most time under load.
     pub budget: Option<Duration>,
-    /// The operations that the protocol has; none when nobody knows them.
+    /// The operations that the protocol has; none when they are not known.
     #[serde(default)]
     pub operations: Vec<String>,
 }
 
 impl PeakPlan {
-    /// The fewest windows of a search that can end with an estimate: 16 make one, the five that only find the place
-    /// are not among them, and one or the other may be lost.
+    /// The fewest windows with which a search can end with an estimate: 16 make one, the five that only locate it do
+    /// not count, and a few may be lost.
     pub const WINDOWS_MIN: u32 = 24;
 
-    /// How long a search is expected to take under load.
+    /// The time under load that a search is expected to take.
     pub fn expected(&self) -> Duration {
         let usual = match self.rules {
-            // The bracket takes about fifteen windows, a drain follows every sixth window.
+            // The bracket takes about fifteen windows; a drain follows every sixth window.
             PeakRules::Staircase => {
                 self.warm
                     + self.window * 15
@@ -68,17 +67,17 @@ impl PeakPlan {
     }
 }
 
-/// By which rules a peak is looked for.
+/// The rules by which a peak is searched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PeakRules {
     /// A staircase around the peak, and an estimate from all of its windows, with an interval.
     Staircase,
-    /// The published search of Weathervane 2.2, for comparison with its figures; it knows no interval.
+    /// The published search of Weathervane 2.2, for comparison with its figures; it gives no interval.
     Published,
 }
 
-/// One thing that the QoS asks for, counted in every window: of so many, so many may break it.
+/// One requirement of the QoS, counted in every window: a certain share may break it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Criterion {
     /// In words: "get within 5ms".
@@ -86,7 +85,7 @@ pub struct Criterion {
     /// The share that may break it, such as 0.01.
     pub allowed: f64,
     /// Whether it counts operations over their limit. No operation is in two such criteria; one that failed or was not
-    /// answered may be in others as well. False in records of older versions.
+    /// answered may be in other kinds as well. False in records of older versions.
     #[serde(default)]
     pub late: bool,
 }
@@ -94,9 +93,9 @@ pub struct Criterion {
 /// What one window said about one criterion.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Count {
-    /// Of so many.
+    /// How many were counted.
     pub of: f64,
-    /// So many broke it.
+    /// How many of them broke it.
     pub over: f64,
 }
 
@@ -111,17 +110,17 @@ impl Count {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PeakPhase {
-    /// Long strides, to find the size of the peak.
+    /// Large steps, to find the order of magnitude of the peak.
     Coarse,
-    /// Load at a level that is kept, until the service is warm.
+    /// Load at a constant level, until the service is warm.
     Warm,
-    /// Short strides upwards, to enclose the peak.
+    /// Small steps upwards, to bracket the peak.
     Ramp,
-    /// Below the peak for a moment, so that what piled up flows off.
+    /// Briefly below the peak, so that what has queued up drains.
     Drain,
     /// Around the peak: these windows make the estimate.
     Staircase,
-    /// A level of the published search that is judged.
+    /// A level that the published search judges.
     Probe,
 }
 
@@ -136,7 +135,7 @@ pub struct PeakWindow {
     pub at_s: f64,
     /// By criterion.
     pub counts: Vec<Count>,
-    /// How far the worst criterion was from its allowance: -1 is nothing over, 0 is just what is allowed. Cut off
+    /// How far the worst criterion was from its allowance: -1 is nothing over, 0 is exactly what is allowed. Capped
     /// above.
     pub score: f64,
     /// Whether every criterion was kept.
@@ -151,18 +150,18 @@ pub struct PeakWindow {
 pub enum PeakEnding {
     /// With a peak.
     Found,
-    /// Every window up to the highest level that was allowed passed: the peak is above.
+    /// Every window up to the highest allowed level passed: the peak is above it.
     NeverFails {
         /// That level.
         up_to: f64,
     },
-    /// The QoS was broken down to the lowest level that was allowed.
+    /// The QoS was broken at every level, down to the lowest allowed.
     AlwaysFails {
         /// That level.
         down_to: f64,
     },
-    /// With two levels instead of one: coming from below it keeps the QoS up to one, but once it broke it, only a
-    /// lower one lets it recover.
+    /// With two levels instead of one: coming from below, the service keeps the QoS up to the first, but once it has
+    /// broken the QoS, it recovers only at a lower one.
     Hysteresis {
         /// Up to here it keeps the QoS when coming from below.
         tips: f64,
@@ -180,7 +179,7 @@ pub enum PeakEnding {
     },
 }
 
-/// The probability that a window passes, at levels of about one size.
+/// The probability that a window passes, at levels of about the same size.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct PassRate {
     /// Mean level of these windows.
@@ -197,7 +196,7 @@ pub struct PassRate {
     pub high: f64,
 }
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PeakOutcome {
     /// How it ended.
@@ -210,12 +209,12 @@ pub struct PeakOutcome {
     pub criteria: Vec<Criterion>,
     /// The peak, if there is one.
     pub peak: Option<f64>,
-    /// 95 % interval of the peak *of this deployment in these minutes*. What differs between deployments and hours
-    /// comes on top: quote the interval over blocks.
+    /// 95 % interval of the peak *of this deployment in these minutes*. Differences between deployments and hours come
+    /// on top: quote the interval over blocks.
     pub low: Option<f64>,
     /// Its upper end.
     pub high: Option<f64>,
-    /// By how many times its allowance the share over the limit rises for twice the load, at the peak.
+    /// By how many times its allowance the share over the limit rises when the load doubles, at the peak.
     pub slope: Option<f64>,
     /// The criterion that decides.
     pub binding: Option<String>,
@@ -223,10 +222,10 @@ pub struct PeakOutcome {
     pub curve: Vec<PassRate>,
     /// Time under load, s.
     pub load_s: f64,
-    /// What a reader must know. Records of earlier versions have it in words, as `warnings`.
+    /// Notes that a reader must know. Records of earlier versions have them in words, as `warnings`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<PeakNote>,
-    /// The same in the words of an earlier version; empty in records of this one.
+    /// The same notes in the words of an earlier version; empty in records of this one.
     #[serde(default)]
     pub warnings: Vec<String>,
     /// Every window, in order.
@@ -262,7 +261,7 @@ impl PeakOutcome {
         }
     }
 
-    /// What would help where there is no peak; empty otherwise.
+    /// What would help if there is no peak; empty otherwise.
     pub fn remedy(&self) -> &'static str {
         match self.ending {
             PeakEnding::NeverFails { .. } => "raise 'at_most' of the search, or tighten the QoS",
@@ -276,7 +275,7 @@ impl PeakOutcome {
     }
 }
 
-/// A level to a tenth or whole, thousands grouped.
+/// A level to a tenth or as an integer, thousands grouped.
 pub fn level_text(level: f64) -> String {
     if level < 100.0 {
         return format!("{level:.1}").trim_end_matches(".0").to_owned();

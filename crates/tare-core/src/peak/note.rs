@@ -1,4 +1,4 @@
-//! What is to be known of a search besides its peak. Words are made of it where reports are made.
+//! What a reader must know about a search in addition to its peak. The report puts it into words.
 
 use crate::qos::Share;
 use serde::{Deserialize, Serialize};
@@ -7,44 +7,44 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum PeakNote {
-    /// Coming from below it keeps the QoS up to a load at which, once broken, it does not recover; the peak is the one
-    /// from which it does.
+    /// Coming from below, the service keeps the QoS up to a load at which, once it has broken the QoS, it does not
+    /// recover; the peak is the load at which it does.
     Memory,
-    /// Windows either kept the QoS with ease or lost it altogether.
+    /// Windows either kept the QoS easily or broke it completely.
     Cliff,
-    /// The share over the limit rises so slowly that the peak hangs on the limit that was chosen.
+    /// The share over the limit rises so slowly that the peak depends on the limit that was chosen.
     GentleSlope {
-        /// So much more load, as a share, doubles the share over the limit.
+        /// The additional load, as a share, that doubles the share over the limit.
         doubles_at: f64,
     },
-    /// Windows below the peak had far more over the limit than they may.
+    /// Windows below the peak had far more over the limit than allowed.
     Disturbed {
-        /// So many windows.
+        /// How many windows.
         windows: u32,
-        /// Of so many that the estimate rests on.
+        /// Out of how many that the estimate rests on.
         of: u32,
-        /// More than so many times what is allowed.
+        /// They had more than this many times what is allowed.
         times: f64,
     },
-    /// The staircase never came to stand around one load.
+    /// The staircase never settled around one load.
     Astray,
     /// The interval is wide.
     Wide {
-        /// It reaches so far to either side, as a share.
+        /// How far it reaches to either side, as a share.
         half_width: f64,
     },
-    /// An operation had another share of all right answers than the QoS asks of it.
+    /// An operation had a different share of all correct answers than the QoS asks for.
     MixOff {
         /// The operation.
         operation: String,
-        /// What is asked.
+        /// The share that is asked for.
         asked: Share,
-        /// What it had, of 1.
+        /// The share that it had, of 1.
         had: f64,
     },
     /// In some windows the generator may have been the limit, not the service.
     GeneratorDoubtful {
-        /// In how many.
+        /// How many windows.
         windows: u32,
     },
 }

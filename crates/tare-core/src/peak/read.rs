@@ -7,51 +7,51 @@ use crate::load::{LoadProfile, SpokenNames};
 use crate::qos::{EVERY_OPERATION, Qos};
 use std::time::Duration;
 
-/// The first level and the highest one where the study names none, by kind: closed, open, users.
+/// The first and the highest level if the study names none, by kind: closed, open, users.
 const LEVELS: [(&str, f64, f64); 3] = [("connections", 2.0, 1_000.0), ("op/s", 100.0, 1e6), ("users", 20.0, 100_000.0)];
 /// The highest level that a load of each kind can have.
 const LEVELS_MAX: [f64; 3] = [CONNECTIONS_MAX as f64, RATE_MAX, USERS_MAX as f64];
-/// So far below the first level the search may go.
+/// How far below the first level the search may go, as a factor.
 const BELOW_START: f64 = 0.1;
-/// So far above the first level, or the hint, the search may go at least.
+/// How far above the first level, or the hint, the search may at least go, as a factor.
 const ABOVE_START: f64 = 100.0;
-/// Settling takes this part of a window, where nothing else is said.
+/// By default, settling takes one window divided by this.
 const SETTLE_PART: u32 = 5;
-/// How long the published rules look before they judge.
+/// How long the published rules observe before they judge.
 const PUBLISHED_WINDOW: Duration = Duration::from_secs(300);
-/// More windows than this nobody waits for.
+/// How many windows may be asked for: nobody waits for more.
 const WINDOWS: std::ops::RangeInclusive<u64> = PeakPlan::WINDOWS_MIN as u64..=1_000;
 
-/// What a study or a command line asks of a search; what it does not name is as usual. The fields are those of
+/// What a study or a command line asks of a search; what it does not name gets the default. The fields are those of
 /// [`PeakPlan`].
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct PeakAsked {
-    /// By which rules.
+    /// The rules of the search.
     pub rules: Option<PeakRules>,
     /// The level of the first hold.
     pub start: Option<f64>,
-    /// Below this the search gives up.
+    /// The search gives up below this.
     pub at_least: Option<f64>,
-    /// Above this it does not go.
+    /// It does not go above this.
     pub at_most: Option<f64>,
     /// Where the peak is expected.
     pub hint: Option<f64>,
-    /// How long load runs before anything is looked at closely.
+    /// How long load runs before anything is examined closely.
     pub warm: Option<Duration>,
     /// How long a new level is held before its window.
     pub settle: Option<Duration>,
     /// How long a window is.
     pub window: Option<Duration>,
-    /// How many windows of the staircase, at most.
+    /// The most windows of the staircase.
     pub windows: Option<u32>,
-    /// How narrow the interval of a deployment has to be for its search to end, as a share.
+    /// How narrow a deployment's interval must be for its search to end, as a share.
     pub half_width: Option<f64>,
     /// The most time under load.
     pub budget: Option<Duration>,
 }
 
 impl PeakPlan {
-    /// Reads the plan of a search, and the profile that it guides. `qos` is what the peak must keep. `None` when
+    /// Reads the plan of a search and the profile that it guides. `qos` is what the peak must keep. `None` when
     /// anything is wrong; then at least one problem was added.
     pub fn read(
         node: &Node,
@@ -92,7 +92,7 @@ impl PeakPlan {
         Some((plan, profile))
     }
 
-    /// A search with the usual values, of a profile that has a level; none for others.
+    /// A search with the default values, for a profile that has a level; none for others.
     pub fn usual(base: &LoadProfile, operations: Vec<String>) -> Option<PeakPlan> {
         let (unit, start, at_most) = match base {
             LoadProfile::Closed { .. } => LEVELS[0],
@@ -120,14 +120,14 @@ impl PeakPlan {
         })
     }
 
-    /// The usual plan, raised where the first level or the hint that is asked for would lie too near its end.
+    /// The default plan, with its highest level raised if the requested first level or hint would be too near it.
     pub fn reaching(self, asked: &PeakAsked) -> PeakPlan {
         let near = asked.start.unwrap_or(0.0).max(asked.hint.unwrap_or(0.0));
         PeakPlan { at_most: self.at_most.max(near * ABOVE_START), ..self }
     }
 
-    /// The same with what is asked for put over it. What follows from it and is not asked for itself follows: the times
-    /// that belong to the rules, a first level within the others, a lowest one below the first.
+    /// The same with the requested values applied. Values that depend on them and were not requested are adjusted: the
+    /// times that belong to the rules, a first level within the others, a lowest one below the first.
     pub fn with(self, asked: &PeakAsked) -> PeakPlan {
         let rules = asked.rules.unwrap_or(self.rules);
         let (usual_window, usual_settle) = if rules == self.rules {
@@ -192,7 +192,7 @@ impl PeakPlan {
     }
 }
 
-/// How long the windows of a search by these rules usually are.
+/// The default length of a window of a search by these rules.
 fn window_of(rules: PeakRules) -> Duration {
     match rules {
         PeakRules::Staircase => Duration::from_secs(15),
@@ -209,7 +209,7 @@ fn level(fields: &mut Fields, name: &'static str, problems: &mut Problems) -> Op
     Some(level)
 }
 
-/// A search counts against one limit of each operation.
+/// A search counts against only one limit of each operation.
 fn check_qos(place: Place, qos: Option<&Qos>, problems: &mut Problems) {
     let Some(qos) = qos else {
         let hint = "add 'qos:' to the study or the workload, for example qos: {\"*\": {p99: 10ms}}";
@@ -270,15 +270,15 @@ mod tests {
                 .unwrap();
         let usual = || PeakPlan::usual(&open, Vec::new()).unwrap();
         let none = PeakAsked::default();
-        // A ceiling below the usual first level lowers that.
+        // A ceiling below the default first level lowers that level.
         let low = usual().with(&PeakAsked { at_most: Some(50.0), ..none });
         assert_eq!((low.start, low.at_least, low.mistake()), (50.0, 5.0, None));
-        // There and back again: the rules bring their times.
+        // Switching the rules and back: each brings its own times.
         let published = usual().with(&PeakAsked { rules: Some(PeakRules::Published), ..none });
         assert_eq!((published.window, published.settle), (Duration::from_secs(300), Duration::from_secs(60)));
         let back = published.with(&PeakAsked { rules: Some(PeakRules::Staircase), ..none });
         assert_eq!(back, usual());
-        // A hint beyond the levels is a mistake, unless nobody set them.
+        // A hint outside the levels is a mistake, unless nobody set them.
         let hinted = PeakAsked { hint: Some(2e6), ..none };
         assert!(usual().with(&hinted).mistake().unwrap().contains("where the search never gets"));
         assert_eq!(usual().reaching(&hinted).with(&hinted).mistake(), None);

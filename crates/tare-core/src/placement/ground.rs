@@ -1,15 +1,15 @@
-//! A machine as the model of placement sees it: which CPUs share a core, which a last-level cache, and how far those
-//! lie from each other.
+//! A machine as the placement model sees it: which CPUs share a core or a last-level cache, and how far apart those
+//! caches are.
 
 use crate::topology::Topology;
 use crate::units::CpuSet;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What CPUs of one cell have in common: NUMA node, package and last-level cache, each as far as the machine tells.
+/// What the CPUs of a cell have in common: NUMA node, package and last-level cache, each if the machine reports it.
 type CellKey = (Option<u32>, i64, Option<usize>);
 
-/// How much of what crosses from one last-level cache to another is lost: to the same cache, to another of the node, to
-/// another node of the package, to another package. Guesses of the usual size.
+/// The share lost of what crosses between last-level caches: within the same cache, to another of the node, to another
+/// node of the package, to another package. Guesses of the usual size.
 const HOPS: [f64; 4] = [0.0, 0.1, 0.2, 0.3];
 
 /// The machine, by cells: CPUs that share a last-level cache and a NUMA node.
@@ -38,12 +38,12 @@ impl Ground {
         Ground { places, cores: cores.len(), cells }
     }
 
-    /// The core of a CPU, by its place among the cores.
+    /// The core of a CPU, by its index among the cores.
     pub(super) fn core(&self, cpu: u32) -> Option<usize> {
         Some(self.places.get(&cpu)?.1)
     }
 
-    /// Which share of a set lies in which cell.
+    /// The share of a set that lies in each cell.
     pub(super) fn shares(&self, cpus: &CpuSet) -> Vec<(usize, f64)> {
         let mut counts: BTreeMap<usize, f64> = BTreeMap::new();
         for (cell, _) in cpus.cpus().iter().filter_map(|cpu| self.places.get(cpu)) {
@@ -52,7 +52,7 @@ impl Ground {
         counts.into_iter().collect()
     }
 
-    /// What is lost from one cell to another.
+    /// The share lost from one cell to another.
     fn between(&self, one: usize, other: usize) -> f64 {
         let ((node, package, _), (to_node, to_package, _)) = (self.cells[one], self.cells[other]);
         match (one == other, node == to_node, package == to_package) {
@@ -63,23 +63,23 @@ impl Ground {
         }
     }
 
-    /// What is lost from one set to another, given as shares of cells: the mean over all pairs of their CPUs.
+    /// The share lost from one set to another, both given as shares of cells: the mean over all pairs of their CPUs.
     pub(super) fn hop(&self, one: &[(usize, f64)], other: &[(usize, f64)]) -> f64 {
         let pairs = one.iter().flat_map(|a| other.iter().map(move |b| (a, b)));
         pairs.map(|((a, share), (b, of))| share * of * self.between(*a, *b)).sum()
     }
 
-    /// The cells of a NUMA node, equally; none of a node without CPUs.
+    /// The cells of a NUMA node, weighted equally; none for a node without CPUs.
     fn of_node(&self, node: u32) -> Vec<(usize, f64)> {
         let cells: Vec<usize> = (0..self.cells.len()).filter(|cell| self.cells[*cell].0 == Some(node)).collect();
         let count = cells.len() as f64;
         cells.into_iter().map(|cell| (cell, 1.0 / count)).collect()
     }
 
-    /// What is lost between a set and a device on `node`: nothing from the node's own CPUs.
+    /// The share lost between a set and a device on `node`: nothing from the node's own CPUs.
     pub(super) fn to_node(&self, one: &[(usize, f64)], node: u32) -> f64 {
         let cells = self.of_node(node);
-        // A device hangs on the node, not on one of its caches: these are all equally near.
+        // A device is attached to the node, not to one of its caches: all of these are equally near.
         let near = |cell: usize| cells.iter().any(|(own, _)| *own == cell);
         one.iter().filter(|(cell, _)| !near(*cell)).map(|part| self.hop(&[*part], &cells)).sum()
     }

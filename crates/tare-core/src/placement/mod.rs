@@ -1,7 +1,7 @@
-//! Which CPUs serve what: a plan from a machine's topology and what services ask for. A pure function, so that machines
-//! of which there is only a description can be planned for.
+//! Which CPUs serve what: a plan made from a machine's topology and what services ask for. It is a pure function, so a
+//! description of a machine is enough to plan for it.
 //!
-//! The same plan is carried out in every form, by affinity, cpuset or the binding of a guest's virtual CPUs.
+//! The same plan is carried out in every form, by affinity, cpuset or pinning a guest's virtual CPUs.
 
 mod ground;
 mod model;
@@ -26,22 +26,22 @@ use pick::Room;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// By which rule a service gets its CPUs.
+/// The rule by which a service gets its CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
-    /// Any CPU that is not kept aside; services may share them, and the kernel decides.
+    /// Any CPU not kept aside; services may share them, and the kernel decides.
     #[default]
     Free,
-    /// All CPUs of one NUMA node, with its memory; no two services on one node while there are others.
+    /// All CPUs of one NUMA node, with its memory; two services share a node only if there are no others.
     Node,
-    /// All CPUs of one package; no two services on one package while there are others.
+    /// All CPUs of one package; two services share a package only if there are no others.
     Socket,
-    /// Whole cores, as many as hold what is asked for; no core serves two services.
+    /// As many whole cores as the requested CPUs take; no core serves two services.
     Core,
-    /// As many logical CPUs as are asked for, those of a core together; none serves two services.
+    /// As many logical CPUs as requested, those of a core together; none serves two services.
     Thread,
-    /// These.
+    /// Exactly these CPUs.
     Explicit(CpuSet),
 }
 
@@ -54,7 +54,7 @@ pub struct Wanted {
     pub cpus: u32,
     /// The rule.
     pub policy: Policy,
-    /// A NUMA node to be near to, such as that of a network card or a disk; heeded while it has room.
+    /// A NUMA node to be near, such as that of a network card or a disk; respected while it has room.
     #[serde(default)]
     pub near: Option<u32>,
 }
@@ -64,7 +64,7 @@ pub struct Wanted {
 pub struct Aside {
     /// For the generator.
     pub generator: u32,
-    /// For the threads of hypervisors that are no virtual CPUs.
+    /// For hypervisor threads that are not virtual CPUs.
     #[serde(default)]
     pub hypervisor: u32,
     /// For interrupts.
@@ -75,9 +75,9 @@ pub struct Aside {
 /// Where a service runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placed {
-    /// Its CPUs; for one that may run anywhere, all that are not kept aside.
+    /// Its CPUs; for a service that may run anywhere, all that are not kept aside.
     pub cpus: CpuSet,
-    /// Whether it may run anywhere: then a guest for it has as many virtual CPUs as it asks for, and none is bound.
+    /// Whether it may run anywhere: a guest for it then has as many virtual CPUs as it asks for, and none is pinned.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub free: bool,
     /// The NUMA nodes that its memory comes from; empty leaves that to the kernel.
@@ -96,15 +96,15 @@ pub struct Placement {
     pub hypervisor: CpuSet,
     /// Those of interrupts.
     pub interrupts: CpuSet,
-    /// Every CPU that is not kept aside.
+    /// Every CPU not kept aside.
     pub system_under_test: CpuSet,
 }
 
 /// Plans where services run on a machine. Services that name their CPUs come first, then those that want whole nodes
-/// and packages, whole cores and single CPUs, so that what is small fits into what the large leave; among equals the
-/// order is that of the list. Every set is taken from as few last-level caches and nodes as will do.
+/// and packages, whole cores and single CPUs, so that small wishes fit into what large ones leave; equals keep the
+/// order of the list. Every set is taken from as few last-level caches and nodes as will do.
 ///
-/// With `over_commit`, services whose wish cannot be met beside the others' share CPUs with them.
+/// With `over_commit`, services whose wish cannot be met alongside the others' share CPUs with them.
 ///
 /// # Errors
 /// Every wish that cannot be met, with the reason and what to do.
@@ -143,7 +143,7 @@ pub fn place(topology: &Topology, wanted: &[Wanted], aside: Aside, over_commit: 
     if problems.is_empty() { Ok(placement) } else { Err(problems) }
 }
 
-/// What is served first: what has the least choice.
+/// The order of service: the wish with the least choice comes first.
 fn rank(policy: &Policy) -> u8 {
     match policy {
         Policy::Explicit(_) => 0,
@@ -155,7 +155,7 @@ fn rank(policy: &Policy) -> u8 {
     }
 }
 
-/// A service that may run anywhere has its memory where the kernel puts it; any other has it beside its CPUs.
+/// A service that may run anywhere has its memory where the kernel puts it; any other has it next to its CPUs.
 fn memory_of(topology: &Topology, wish: &Wanted, cpus: &CpuSet) -> Vec<u32> {
     if wish.policy == Policy::Free { Vec::new() } else { topology.nodes_of(cpus) }
 }

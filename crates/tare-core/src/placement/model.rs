@@ -1,7 +1,7 @@
-//! What a placement costs, by a model: CPUs that are lost to waiting, distance, shared cores and shared caches.
+//! What a placement costs according to a model: CPUs lost to waiting, distance, shared cores and shared caches.
 //!
-//! The formula and what it leaves out stand in docs/src/methodology/placement-search.md. Its weights are guesses of the
-//! usual size of each effect: the model chooses what is worth measuring, and measuring decides.
+//! The formula and what it leaves out are in docs/src/methodology/placement-search.md. Its weights are guesses of the
+//! usual size of each effect: the model chooses what is worth measuring, and measurement decides.
 
 use super::ground::Ground;
 use super::{Placed, Placement};
@@ -10,31 +10,31 @@ use crate::workload::Service;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What two services lose that are both busy on one CPU, of the time in which both are: switching, and caches that the
-/// other has filled.
+/// What two services that are both busy on one CPU lose, as a share of the time in which both are: switching, and
+/// caches that the other has filled.
 const SWITCHED: f64 = 0.1;
 /// What the two CPUs of a core lose while both are busy: together they do about 1.3 times the work of one, not 2.
 const CORE_SHARED: f64 = 0.7;
-/// What a neighbour in the same last-level cache costs, of the smaller one's need.
+/// What a neighbour in the same last-level cache costs, as a share of the smaller one's need.
 const CACHE_SHARED: f64 = 0.02;
 /// How much of its time a service spends on memory and locks that its own threads share.
 const OWN: f64 = 0.5;
-/// How much of its time a service spends on talking to the others together, where nobody said.
+/// How much of its time a service spends on talking to all the others together, if nobody said.
 const TALK_ASSUMED: f64 = 0.2;
 
-/// What is known of services before anything was measured.
+/// What is known about services before anything has been measured.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Demand {
     /// By service: the CPUs that it keeps busy, on average.
     pub cpus: BTreeMap<String, f64>,
-    /// By pair of services, or of a service and a device, in either order: which share of their CPU time goes into
-    /// talking to each other.
+    /// By pair of services, or of a service and a device, in either order: the share of their CPU time spent on talking
+    /// to each other.
     pub talk: BTreeMap<(String, String), f64>,
 }
 
 impl Demand {
-    /// What is assumed where nothing is known: that each service keeps busy what it asks for, or its quota, and talks
-    /// to each other one as much.
+    /// What is assumed if nothing is known: that each service keeps busy the CPUs it asks for, or its quota, and talks
+    /// equally to all the others.
     pub fn assumed(services: &[Service]) -> Demand {
         let need = |service: &Service| {
             let asked = f64::from(service.resources.cpus);
@@ -51,12 +51,12 @@ impl Demand {
     }
 }
 
-/// What a placement costs by the model, in CPUs that are lost.
+/// What a placement costs according to the model, in CPUs lost.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Cost {
-    /// To CPUs that are wanted by more than they can give, and to switching between services.
+    /// To CPUs from which more is wanted than they can give, and to switching between services.
     pub waiting: f64,
-    /// To what services say to each other, to devices and to their own memory over a distance.
+    /// To services' traffic with each other, with devices and with their own memory over a distance.
     pub distance: f64,
     /// To cores that run two CPUs at once.
     pub cores: f64,
@@ -65,7 +65,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// All of it.
+    /// The total.
     pub fn total(&self) -> f64 {
         self.waiting + self.distance + self.cores + self.caches
     }
@@ -83,7 +83,7 @@ pub(super) struct Model<'a> {
     ground: Ground,
 }
 
-/// A service as it lies.
+/// A service as it is placed.
 struct Lying<'a> {
     name: &'a str,
     need: f64,
@@ -96,7 +96,7 @@ impl<'a> Model<'a> {
         Model { topology, demand, ground: Ground::of(topology) }
     }
 
-    /// What it costs when services lie like this; some may be missing.
+    /// What it costs when services are placed like this; some may be missing.
     pub(super) fn cost(&self, placed: &BTreeMap<String, Placed>) -> Cost {
         let lying = self.lying(placed);
         let (waiting, cores) = self.shared_cpus(&lying);
@@ -113,11 +113,11 @@ impl<'a> Model<'a> {
         placed.iter().map(of).collect()
     }
 
-    /// What is lost to waiting and to shared cores. Each service keeps its CPUs equally busy, at moments that have
-    /// nothing to do with the others'; of its own CPUs the kernel uses whole cores first.
+    /// What is lost to waiting and to shared cores. Each service keeps its CPUs equally busy, independently of the
+    /// others; of a service's own CPUs the kernel uses whole cores first.
     fn shared_cpus(&self, lying: &[Lying]) -> (f64, f64) {
-        // By CPU and by core: the sum over services of how busy they keep it, and the sum of squares. From these come
-        // the sums over pairs of services.
+        // By CPU and by core: the sum over services of how busy they keep it, and the sum of squares. The sums over
+        // pairs of services follow from these.
         let mut by_cpu: BTreeMap<u32, [f64; 2]> = BTreeMap::new();
         let mut by_core = vec![[0.0; 2]; self.ground.cores];
         let add = |sums: &mut [f64; 2], busy: f64| *sums = [sums[0] + busy, sums[1] + busy * busy];
@@ -159,14 +159,14 @@ impl<'a> Model<'a> {
         self.demand.talk.iter().map(talk).fold(own, |sum, talk| sum + talk)
     }
 
-    /// How far a service lies from a device; nothing where nobody tells on which node that hangs.
+    /// How far a service is from a device; zero if the device's node is unknown.
     fn to_device(&self, service: &Lying, device: &str) -> f64 {
         let device = self.topology.devices.iter().find(|known| known.name == device);
         device.and_then(|device| device.node).map_or(0.0, |node| self.ground.to_node(&service.shares, node))
     }
 
-    /// All that the model sees of a placement, in whole millionths: of placements that agree in it, it cannot say
-    /// which is better, as of two that differ only by which of two equal nodes serves whom.
+    /// Everything the model sees of a placement, in whole millionths. If placements agree in it, the model cannot say
+    /// which is better: for example, two that differ only in which of two equal nodes serves whom.
     pub(super) fn seen(&self, placed: &BTreeMap<String, Placed>) -> Vec<i64> {
         let lying = self.lying(placed);
         let mut seen = Vec::new();
@@ -196,11 +196,11 @@ impl<'a> Model<'a> {
 
 fn shared_caches(lying: &[Lying]) -> f64 {
     let pairs = lying.iter().enumerate().flat_map(|(at, one)| lying[at + 1..].iter().map(move |other| (one, other)));
-    // From 0 on: the sum of nothing is otherwise a negative zero.
+    // Starts at 0: the sum of nothing would otherwise be a negative zero.
     pairs.fold(0.0, |sum, (one, other)| sum + CACHE_SHARED * one.need.min(other.need) * overlap(one, other))
 }
 
-/// Which share of two services lies in the same last-level caches.
+/// The share of two services that is in the same last-level caches.
 fn overlap(one: &Lying, other: &Lying) -> f64 {
     let of = |cell: usize| other.shares.iter().find(|(theirs, _)| *theirs == cell).map_or(0.0, |(_, share)| *share);
     one.shares.iter().map(|(cell, share)| share.min(of(*cell))).sum()

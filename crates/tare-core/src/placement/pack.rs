@@ -1,27 +1,27 @@
-//! Laying services into regions of a machine: which region serves whom is given, which CPUs follows.
+//! Packs services into regions of a machine: the region of each service is given, and its CPUs follow.
 
 use crate::topology::Topology;
 use crate::units::CpuSet;
 use std::collections::BTreeSet;
 
-/// In which manner services have their CPUs.
+/// The manner in which services get their CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Manner {
     /// Any CPU; the kernel decides.
     Free,
-    /// As many logical CPUs as are asked for, for each service its own.
+    /// As many logical CPUs as requested, each service its own.
     Thread,
-    /// Whole cores, for each service its own.
+    /// Whole cores, each service its own.
     Core,
-    /// All CPUs of a last-level cache, with the other services there.
+    /// All CPUs of a last-level cache, shared with the other services there.
     Cache,
-    /// All CPUs of a NUMA node, or of a package where there are no nodes, with the other services there.
+    /// All CPUs of a NUMA node, or of a package if there are no nodes, shared with the other services there.
     Node,
 }
 
 impl Manner {
-    /// In a word.
+    /// As a word.
     pub fn word(self) -> &'static str {
         match self {
             Manner::Free => "free",
@@ -32,29 +32,29 @@ impl Manner {
         }
     }
 
-    /// That of a candidate of this name: `thread-a` is one of threads.
+    /// The manner of a candidate with this name: `thread-a` is one of threads.
     pub fn of_name(name: &str) -> Option<Manner> {
         let word = name.split('-').next().unwrap_or_default();
         let all = [Manner::Free, Manner::Thread, Manner::Core, Manner::Cache, Manner::Node];
         all.into_iter().find(|manner| manner.word() == word)
     }
 
-    /// Whether services that lie together have the same CPUs.
+    /// Whether services in the same region share its CPUs.
     pub(super) fn shares(self) -> bool {
         matches!(self, Manner::Cache | Manner::Node)
     }
 }
 
-/// Parts of a machine that services are laid into.
+/// Parts of a machine that services are packed into.
 pub(super) struct Regions {
-    /// By region: the cores in it, as far as services may have them, those with all their CPUs first.
+    /// By region: the cores in it that services may have, those with all their CPUs first.
     regions: Vec<Vec<Vec<u32>>>,
-    /// By region: the order in which what does not fit goes on to others.
+    /// By region: the order of the other regions that take what does not fit.
     onwards: Vec<Vec<usize>>,
 }
 
 impl Regions {
-    /// The machine by last-level caches, by nodes or by packages: `sets`, each as far as services may have it.
+    /// The machine by last-level caches, nodes or packages: `sets`, each reduced to what services may have.
     pub(super) fn of(topology: &Topology, sets: &[CpuSet], services: &CpuSet) -> Regions {
         let allowed: BTreeSet<u32> = services.cpus().iter().copied().collect();
         let home = |set: &CpuSet| {
@@ -73,7 +73,7 @@ impl Regions {
         };
         let known: Vec<(_, Vec<Vec<u32>>)> =
             sets.iter().map(|set| (home(set), cores(set))).filter(|(_, cores)| !cores.is_empty()).collect();
-        // First the rest of the same node, then of the same package, then of the machine.
+        // First the rest of the same node, then that of the same package, then that of the machine.
         let far = |one: usize, other: usize| match (known[one].0, known[other].0) {
             (a, b) if a == b => 0,
             (Some((package, _)), Some((other, _))) if package == other => 1,
@@ -88,7 +88,7 @@ impl Regions {
         Regions { regions: known.into_iter().map(|(_, cores)| cores).collect(), onwards }
     }
 
-    /// How many there are.
+    /// The number of regions.
     pub(super) fn len(&self) -> usize {
         self.regions.len()
     }
@@ -97,8 +97,8 @@ impl Regions {
         self.regions[region].iter().map(Vec::len).sum()
     }
 
-    /// The CPUs of each service, which asks for so many and is laid into the region of that number. None when they do
-    /// not fit. What asks for more than its whole region goes on into those beside it.
+    /// The CPUs of each service, given how many it asks for and the number of its region. None when they do not fit. A
+    /// service that asks for more than its whole region continues into neighbouring ones.
     pub(super) fn lay(&self, manner: Manner, asked: &[usize], ways: &[usize], whole: usize) -> Option<Vec<CpuSet>> {
         if manner.shares() { self.lay_together(asked, ways) } else { self.lay_apart(manner, asked, ways, whole) }
     }
@@ -112,7 +112,7 @@ impl Regions {
         fits.then(|| ways.iter().map(|region| all(*region)).collect())
     }
 
-    /// The largest first, so that what is small fills what they leave. `whole` is the number of CPUs of a whole core.
+    /// The largest first, so that small ones fill what they leave. `whole` is the number of CPUs of a whole core.
     fn lay_apart(&self, manner: Manner, asked: &[usize], ways: &[usize], whole: usize) -> Option<Vec<CpuSet>> {
         let mut left = self.regions.clone();
         if manner == Manner::Core {
@@ -141,20 +141,20 @@ impl Regions {
     }
 }
 
-/// Takes cores until `cpus` are `count`, or no core is left. A last single CPU comes from a core that is begun already,
-/// if there is one, so that whole ones stay for those who want them.
+/// Takes cores until `cpus` are `count`, or no core is left. A last single CPU comes from a core that is already split,
+/// if there is one, so that whole cores remain for services that want them.
 fn take(cores: &mut Vec<Vec<u32>>, count: usize, manner: Manner, cpus: &mut Vec<u32>) {
     while cpus.len() < count && !cores.is_empty() {
         let lacking = count - cpus.len();
         let fitting = (0..cores.len()).filter(|at| cores[*at].len() <= lacking);
-        // The largest of these, and of equals the first.
+        // The largest of these, and among equals the first.
         let fitting = fitting.max_by_key(|at| (cores[*at].len(), std::cmp::Reverse(*at)));
         if manner == Manner::Core {
             cpus.extend(cores.remove(0));
         } else if let Some(at) = fitting {
             cpus.extend(cores.remove(at));
         } else {
-            // A core is split; what is left of it is for the next that wants little.
+            // A core is split; what is left of it is for the next service that wants little.
             let smallest = (0..cores.len()).min_by_key(|at| cores[*at].len()).expect("there is a core");
             cpus.extend(cores[smallest].drain(..lacking));
         }

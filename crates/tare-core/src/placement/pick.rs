@@ -1,4 +1,4 @@
-//! Taking CPUs from what is left.
+//! Takes CPUs from what is left.
 
 use super::unmet::{FREE_ONES, LESS, OTHERS, POLICY, SHARE};
 use super::{Policy, Unmet, Wanted};
@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 /// What is left of a machine.
 pub(super) struct Room<'t> {
     topology: &'t Topology,
-    /// All CPUs that are not kept aside.
+    /// All CPUs not kept aside.
     all: BTreeSet<u32>,
-    /// Those of them that nobody has to oneself.
+    /// Those of them that no service has to itself.
     free: BTreeSet<u32>,
-    /// Those that services have which share a node or a package.
+    /// Those of services that share a node or a package.
     shared: BTreeSet<u32>,
 }
 
@@ -23,7 +23,7 @@ impl<'t> Room<'t> {
         Room { topology, free: all.clone(), all, shared: BTreeSet::new() }
     }
 
-    /// Every CPU that is not kept aside.
+    /// Every CPU not kept aside.
     pub(super) fn all(&self) -> CpuSet {
         CpuSet::new(self.all.iter().copied())
     }
@@ -33,7 +33,7 @@ impl<'t> Room<'t> {
         self.free.len()
     }
 
-    /// Takes `count` CPUs off the machine, whole cores first, from its end. One CPU at least stays for services.
+    /// Takes `count` CPUs from the end of the machine, whole cores first. At least one CPU stays for services.
     pub(super) fn keep_aside(&mut self, count: u32) -> Option<CpuSet> {
         let count = count as usize;
         if count >= self.all.len() && count > 0 {
@@ -47,7 +47,7 @@ impl<'t> Room<'t> {
         Some(CpuSet::new(kept))
     }
 
-    /// The CPUs of a service; in the error it is not named.
+    /// The CPUs of a service; the error does not name it.
     pub(super) fn take(&mut self, wish: &Wanted, over_commit: bool) -> Result<CpuSet, Unmet> {
         let count = wish.cpus as usize;
         let cpus: BTreeSet<u32> = match &wish.policy {
@@ -93,7 +93,7 @@ impl<'t> Room<'t> {
         Ok(named)
     }
 
-    /// One whole node or package: one that is free if there is any, else one that only such services share.
+    /// One whole node or package: a free one if there is any, otherwise one that only such services share.
     fn whole(
         &mut self,
         what: &str,
@@ -126,7 +126,7 @@ impl<'t> Room<'t> {
         Ok(chosen)
     }
 
-    /// Whole cores that nobody else has, with `count` CPUs at least.
+    /// Whole cores that no other service has, with at least `count` CPUs.
     fn cores_for(&self, wish: &Wanted, over_commit: bool) -> Result<BTreeSet<u32>, Unmet> {
         let count = wish.cpus as usize;
         let pick = |from: &BTreeSet<u32>| {
@@ -140,7 +140,7 @@ impl<'t> Room<'t> {
         })
     }
 
-    /// `count` CPUs that nobody else has, of as few cores as will do.
+    /// `count` CPUs that no other service has, from as few cores as possible.
     fn threads_for(&self, wish: &Wanted, over_commit: bool) -> Result<BTreeSet<u32>, Unmet> {
         let count = wish.cpus as usize;
         let pick = |from: &BTreeSet<u32>| {
@@ -156,7 +156,8 @@ impl<'t> Room<'t> {
     }
 
     /// Cores that hold `count` CPUs together, from the smallest group of CPUs that has them: a last-level cache, a
-    /// node, a package, the machine. Groups near to the wish come first, then those that are left with the least.
+    /// node, a package, the machine. Groups nearest to the wish come first, then those that are left with the fewest
+    /// CPUs.
     fn nearest(&self, cores: &[Vec<u32>], count: usize, near: Option<u32>) -> Option<Vec<Vec<u32>>> {
         let caches = self.topology.last_level().iter().map(|set| set.cpus().to_vec()).collect();
         let nodes = self.topology.nodes.values().map(|set| set.cpus().to_vec()).collect();
@@ -200,7 +201,7 @@ impl<'t> Room<'t> {
         numbers.into_iter().map(|package| of(package).collect()).collect()
     }
 
-    /// What of each core is in `from`, in the order in which cores lie: by node, last-level cache and first CPU.
+    /// The part of each core that is in `from`, in the order of the cores: by node, last-level cache and first CPU.
     fn cores(&self, from: &BTreeSet<u32>) -> Vec<Vec<u32>> {
         let caches = self.topology.last_level();
         let place = |core: &Vec<u32>| {
@@ -214,14 +215,14 @@ impl<'t> Room<'t> {
         cores
     }
 
-    /// The cores of which every CPU is in `from`.
+    /// The cores that have every CPU in `from`.
     fn whole_cores(&self, from: &BTreeSet<u32>) -> Vec<Vec<u32>> {
         let size = |core: &Vec<u32>| self.topology.cpu(core[0]).map_or(1, |cpu| cpu.siblings.len());
         self.cores(from).into_iter().filter(|core| core.len() == size(core)).collect()
     }
 }
 
-/// What to do where CPUs are too few: sharing them helps only who does not share them yet.
+/// What to do if there are too few CPUs: sharing them helps only those who do not share them yet.
 fn too_few(over_commit: bool) -> &'static str {
     if over_commit { LESS } else { SHARE }
 }

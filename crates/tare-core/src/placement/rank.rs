@@ -1,4 +1,4 @@
-//! Which of several placements is likely the best, by the model: the search measures only what comes out first.
+//! Which of several placements is likely the best according to the model: the search measures only the top ones.
 
 use super::model::{Cost, Demand, Model};
 pub use super::pack::Manner;
@@ -12,32 +12,32 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A placement that may be worth measuring.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
-    /// What it is called: `free`, `core`, and with letters where there are several of a manner, `thread-a`.
+    /// Its name: `free`, `core`, and with letters if there are several of a manner, `thread-a`.
     pub name: String,
-    /// In which manner services have their CPUs.
+    /// The manner in which services get their CPUs.
     pub manner: Manner,
-    /// What a study would have to say for it.
+    /// What a study would have to say to get it.
     pub rules: Rules,
     /// Where services run then.
     pub placement: Placement,
-    /// What it costs by the model.
+    /// What it costs according to the model.
     pub cost: Cost,
 }
 
-/// So many ways of sharing services out over regions are all looked through; of more, the search goes from good ones to
-/// their neighbours.
+/// Up to this many ways of distributing services over regions are all examined; if there are more, the search moves
+/// from good ones to their neighbours.
 const WAYS_ALL: u32 = 4_096;
-/// So many ways are looked at in each manner at most.
+/// The most ways that are examined in each manner.
 const WAYS_MAX: usize = 20_000;
-/// So many placements are kept of each manner: letters are enough for them.
+/// How many placements of each manner are kept: there are enough letters for them.
 const KEPT: usize = 12;
-/// The kinds of machine parts that services are laid into, in each manner.
+/// The kinds of machine parts that services are packed into, for each manner.
 const KINDS: [(Manner, Part); 6] = [
     (Manner::Thread, Part::Cache),
     (Manner::Thread, Part::Node),
     (Manner::Core, Part::Cache),
     (Manner::Core, Part::Node),
-    // Where each node has one cache, these two are the same, and are called by the first.
+    // If each node has one cache, these two are the same and have the name of the first.
     (Manner::Node, Part::Node),
     (Manner::Cache, Part::Cache),
 ];
@@ -48,9 +48,9 @@ enum Part {
     Node,
 }
 
-/// The placements that are worth a thought on this machine, the cheapest by the model first, each once. Of those
-/// between which the model sees no difference, such as two that differ by which of two equal nodes serves whom, one is
-/// listed.
+/// The placements worth considering on this machine, each once, those that the model finds cheapest first. Of
+/// placements between which the model sees no difference, such as two that differ only in which of two equal nodes
+/// serves whom, one is listed.
 ///
 /// # Errors
 /// Every wish that cannot be met even where services may share all CPUs, with the reason.
@@ -71,7 +71,7 @@ pub fn candidates(
         search.look();
         for placed in search.best() {
             let rules = explicit(&placed, manner);
-            // Carried out as any study that names its CPUs.
+            // Carried out like any study that names its CPUs.
             found.extend(rules.place(services, aside, topology).ok().map(|placement| (manner, rules, placement)));
         }
     }
@@ -89,7 +89,7 @@ pub fn candidates(
     Ok(found)
 }
 
-/// Costs that differ by less than a millionth of a CPU are equal: sums come in different orders.
+/// Costs that differ by less than a millionth of a CPU are equal: sums are formed in different orders.
 fn rounded(cost: &Cost) -> i64 {
     (cost.total() * 1e6).round() as i64
 }
@@ -113,7 +113,7 @@ fn explicit(placed: &BTreeMap<String, Placed>, manner: Manner) -> Rules {
     Rules { services, over_commit: manner.shares(), ..Rules::stated() }
 }
 
-/// Letters tell those of a manner apart, the cheapest first.
+/// Letters distinguish the placements of a manner, the cheapest first.
 fn name(found: &mut [Candidate]) {
     let mut counts: BTreeMap<Manner, usize> = BTreeMap::new();
     found.iter().for_each(|candidate| *counts.entry(candidate.manner).or_default() += 1);
@@ -122,23 +122,23 @@ fn name(found: &mut [Candidate]) {
         let (word, at) = (candidate.manner.word(), next.entry(candidate.manner).or_default());
         candidate.name = match counts[&candidate.manner] {
             1 => word.to_owned(),
-            // Two kinds of parts in one manner keep at most so many each.
+            // Two kinds of parts in one manner keep at most this many each.
             _ => format!("{word}-{}", char::from(b'a' + (*at).min(25) as u8)),
         };
         *at += 1;
     }
 }
 
-/// The search in one manner.
+/// The search within one manner.
 struct Search<'s> {
     services: &'s [Service],
     manner: Manner,
     regions: &'s Regions,
     model: &'s Model<'s>,
     asked: Vec<usize>,
-    /// CPUs of a whole core.
+    /// The number of CPUs of a whole core.
     whole: usize,
-    /// By way: what it costs, in millionths; none where services do not fit.
+    /// By way: what it costs, in millionths; none if services do not fit.
     known: BTreeMap<Vec<usize>, Option<i64>>,
 }
 
@@ -155,7 +155,7 @@ impl<'s> Search<'s> {
         Search { services, manner, regions, model, asked, whole, known: BTreeMap::new() }
     }
 
-    /// Looks at all ways, or at those that a walk from several beginnings comes by.
+    /// Examines all ways, or those that a walk from several starting points passes.
     fn look(&mut self) {
         let (services, regions) = (self.services.len() as u32, self.regions.len() as u32);
         match regions.checked_pow(services).filter(|ways| *ways <= WAYS_ALL) {
@@ -167,7 +167,8 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// Filled one region after the other, dealt out, and each service where it costs least so far.
+    /// Starting points: one region filled after the other, services dealt out in turn, and each service where it costs
+    /// least so far.
     fn beginnings(&mut self) -> Vec<Vec<usize>> {
         let (services, regions) = (self.services.len(), self.regions.len());
         let dealt = (0..services).map(|at| at % regions).collect();
@@ -191,8 +192,8 @@ impl<'s> Search<'s> {
         way
     }
 
-    /// To the best neighbour as long as there is a better one: one service elsewhere, or two that change places. From
-    /// where services do not fit, to wherever they do.
+    /// Moves to the best neighbour while there is a better one: one service elsewhere, or two that change places. If
+    /// services do not fit, it moves to wherever they do.
     fn walk(&mut self, mut way: Vec<usize>) {
         loop {
             let here = self.cost(&way).unwrap_or(i64::MAX);
@@ -244,7 +245,7 @@ impl<'s> Search<'s> {
         Some(rounded(&self.model.cost(&self.placed(way, chosen)?)))
     }
 
-    /// Where the `chosen` services lie; none where they do not fit.
+    /// Where the `chosen` services are placed; none if they do not fit.
     fn placed(&self, way: &[usize], chosen: &[usize]) -> Option<BTreeMap<String, Placed>> {
         let pick = |of: &[usize]| -> Vec<usize> { chosen.iter().map(|at| of[*at]).collect() };
         let sets = self.regions.lay(self.manner, &pick(&self.asked), &pick(way), self.whole)?;
@@ -254,7 +255,7 @@ impl<'s> Search<'s> {
         Some(chosen.iter().zip(sets).map(placed).collect())
     }
 
-    /// The cheapest ways that were come by, of which the model tells each from the others.
+    /// The cheapest ways that were examined, without those that the model cannot tell apart.
     fn best(&self) -> Vec<BTreeMap<String, Placed>> {
         let mut fitting: Vec<(i64, &Vec<usize>)> =
             self.known.iter().filter_map(|(way, cost)| Some(((*cost)?, way))).collect();

@@ -9,7 +9,7 @@ fn sized(name: &str, cpus: u32) -> Service {
     service
 }
 
-/// What is assumed of `services`, with these that talk instead of each with each.
+/// What is assumed about `services`, with only these pairs talking instead of all.
 fn demand(services: &[Service], talk: &[(&str, &str, f64)]) -> Demand {
     let pair = |(a, b, share): &(&str, &str, f64)| (((*a).to_owned(), (*b).to_owned()), *share);
     Demand { talk: talk.iter().map(pair).collect(), ..Demand::assumed(services) }
@@ -31,7 +31,7 @@ fn cache(topology: &Topology, placement: &Placement, service: &str) -> Vec<usize
 
 #[test]
 fn who_talks_comes_onto_one_node_and_who_does_not_keeps_away() {
-    // So much on each node that no three fit.
+    // So much per node that no three fit on one.
     let topology = machine(2, 1, 6, 1);
     let services = [sized("web", 3), sized("db", 3), sized("batch", 3)];
     let best = |talk: &[(&str, &str, f64)]| ranked(&services, &topology, talk)[0].placement.clone();
@@ -88,7 +88,7 @@ fn what_is_lost_is_what_the_formula_says() {
     close(apart.caches, 0.02);
     // One CPU of each core: b is busy half of the time on each, a always.
     close(of(&[0, 1], &[2, 3], 2.0).cores, 0.7 * 2.0 * 0.5);
-    // All on all: half busy by a and a quarter by b.
+    // All on all CPUs: each is kept half busy by a and a quarter busy by b.
     let shared = of(&[0, 1, 2, 3], &[0, 1, 2, 3], 2.0);
     close(shared.waiting, 0.1 * 4.0 * 0.5 * 0.25);
     close(shared.cores, 0.7 * 2.0 * (1.0 * 0.5 - 2.0 * 0.5 * 0.25));
@@ -103,7 +103,8 @@ fn what_is_lost_is_what_the_formula_says() {
 }
 
 /// The services of a published study and whom they talk to, with the assignment that its authors found by hand (node 0:
-/// four application servers and both stores; node 1: the rest), which brought a fifth more users than the kernel's own.
+/// four application servers and both stores; node 1: the rest), which supported a fifth more users than the kernel's
+/// own.
 #[test]
 fn the_paper_s_assignment_or_a_better_one_is_found() {
     let topology = machine(2, 1, 10, 2);
@@ -147,7 +148,7 @@ fn the_paper_s_assignment_or_a_better_one_is_found() {
     }
 }
 
-/// What every candidate promises by its manner, whatever the machine.
+/// What every candidate's manner promises, on any machine.
 fn holds(candidate: &Candidate, services: &[Service], topology: &Topology) {
     let (mut seen, placed) = (BTreeSet::new(), &candidate.placement.services);
     for service in services {
@@ -229,7 +230,7 @@ proptest! {
             let of: Vec<Vec<u32>> =
                 candidate.placement.services.values().map(|placed| placed.cpus.cpus().to_vec()).collect();
             prop_assert!(sets.insert(of), "{} is there twice", candidate.name);
-            // What a study says for it comes out as the same.
+            // What a study says to get it results in the same placement.
             let again = candidate.rules.place(&services, aside(generator), &topology).unwrap();
             prop_assert_eq!(&again, &candidate.placement);
         }

@@ -1,23 +1,23 @@
-//! Plans for machines as their own kernels described them.
+//! Plans for machines, as their own kernels describe them.
 //!
-//! The numbers are those of recordings that hwloc keeps of real machines, and of published inventories. A line is a
-//! last-level cache: its package, its NUMA node, its size in MiB, and the CPUs of its cores, the first of each core and
-//! behind a slash the second.
+//! The numbers come from hwloc's recordings of real machines and from published inventories. A line is a last-level
+//! cache: its package, its NUMA node, its size in MiB, and the CPUs of its cores, the first of each core and after a
+//! slash the second.
 
 use super::tests::aside;
 use super::*;
 use crate::topology::{Cache, Cpu, Device, DeviceKind};
 use proptest::prelude::*;
 
-/// Two Xeon Silver 4108 in a Supermicro SYS-4029GP: second threads are numbered behind all first ones; both network
-/// cards hang on node 0.
+/// Two Xeon Silver 4108 in a Supermicro SYS-4029GP: second threads are numbered after all first ones; both network
+/// cards are attached to node 0.
 const TWO_SOCKETS: &str = "0 0 11 0-7/16-23\n1 1 11 8-15/24-31";
 /// Four Opteron 6276 in a Dell C6145: each package is two nodes, each with a cache of its own, and numbers its cores
 /// from 0 in both.
 const FOUR_SOCKETS: &str =
     "0 0 6 0-7\n0 1 6 8-15\n1 2 6 16-23\n1 3 6 24-31\n2 4 6 32-39\n2 5 6 40-47\n3 6 6 48-55\n3 7 6 56-63";
-/// Four Xeon of 2.6 GHz with two cores each, CPUs 2, 5, 13 and 14 offline: packages are told out of order, and three
-/// cores have lost a thread or both. One node.
+/// Four Xeon of 2.6 GHz with two cores each, CPUs 2, 5, 13 and 14 offline: packages are reported out of order, and
+/// three cores have lost a thread or both. One node.
 const WITH_OFFLINE_CPUS: &str = "0 0 4 0,4/8,12\n1 0 4 1/9\n3 0 4 3,7/11,15\n2 0 4 6,10";
 /// Two Kunpeng 920 in a Huawei XA320 V2: 128 Arm cores without siblings; the firmware numbers packages 36 and 8442.
 const ARM: &str = "36 0 32 0-31\n36 1 32 32-63\n8442 2 32 64-95\n8442 3 32 96-127";
@@ -89,7 +89,8 @@ proptest! {
             Wanted { service: format!("s{n}"), cpus: *cpus, policy: policy(*kind), near: None }
         };
         let wanted: Vec<Wanted> = asked.iter().enumerate().map(wish).collect();
-        // What cannot be met is refused with a reason for each; that it could not be is tested on built machines.
+        // What cannot be met is refused, each with a reason; that it really could not be met is tested on made-up
+        // machines.
         let Ok(placement) = place(topology, &wanted, aside(generator), false) else { return Ok(()) };
         let mut seen: Vec<u32> = placement.generator.cpus().to_vec();
         for wish in &wanted {

@@ -1,4 +1,4 @@
-//! What a study says of placement: `placement:` of the whole and of single forms.
+//! What a study says about placement: `placement:` of the whole study and of single forms.
 
 use super::{Aside, Placement, Policy, Unmet, Wanted, place, unmet};
 use crate::config::{Fields, Node, NodeKind, Place, Problems};
@@ -8,10 +8,10 @@ use crate::workload::Service;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The policies that are a word.
+/// The policies that are a single word.
 const POLICIES: [&str; 5] = ["free", "node", "socket", "core", "thread"];
 
-/// By which rules services get their CPUs.
+/// The rules by which services get their CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
     /// For services that have no rule of their own.
@@ -21,27 +21,27 @@ pub struct Rules {
     pub services: BTreeMap<String, Rule>,
     /// Whether memory comes from the nodes of a service's CPUs, or from where the kernel likes.
     pub local_memory: bool,
-    /// Whether services share CPUs where their wishes do not fit beside each other.
+    /// Whether services share CPUs if their wishes do not fit alongside each other.
     pub over_commit: bool,
 }
 
-/// By which rule a service gets its CPUs.
+/// The rule by which a service gets its CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Rule {
     /// The policy.
     pub policy: Policy,
-    /// A network card or a disk to be near to, as the kernel calls it.
+    /// A network card or a disk to be near, by the kernel's name for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near: Option<String>,
 }
 
-/// What a study keeps aside of the machine; what it does not name is chosen by the machine's size.
+/// The part of the machine that a study keeps aside; what it does not name is chosen by the machine's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ReservedCpus {
     /// CPUs for the generator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generator: Option<u32>,
-    /// CPUs for the threads of hypervisors that are no virtual CPUs.
+    /// CPUs for hypervisor threads that are not virtual CPUs.
     #[serde(default)]
     pub hypervisor: u32,
     /// CPUs for interrupts.
@@ -50,8 +50,8 @@ pub struct ReservedCpus {
 }
 
 impl Default for Rules {
-    /// What holds where a study says nothing: CPUs of its own for each service as long as there are enough, memory from
-    /// anywhere.
+    /// What applies if a study says nothing: CPUs of its own for each service as long as there are enough, and memory
+    /// from anywhere.
     fn default() -> Self {
         let rule = Rule { policy: Policy::Thread, near: None };
         Rules { rule, services: BTreeMap::new(), local_memory: false, over_commit: true }
@@ -59,14 +59,13 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// What holds of rules that somebody states, as long as they say nothing else: memory beside the CPUs, and nothing
-    /// is shared.
+    /// What applies to stated rules unless they say otherwise: memory next to the CPUs, and nothing shared.
     pub fn stated() -> Rules {
         Rules { rule: Rule::default(), services: BTreeMap::new(), local_memory: true, over_commit: false }
     }
 
     /// Reads `placement: core`, or a map with `policy` (or `cpus`), `near`, `services`, `memory`, `over_commit`. With
-    /// `kept`, as for a whole study, the map may have `aside` too.
+    /// `kept`, as for a whole study, the map may also have `aside`.
     pub fn read(node: &Node, kept: Option<&mut ReservedCpus>, problems: &mut Problems) -> Option<Rules> {
         if let NodeKind::Scalar { .. } = node.kind {
             let rule = Rule { policy: read_policy(node, problems)?, near: None };
@@ -81,7 +80,7 @@ impl Rules {
         }
         let local_memory = fields.choice("memory", &["local", "any"], problems) != Some("any");
         let over_commit = fields.boolean("over_commit", problems).unwrap_or(false);
-        // The load has to come from the same CPUs at every form.
+        // The load has to come from the same CPUs for every form.
         if let Some(kept) = kept {
             *kept = fields.get("aside").and_then(|node| read_kept(node, problems)).unwrap_or_default();
         }
@@ -89,7 +88,7 @@ impl Rules {
         Some(Rules { rule, services, local_memory, over_commit })
     }
 
-    /// Says which names of [`Rules::services`] no service has; `place` tells where a name stands.
+    /// Reports the names in [`Rules::services`] that no service has; `place` gives the place of a name.
     pub fn refuse_unknown(&self, known: &[&str], place: impl Fn(&str) -> Place, problems: &mut Problems) {
         for name in self.services.keys().filter(|name| !known.contains(&name.as_str())) {
             Node::unknown(name, place(name), "service", known, problems);

@@ -5,8 +5,8 @@ use crate::workload::{Readiness, Resources, Service};
 use proptest::prelude::*;
 use std::time::Duration;
 
-/// A machine of so many packages, each of `caches` last-level caches over `cores` cores of `threads` CPUs. The second
-/// threads of all cores are numbered behind the first ones, as most firmware does. Each package is a NUMA node.
+/// A machine with this many packages, each with `caches` last-level caches over `cores` cores of `threads` CPUs. The
+/// second threads of all cores are numbered after the first ones, as most firmware does. Each package is a NUMA node.
 pub(super) fn machine(packages: u32, caches: u32, cores: u32, threads: u32) -> Topology {
     let all = packages * caches * cores;
     let siblings = |core: u32| CpuSet::new((0..threads).map(move |thread| thread * all + core));
@@ -45,7 +45,7 @@ pub(super) fn aside(generator: u32) -> Aside {
     Aside { generator, ..Aside::default() }
 }
 
-/// What is refused, without what to do.
+/// What is refused, without the remedy.
 fn wishes(refused: Result<Placement, Vec<Unmet>>) -> Vec<String> {
     refused.unwrap_err().into_iter().map(|unmet| unmet.wish).collect()
 }
@@ -175,7 +175,7 @@ fn each_wish_that_cannot_be_met_comes_with_what_to_do_about_it() {
     };
     let many = [wanted("a", 3, Policy::Thread), wanted("b", 3, Policy::Core)];
     assert_eq!(remedies(&many, 0, false), [unmet::SHARE]);
-    // Who shares already is not told to share.
+    // A service that already shares is not told to share.
     assert_eq!(remedies(&[wanted("a", 5, Policy::Thread)], 0, true), [unmet::LESS]);
     assert_eq!(remedies(&[wanted("a", 5, Policy::Node)], 0, false), [unmet::LESS]);
     assert_eq!(remedies(&[wanted("a", 5, Policy::Free)], 0, false), [unmet::LESS]);
@@ -200,11 +200,11 @@ proptest! {
         let services: Vec<Wanted> =
             asked.iter().enumerate().map(|(n, (cpus, whole))| wanted(&format!("s{n}"), *cpus, policy(*whole))).collect();
         let Ok(placement) = place(&topology, &services, aside(generator), false) else {
-            // Refused only when it would not fit, or whole cores are too few.
+            // Refused only when it would not fit, or there are too few whole cores.
             let taken = |(cpus, whole): &(u32, bool)| if *whole { cpus.next_multiple_of(threads) } else { *cpus };
             let asked: u32 = asked.iter().map(taken).sum();
             let there = packages * caches * cores * threads;
-            // A generator may split a core, and single CPUs may.
+            // A generator may split a core, and so may single CPUs.
             prop_assert!(asked + generator + threads * (services.len() as u32 + 1) > there, "{asked} of {there}");
             return Ok(());
         };
@@ -280,7 +280,7 @@ fn a_device_is_near_to_a_node() {
     let said = place("{near: eth9}").unwrap_err();
     assert!(said.len() == 2 && said[0].wish.contains("eth9") && said[0].wish.contains("eth0, eth1"), "{said:?}");
     assert_eq!(said[0].remedy, unmet::DEVICE);
-    // Everything that is wrong, not the first of it.
+    // Everything that is wrong, not only the first mistake.
     let said = place("{policy: core, services: {a: {near: eth9, cpus: \"7\"}}}").unwrap_err();
     assert!(said.len() == 2 && said[0].wish.contains("eth9") && said[1].wish.contains("CPUs 7"), "{said:?}");
     let bare = Topology { devices: Vec::new(), ..topology.clone() };

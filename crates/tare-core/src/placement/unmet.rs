@@ -1,4 +1,4 @@
-//! What a machine cannot give, and what can be done about it.
+//! What a machine cannot provide, and what can be done about it.
 
 use std::fmt;
 
@@ -26,18 +26,18 @@ impl fmt::Display for Unmet {
 
 /// There are too few CPUs, even where services share them.
 pub(super) const LESS: &str = "lower `cpus` of 'resources', or what 'placement' keeps aside";
-/// There are too few to have them to oneself.
+/// There are too few for a service to have its own.
 pub(super) const SHARE: &str =
     "lower what is asked for, or write `over_commit: true` in 'placement' to let services share CPUs";
-/// CPUs that are named cannot be had.
+/// Named CPUs that are not available.
 pub(super) const OTHERS: &str =
     "name CPUs that are there and not kept aside, as many as the service asks for, or choose a policy";
-/// CPUs that are named serve somebody else.
+/// Named CPUs that serve something else.
 pub(super) const FREE_ONES: &str =
     "name other CPUs, or write `over_commit: true` in 'placement' to let services share these";
 /// The machine has no such parts.
 pub(super) const POLICY: &str = "choose another policy, such as `core` or `thread`";
-/// A device that is not there, where there are others.
+/// A device that is not there, while others are.
 pub(super) const DEVICE: &str = "name one of these, or leave 'near' out";
-/// The same where there is none.
+/// The same when there is none at all.
 pub(super) const NO_DEVICE: &str = "leave 'near' out";

@@ -1,5 +1,5 @@
-//! What is right by itself and does not go together: designs, times, loads, forms. Asked when a study was read, and
-//! again when everything that was typed has been put over it.
+//! Settings that are valid alone but not together: designs, times, loads, forms. Checked when a study has been read,
+//! and again when the command line's options have been applied to it.
 
 use super::Study;
 use crate::catalog::Catalog;
@@ -10,10 +10,10 @@ use crate::layer::{LayerUse, Listens};
 use crate::load::{LoadOrigin, LoadProfile};
 use crate::workload::Workload;
 
-/// Two things of a study that do not go together.
+/// Two settings of a study that do not go together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
-    /// The field of the study where the mistake is best mended.
+    /// The field of the study where the mistake is best fixed.
     pub field: &'static str,
     /// What does not go together, and why.
     pub message: String,
@@ -22,7 +22,7 @@ pub struct Conflict {
 }
 
 impl Study {
-    /// What of this study and its workload does not go together.
+    /// The settings of this study and its workload that do not go together.
     pub fn conflicts(&self, workload: &Workload, catalog: &dyn Catalog) -> Vec<Conflict> {
         let mut found = Vec::new();
         let mut add = |applies: bool, field, message: &str, hint| {
@@ -94,8 +94,9 @@ impl Study {
         found
     }
 
-    /// Arranges a study whose file does not say how: a closed loop is chopped where all that it asks for can be had so,
-    /// else its forms are measured one after the other, and the reason is kept. Once more where forms have changed.
+    /// Arranges a study whose file does not say how: a closed loop is chopped if everything else the study asks for
+    /// allows it; otherwise its forms are measured one after the other, and the reason is kept. Called again if forms
+    /// have changed.
     pub fn arrange(&mut self, workload: &Workload, catalog: &dyn Catalog) {
         if self.design.chosen == Chosen::Asked {
             return;
@@ -105,7 +106,8 @@ impl Study {
             return;
         }
         if !has_movable_ports(workload) {
-            // A network of its own makes a plain process another thing than it is elsewhere; only who asks gets that.
+            // A network of its own makes a plain process differ from what it is elsewhere, so it gets one only on
+            // request.
             let why = "its commands do not take each port from ${{port.NAME}}".to_owned();
             self.design.chosen = Chosen::Instead(why);
             return;
@@ -120,7 +122,7 @@ impl Study {
         }
     }
 
-    /// What cannot be where load is chopped.
+    /// What is impossible when load is chopped.
     fn not_chopped(&self, workload: &Workload, catalog: &dyn Catalog) -> Vec<Conflict> {
         if !matches!(self.design.arrangement, Arrangement::Chop(_)) {
             return Vec::new();
@@ -147,7 +149,7 @@ impl Study {
         holding.map(|(_, message, hint)| Conflict { field: "design", message: message.to_owned(), hint }).collect()
     }
 
-    /// What cannot be where several instances are loaded at once.
+    /// What is impossible when several instances are loaded at once.
     fn several_loaded(&self, workload: &Workload, catalog: &dyn Catalog) -> Vec<Conflict> {
         let loaded = self.forms.iter().map(|form| {
             let services = self.deployed(workload, form).services;
@@ -186,7 +188,7 @@ impl Study {
         holding.map(|(_, field, message, hint)| Conflict { field, message: message.to_owned(), hint }).collect()
     }
 
-    /// Finds which forms cannot stand beside all others, where that is for the study to find.
+    /// Finds which forms cannot stand beside all others, if the design needs to know.
     pub fn set_apart(&mut self, workload: &Workload, catalog: &dyn Catalog) {
         let where_listens = |form: &Form| (form.name.clone(), listens(form, catalog));
         let all: Vec<(String, Listens)> = self.forms.iter().map(where_listens).collect();
@@ -194,7 +196,7 @@ impl Study {
         let everywhere = all.iter().filter(|(name, listens)| *listens == Listens::Everywhere && *name != self.baseline);
         let everywhere: Vec<String> = everywhere.map(|(name, _)| name.clone()).collect();
         let in_the_way = all.iter().filter(|(_, listens)| *listens != Listens::Apart).count();
-        // Whose ports can move gets in nobody's way.
+        // Forms whose ports can move do not conflict.
         chop.apart = if in_the_way > 1 && !has_movable_ports(workload) { everywhere } else { Vec::new() };
     }
 
@@ -209,7 +211,7 @@ impl Study {
             let form = self.forms.iter().find(|form| form.name == name);
             form.map_or(Listens::Apart, |form| listens(form, catalog))
         };
-        // Which forms meet is a round's to say: one has every block there is.
+        // A round determines which forms meet: it contains every kind of block.
         let (arm, other) = arranged.round(0, &[], 0).into_iter().find_map(|mut arms| {
             let at = arms.iter().position(|arm| where_listens(arm.form) == Listens::Everywhere)?;
             let arm = arms.remove(at);
@@ -227,14 +229,14 @@ impl Study {
     }
 }
 
-/// Where a form listens when it stands beside others: its outermost layer is what stands on this machine.
+/// Where a form listens when it stands beside others: its outermost layer decides, since that runs on this machine.
 fn listens(form: &Form, catalog: &dyn Catalog) -> Listens {
     // A plain process that cannot have ports of its own beside others gets a network of its own.
     let Some(outermost) = form.layers.first() else { return Listens::Apart };
     catalog.layer(&outermost.layer).map_or(Listens::Apart, |known| known.listens(&outermost.options))
 }
 
-/// Whether services in a layer get their CPU time by quota, whatever the workload says.
+/// Whether services in a layer have a CPU quota, whatever the workload says.
 fn has_quota(layer: &LayerUse, catalog: &dyn Catalog) -> bool {
     catalog.layer(&layer.layer).is_some_and(|known| known.has_quota(&layer.options))
 }
@@ -244,7 +246,7 @@ mod tests {
     use crate::design::{Arrangement, Chop, Chosen};
     use crate::study::tests::{TextOf, WORKLOAD, read, read_toy};
 
-    /// What is said of a study with these lines in place of, or besides, the usual ones.
+    /// The conflicts of a study with these lines replacing, or added to, the usual ones.
     fn said(load: &str, more: &str) -> String {
         let text = format!("study: s\nworkload: toy\nload: {load}\nforms: {{plain: [], boxed: [box]}}\n{more}\n");
         read(&text).map_or_else(|found| found.join("\n"), |_| "nothing".to_owned())
@@ -323,10 +325,10 @@ mod tests {
         let found = read(&text("plain", both, "alternate")).unwrap_err().join("\n");
         assert!(found.contains("'shared' listens at every address") && found.contains("'placed'"), "{found}");
         assert!(found.contains("design: blocks") && found.contains("s.yaml:6"), "{found}");
-        // Pairs of a duet have the baseline in them, not each other.
+        // In a duet, forms are paired with the baseline, not with each other.
         assert!(read(&text("plain", both, "duet")).is_ok());
         assert!(read(&text("placed", both, "duet")).is_err());
-        // Chopped, the one that is in the way has blocks of its own, and the baseline is in these too.
+        // When chopped, the conflicting form has blocks of its own, but the baseline is in these too.
         let (study, _) = read(&text("plain", both, "chop")).unwrap();
         let apart = vec!["shared".to_owned()];
         assert_eq!(study.design.arrangement, Arrangement::Chop(Chop { apart, ..Chop::default() }));
@@ -339,7 +341,7 @@ mod tests {
         assert!(found.contains("'shared (A/A)'"), "{found}");
         assert!(read(&text("plain", twice, "alternate")).is_ok());
         assert!(read(&text("plain", both, "blocks")).is_ok());
-        // Whose command takes its port from here has one of its own.
+        // A service whose command takes its port from here gets one of its own.
         let movable = WORKLOAD.replace("[/usr/bin/toy]", "[/usr/bin/toy, '${{port.main}}']");
         assert!(read_toy(&text("placed", both, "alternate"), &movable).is_ok());
         let (study, _) = read_toy(&text("shared", both, "chop"), &movable).unwrap();
@@ -359,7 +361,7 @@ mod tests {
         let (name, chosen) = arranged_of(WORKLOAD, CLOSED, "");
         assert!(name == "blocks" && matches!(&chosen, Chosen::Instead(why) if why.contains("port")), "{chosen:?}");
         assert_eq!(arranged(CLOSED, "design: blocks"), ("blocks", Chosen::Asked));
-        // Nobody would expect these to be.
+        // Nobody would expect these to be chopped.
         assert_eq!(arranged("{open: {rate: 10}}", ""), ("blocks", Chosen::Usual));
         for (more, why) in [
             ("time: {settle: {until: steady}}", "the machine to itself"),
@@ -369,7 +371,7 @@ mod tests {
             let Chosen::Instead(said) = chosen else { panic!("{more}: {chosen:?}") };
             assert!(name == "blocks" && said.contains(why), "{more}: {said}");
         }
-        // A quota that a layer brings is one as well.
+        // A quota that a layer sets counts as well.
         let text =
             format!("study: s\nworkload: toy\nload: {CLOSED}\nforms: {{plain: [], boxed: [box: {{tap: true}}]}}\n");
         let (study, _) = read_toy(&text, &movable).unwrap();

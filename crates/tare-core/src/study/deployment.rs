@@ -1,4 +1,4 @@
-//! `placement:` and `instances:` of a study: where services run, and how often.
+//! `placement:` and `instances:` of a study: where services run, and how many instances of them.
 
 use crate::config::{Fields, Node, NodeKind, Problems};
 use crate::form::Form;
@@ -7,8 +7,8 @@ use crate::placement::{ReservedCpus, Rules};
 use crate::workload::{INSTANCES_MAX, Workload};
 use std::collections::BTreeSet;
 
-/// By which rules services get their CPUs, and what is kept from them. Where a form has rules of its own, these are
-/// looked through too.
+/// Reads the rules by which services get their CPUs, and what is kept aside. If a form has rules of its own, these are
+/// checked too.
 pub(super) fn read_placement(
     fields: &mut Fields,
     forms: &[Form],
@@ -38,7 +38,7 @@ pub(super) fn read_placement(
     (placement, kept)
 }
 
-/// How often services are deployed. Where a form says so itself, that is looked through too.
+/// Reads how many instances of services are deployed. If a form sets that itself, it is checked too.
 pub(super) fn read_instances(
     fields: &mut Fields,
     forms: &[Form],
@@ -83,7 +83,7 @@ pub(super) fn read_instances(
     instances
 }
 
-/// The name under which a form stands in `forms:`. Lists of values add to it.
+/// A form's name as written in `forms:`. Lists of values add to it.
 fn entry<'n>(forms: &'n Node, form: &Form) -> &'n str {
     let NodeKind::Map(entries) = &forms.kind else { return "" };
     let begins = |name: &str| form.name.strip_prefix(name).is_some_and(|more| more.is_empty() || more.starts_with('-'));

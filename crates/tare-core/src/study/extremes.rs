@@ -1,5 +1,5 @@
-//! Every number of a study and of a workload in its most extreme forms: each is told as a mistake with place and hint,
-//! or borne by all that is worked out before a run.
+//! Every number of a study and of a workload at its extremes: each is either reported as a mistake with place and hint,
+//! or handled by everything that is computed before a run.
 
 use super::tests::read_toy;
 use crate::plan::plan;
@@ -37,7 +37,7 @@ load:
   protocol: {null: {}}
 ";
 
-/// Loads that stand in the place of the study's own.
+/// Loads that replace the study's own.
 const LOADS: [&str; 6] = [
     "{open: {rate: 1000.5, connections: 3, in_flight: 500}}",
     "{users: {users: 20, think: {normal: {mean: 2s, sd: 3s, min: 1s, max: 9s}}, ramp: 5s}}",
@@ -48,7 +48,7 @@ const LOADS: [&str; 6] = [
     "{replay: {file: trace, connections: 5, in_flight: 10, speed: 2.5}}",
 ];
 
-/// Numbers as no measure has them; a unit is put behind each of them too.
+/// Numbers that no measure has; each is tried with a unit appended too.
 const EXTREMES: [&str; 17] = [
     "0",
     "-1",
@@ -69,7 +69,7 @@ const EXTREMES: [&str; 17] = [
     "0.000000000000000000000000000000000000000000001",
 ];
 
-/// The numbers of a text: from where to where, and their units.
+/// The numbers in a text: start, end and unit of each.
 fn numbers(text: &str) -> Vec<(usize, usize, &str)> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -86,7 +86,7 @@ fn numbers(text: &str) -> Vec<(usize, usize, &str)> {
     found
 }
 
-/// Reads both, and works out what is worked out before a run.
+/// Reads both, and computes everything that is computed before a run.
 fn try_out(study: &str, workload: &str) -> Result<(), String> {
     let (study, workload) = read_toy(study, workload)?;
     assert!(!plan(&study, &[], 7).is_empty());

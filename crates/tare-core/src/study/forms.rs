@@ -1,4 +1,4 @@
-//! `forms:` of a study: names, layers, and what else is a form's own.
+//! `forms:` of a study: names, layers, and a form's other settings.
 
 use crate::catalog::Catalog;
 use crate::config::{Fields, Node, NodeKind, Problems};
@@ -10,10 +10,10 @@ use crate::study::services::{read_options, read_own_resources};
 use crate::workload::{OwnResources, Workload};
 use std::collections::BTreeMap;
 
-/// The most forms that lists of one form may make.
+/// The most forms that one form with lists may expand to.
 const FORMS_MAX: usize = 100;
 
-/// `workload` has the resources that the study gives it.
+/// `workload` already has the study's resources.
 pub(super) fn read_forms(
     node: &Node,
     workload: Option<&Workload>,
@@ -57,7 +57,8 @@ pub(super) fn read_forms(
     forms
 }
 
-/// The layers of a form; where an option is a list, one stack with each of its values, and what it adds to the name.
+/// The layers of a form. If an option is a list, there is one stack for each of its values, with what it adds to the
+/// name.
 fn read_layers(items: &[Node], catalog: &dyn Catalog, problems: &mut Problems) -> Vec<(String, Vec<LayerUse>)> {
     let mut stacks = vec![(String::new(), Vec::new())];
     for item in items {
@@ -93,7 +94,7 @@ fn read_layers(items: &[Node], catalog: &dyn Catalog, problems: &mut Problems) -
     stacks
 }
 
-/// A layer's options once for each value of those that are lists, with what names the values: `-cpus-4`.
+/// A layer's options, once for each value of those that are lists, with the text that names the values: `-cpus-4`.
 fn levels(options: &Node, problems: &mut Problems) -> Vec<(String, Node)> {
     let mut all = vec![(String::new(), options.clone())];
     let NodeKind::Map(entries) = &options.kind else { return all };
@@ -106,7 +107,8 @@ fn levels(options: &Node, problems: &mut Problems) -> Vec<(String, Node)> {
         }
         let mut next = Vec::new();
         for value in values {
-            // What is no plain value cannot name a form; the layer would not take it as one of several either.
+            // Only a plain value can name a form, and the layer would not accept anything else as one of several
+            // either.
             let Some(text) = value.text(problems) else { continue };
             for (suffix, options) in &all {
                 let NodeKind::Map(mut entries) = options.kind.clone() else { continue };
@@ -128,18 +130,18 @@ fn named_by(text: &str) -> String {
     text.chars().map(fits).collect::<String>().trim_matches('-').to_owned()
 }
 
-/// What is a form's own.
+/// A form's own settings.
 #[derive(Default)]
 struct Own<'n> {
     layers: Option<&'n Node>,
     placement: Option<Rules>,
-    /// One for each form that this stands for, with the number that it is named by.
+    /// One for each form that this expands to, with the number that names it.
     instances: Vec<(Option<u64>, Instances)>,
     options: BTreeMap<String, String>,
     resources: OwnResources,
 }
 
-/// A form is its layers, or one layer; or a map with `layers` and with what else is the form's own.
+/// A form is a list of layers, one layer, or a map with `layers` and the form's other settings.
 fn read_form<'n>(name: &str, node: &'n Node, workload: Option<&Workload>, problems: &mut Problems) -> Own<'n> {
     let is_whole = |key: &str| ["layers", "placement", "instances", "options", "resources"].contains(&key);
     match &node.kind {

@@ -1,15 +1,15 @@
-//! Presets and parts: maps of a study's own fields that go over those that stand at its top.
+//! Presets and parts: maps of study fields that override those at the top of the file.
 
 use crate::config::{Node, NodeKind, Place, Problems};
 
 /// Fields whose entries are replaced one by one; every other field is replaced as a whole.
 const MERGED: [&str; 5] = ["parameters", "options", "time", "resources", "parts"];
 
-/// An entry of a map: its key, where that stands, and the value.
+/// An entry of a map: its key, the key's place, and the value.
 type Entry = (String, Place, Node);
 
-/// The study at `root` with its preset `chosen` over its other fields. `presets:` is left out. `None`, with a problem
-/// added, when there is no such preset.
+/// The study at `root` with its preset `chosen` applied over its other fields. `presets:` is left out. `None`, with a
+/// problem added, when there is no such preset.
 pub(super) fn with_preset(root: &Node, chosen: Option<&str>, problems: &mut Problems) -> Option<Node> {
     let NodeKind::Map(entries) = &root.kind else { return Some(root.clone()) };
     let presets = entries.iter().find(|(key, ..)| key == "presets");
@@ -47,7 +47,8 @@ pub(super) fn presets(root: &Node) -> Vec<String> {
     presets.flatten().map(|(name, ..)| name.clone()).collect()
 }
 
-/// `base` with `over`'s entries in place of its own, or behind them. An entry that is empty in `over` is taken away.
+/// `base` with the entries of `over` replacing its own or added after them. An entry that is empty in `over` is
+/// removed.
 pub(super) fn merged(base: &[Entry], over: &Node, problems: &mut Problems) -> Vec<Entry> {
     let mut entries = base.to_vec();
     let over: &[Entry] = match &over.kind {

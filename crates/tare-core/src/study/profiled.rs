@@ -26,7 +26,7 @@ impl Profiled {
 }
 
 impl Study {
-    /// The forms that are profiled, the baseline first: without it nothing could be compared.
+    /// The forms that are profiled. The baseline comes first, since nothing could be compared without it.
     pub fn profiled(&self) -> Vec<String> {
         let Some(profiled) = &self.profile else { return Vec::new() };
         let wanted = |form: &&Form| match (profiled, &self.ladder) {

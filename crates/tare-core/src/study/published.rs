@@ -1,17 +1,17 @@
-//! What others have published: shown beside our figures as a reference, and never compared with them.
+//! Figures that others have published: shown beside ours for reference, and never compared with them.
 
 use crate::config::{Fields, Node, Place, Problems};
 use crate::units::grouped;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Figures of others, shown beside ours and never compared with them: their machines are not this one.
+/// Others' figures, shown beside ours and never compared with them because they come from other machines.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Published {
-    /// Where they stand.
+    /// Where they were published.
     pub from: String,
-    /// By metric and form: a ratio to the baseline, or what was said of it in words. What stands in `values` is here
-    /// in words as well.
+    /// By metric and form: a ratio to the baseline, or what was published about it, in words. What is in `values` is
+    /// here in words as well.
     pub figures: BTreeMap<String, BTreeMap<String, String>>,
     /// By metric: figures that say what they are relative to, or their unit, so that they can be drawn.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -21,16 +21,16 @@ pub struct Published {
 /// Published figures of one metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PublishedValues {
-    /// The form that they are drawn relative to, as this study calls it; without `unit` they are ratios to it.
+    /// The form that they are drawn relative to, by its name in this study; without `unit` they are ratios to it.
     pub relative_to: String,
-    /// The unit, where they are absolute.
+    /// The unit, if they are absolute.
     pub unit: Option<String>,
     /// By form.
     pub values: BTreeMap<String, f64>,
 }
 
 impl PublishedValues {
-    /// The published figure of a form by that of the form that all are relative to.
+    /// The published figure of a form divided by that of the form that all are relative to.
     pub fn ratio(&self, form: &str) -> Option<f64> {
         Some(self.values.get(form)? / self.values.get(&self.relative_to)?)
     }
@@ -75,8 +75,8 @@ pub(super) fn read_published(node: &Node, problems: &mut Problems) -> Option<Pub
     Some(published)
 }
 
-/// Reads figures that say what they are. Absolute ones must have the form that they are drawn relative to among them;
-/// of ratios it is 1, and need not be said.
+/// Reads figures that say what they are. Absolute figures must include the form that they are drawn relative to; among
+/// ratios that form is 1 and may be left out.
 fn read_values(
     place: Place,
     relative_to: Option<&Node>,

@@ -1,4 +1,4 @@
-//! A round of a study: which arms stand in each of its blocks, and in which order.
+//! A round of a study: which arms are in each of its blocks, and in which order.
 
 use super::Study;
 use crate::design::{Arrangement, Chop};
@@ -14,15 +14,15 @@ pub(crate) struct Arm<'a> {
 }
 
 impl Arm<'_> {
-    /// The form's name, and for the control a name of its own.
+    /// The form's name, or for the control a name of its own.
     pub(crate) fn name(&self) -> String {
         if self.control { format!("{} (A/A)", self.form) } else { self.form.to_owned() }
     }
 }
 
 impl Study {
-    /// The blocks of a round, each with the arms that stand in it, in an order drawn from `seed`. Forms named in
-    /// `emulated` take part in the first [`Study::emulated_blocks`] rounds only.
+    /// The blocks of a round, each with its arms, in an order drawn from `seed`. Forms named in `emulated` take part
+    /// only in the first [`Study::emulated_blocks`] rounds.
     pub(crate) fn round(&self, round: u32, emulated: &[String], seed: u64) -> Vec<Vec<Arm<'_>>> {
         let mut arms: Vec<Arm<'_>> = self
             .forms
@@ -51,8 +51,8 @@ impl Study {
     }
 }
 
-/// Those of a round that stand side by side, each time with the baseline: most of them with its control, those that
-/// cannot stand beside all others each by itself, and the emulated ones together.
+/// The groups of a round that stand side by side, each with the baseline: most forms together with the control, each
+/// form that cannot stand beside all others by itself, and the emulated ones together.
 fn groups<'a>(arms: &[Arm<'a>], chop: &Chop, emulated: &[String], baseline: Arm<'a>) -> Vec<Vec<Arm<'a>>> {
     let of_baseline = |form: &str| form == baseline.form;
     let apart = |form: &str| !of_baseline(form) && chop.apart.iter().any(|apart| apart == form);

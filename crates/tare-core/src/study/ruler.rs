@@ -1,8 +1,10 @@
-//! `ruler:` of a study: a weight that is known, weighed beside the forms, so that a report can say what this run saw.
+//! `ruler:` of a study: a known weight, measured beside the forms, so that a report can say how small a difference this
+//! run saw.
 //!
-//! A ruler is the baseline, deployed once more, whose load makes more operations than count. Whatever is the limit, the
-//! server, the network or the generator, each operation that counts takes that much more of it. So the truth is known
-//! in any closed loop: at a weight of w, throughput is 1/(1+w) of the baseline's and CPU time by operation 1+w of it.
+//! A ruler is the baseline, deployed once more, whose load makes more operations than count. Whether the server, the
+//! network or the generator is the limit, each operation that counts takes that much more of it. So the true result is
+//! known in any closed loop: at a weight of w, throughput is 1/(1+w) of the baseline's and CPU time per operation 1+w
+//! times the baseline's.
 
 use super::Study;
 use crate::config::{Node, Problems};
@@ -25,10 +27,10 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<f64> {
     Some(share)
 }
 
-/// Whether a ruler may weigh that.
+/// Checks that a ruler may have this weight.
 ///
 /// # Errors
-/// What it may weigh.
+/// Which weights it may have.
 pub fn check(share: f64) -> Result<(), String> {
     let (lightest, heaviest) = WEIGHTS;
     if (lightest..=heaviest).contains(&share) {
@@ -38,13 +40,13 @@ pub fn check(share: f64) -> Result<(), String> {
 }
 
 impl Study {
-    /// Whether a ruler may lie beside the forms: rungs, variants and placements are compared with each other, and need
+    /// Whether a ruler may be added to the forms: rungs, variants and placements are compared with each other and need
     /// none.
     pub fn takes_ruler(&self) -> bool {
         self.ladder.is_none() && self.advice.is_none() && self.design.best_in.is_none()
     }
 
-    /// Puts the ruler among the forms, where the study has one and [takes it](Study::takes_ruler).
+    /// Adds the ruler to the forms, if the study has one and [takes it](Study::takes_ruler).
     pub fn lay_ruler(&mut self) {
         let there = self.forms.iter().any(|form| form.weight.is_some());
         let (Some(_), true, false) = (self.ruler, self.takes_ruler(), there) else { return };
@@ -53,7 +55,7 @@ impl Study {
         self.forms.push(ruler);
     }
 
-    /// Why a ruler cannot lie beside the forms, where there is one.
+    /// Why the ruler cannot be added to the forms, if there is one.
     pub(super) fn no_ruler(&self, told_nothing: bool) -> Option<&'static str> {
         self.ruler?;
         let taken = self.forms.iter().any(|form| form.name == RULER && form.weight.is_none());

@@ -1,4 +1,4 @@
-//! `ladder:` of a study: the rungs from its baseline to a form, and its features in other places than there.
+//! `ladder:` of a study: the rungs from its baseline to a form, and the form's features in other places on the ladder.
 
 use super::Study;
 use crate::catalog::Catalog;
@@ -10,7 +10,8 @@ use crate::load::LoadOrigin;
 use serde_json::Value;
 
 impl Study {
-    /// Makes this a study of the ladder from the baseline to the form `to`: its forms are the baseline and the rungs.
+    /// Turns this into a study of the ladder from the baseline to the form `to`: its forms are the baseline and the
+    /// rungs.
     ///
     /// # Errors
     /// Why there is no ladder, and what to do instead.
@@ -53,8 +54,8 @@ impl Study {
         Ok(())
     }
 
-    /// Adds forms to a study of a ladder that have a rung's feature in another place: first, on as few others as it can
-    /// be had with, and last, where the whole form can be had without it. Which of them can be had the layers say.
+    /// Adds forms to a study of a ladder that have a rung's feature in another place: first, on as few other features
+    /// as possible, and last, if the whole form can be had without it. The layers say which of these are possible.
     ///
     /// # Errors
     /// Why there is no such form, and what to do instead.
@@ -77,7 +78,7 @@ impl Study {
                     Place::First => (format!("{}.{short}-first", ladder.to), layers),
                     Place::Last => (format!("{}.no-{short}", ladder.to), [layers, above.to_vec()].concat()),
                 };
-                // Of two features one that comes first is the whole without the other.
+                // With two features, putting one first is the same as the whole without the other.
                 let same = self.forms.iter().find(|form| form.layers == layers).map(|form| form.name.clone());
                 let turned = same.clone().unwrap_or_else(|| name.clone());
                 if same.is_none() {
@@ -96,7 +97,7 @@ impl Study {
     }
 }
 
-/// A layer of the form that is climbed to, by its rungs.
+/// A layer of the form being climbed to, as rungs.
 struct Step {
     /// The layer's name, and what it stands on.
     layer: String,
@@ -110,7 +111,7 @@ struct Step {
 struct Elsewhere {
     rung: usize,
     place: Place,
-    /// On which rung it stands, where it comes first.
+    /// The rung it stands on, if it comes first.
     against: Option<usize>,
     options: Value,
 }
@@ -138,21 +139,21 @@ fn steps(form: &Form, baseline: &Form, catalog: &dyn Catalog, from: LoadOrigin) 
 }
 
 impl Step {
-    /// The layers of a form that ends with this one, with these options.
+    /// The layers of a form whose last layer is this one, with these options.
     fn layers(&self, options: &Value) -> Vec<LayerUse> {
         let partial = LayerUse { layer: self.layer.clone(), options: options.clone() };
         self.below.iter().cloned().chain([partial]).collect()
     }
 
-    /// Each feature but the layer itself in the other places where it can be had. `is_top` is whether nothing stands on
-    /// this layer: then its last rung is last already; `is_had` says which options a layer can be had with.
+    /// Each feature but the layer itself, in the other places where it is possible. `is_top` says that nothing stands
+    /// on this layer, so that its last rung is already last; `is_had` says which options are possible.
     fn elsewhere(&self, is_top: bool, is_had: &dyn Fn(&Value) -> bool) -> Vec<Elsewhere> {
         let (rungs, mut found) = (&self.rungs, Vec::new());
         let options = |at: usize| &rungs[at].options;
         let keys = |at: usize| changed(options(at - 1), options(at));
         for rung in 1..rungs.len() {
             let own = keys(rung);
-            // What another rung changes too is another feature there.
+            // An option that another rung also changes is a different feature there.
             let is_own = |mut others: std::ops::Range<usize>| {
                 others.all(|other| keys(other).iter().all(|key| !own.contains(key)))
             };
@@ -170,7 +171,7 @@ impl Step {
     }
 }
 
-/// Whether a layer can be had with these options: written down, they are read as what they are.
+/// Whether a layer can have these options: they are when reading them back returns the same options.
 fn can_be_had(catalog: &dyn Catalog, layer: &str, options: &Value) -> bool {
     let Some(known) = catalog.layer(layer) else { return false };
     let text = options.to_string();
@@ -184,7 +185,7 @@ fn changed(before: &Value, after: &Value) -> Vec<String> {
     keys.filter(|key| before.get(key.as_str()) != after.get(key.as_str())).cloned().collect()
 }
 
-/// Options with some of others.
+/// `options` with the values of `others` for these keys.
 fn with(options: &Value, others: &Value, keys: &[String]) -> Value {
     let mut options = options.clone();
     for key in keys {
@@ -217,7 +218,8 @@ mod tests {
         assert_eq!(open, ["plain=0", "boxed=1"], "what the form has not is no rung");
     }
 
-    /// Of a ladder that was turned round: each form with a feature elsewhere, and what it is held against.
+    /// The forms of a ladder after [`Study::turn`](crate::study::Study::turn): each one with a feature elsewhere, and
+    /// what it is compared with.
     fn turned(text: &str, to: &str) -> Result<Vec<String>, String> {
         let text = TextOf { baseline: "plain", forms: text, design: "blocks" };
         let (mut study, _) = read(&text.to_string()).unwrap();
@@ -245,7 +247,7 @@ mod tests {
             ["both.no-box-lid of both.box-lid: Last by the whole"],
             "the cage stands on a box without a lid"
         );
-        // By itself the one feature of a layer is first and last where it stands.
+        // A layer's only feature is already both first and last where it stands.
         let none = turned("{plain: [], boxed: [box: {}]}", "boxed").unwrap_err();
         assert!(none.contains("no feature of 'boxed' can be had in another place"), "{none}");
     }

@@ -1,4 +1,4 @@
-//! `options:` and `resources:` of a study or of a form: what services are told, and what they get.
+//! `options:` and `resources:` of a study or of a form: how services are configured, and what they get.
 
 use super::Study;
 use crate::config::{Fields, Node, Problems};
@@ -8,13 +8,13 @@ use crate::workload::{OwnResources, Workload, refuse_idle_quota};
 use std::collections::BTreeMap;
 
 impl Study {
-    /// The workload as it is deployed in a form: told and given what the form's own options and resources say, where
-    /// there are any, else the study's; every instance a service of its own.
+    /// The workload as it is deployed in a form, with the form's own options and resources if there are any, otherwise
+    /// the study's. Every instance is a service of its own.
     pub fn deployed(&self, workload: &Workload, form: &Form) -> Workload {
         self.deployed_beside(workload, form, &mut Ports::default())
     }
 
-    /// The same beside other forms on one machine, whose workloads were made with the same `ports`: see
+    /// The same, beside other forms on one machine whose workloads were made with the same `ports`: see
     /// [`Instances::spell_out_beside`](crate::instances::Instances::spell_out_beside).
     pub fn deployed_beside(&self, workload: &Workload, form: &Form, ports: &mut Ports) -> Workload {
         let mut levels = self.options.clone();
@@ -26,14 +26,14 @@ impl Study {
         form.instances.over(&self.instances).spell_out_beside(&told, ports)
     }
 
-    /// The workload with the arguments of its options in the commands, as it is where a form says nothing else.
+    /// The workload with the arguments of its options in the commands, as it is when a form says nothing else.
     pub fn resolved(&self, workload: &Workload) -> Workload {
         resolved(workload, &self.options)
     }
 }
 
-/// Puts the arguments of each option's level into the commands, where no level was chosen those of the default one.
-/// A workload without options, such as that of a record whose commands hold the arguments already, stays as it is.
+/// Puts the arguments of each option's level into the commands; if no level was chosen, those of the default. A
+/// workload without options stays as it is, such as that of a record, whose commands already hold the arguments.
 fn resolved(workload: &Workload, levels: &BTreeMap<String, String>) -> Workload {
     let mut workload = workload.clone();
     for service in &mut workload.services {
@@ -45,7 +45,7 @@ fn resolved(workload: &Workload, levels: &BTreeMap<String, String>) -> Workload 
     workload
 }
 
-/// Puts a study's resources over those of each service.
+/// Overrides each service's resources with those of the study.
 pub(super) fn override_resources(node: Option<&Node>, workload: &mut Workload, problems: &mut Problems) {
     let Some(own) = node.and_then(|node| OwnResources::read(node, problems)) else { return };
     for service in &mut workload.services {
@@ -54,14 +54,14 @@ pub(super) fn override_resources(node: Option<&Node>, workload: &mut Workload, p
     refuse_idle_quotas(node, &own, workload, problems);
 }
 
-/// A form's own resources; `workload` has those of the study.
+/// A form's own resources; `workload` already has those of the study.
 pub(super) fn read_own_resources(node: &Node, workload: Option<&Workload>, problems: &mut Problems) -> OwnResources {
     let Some(own) = OwnResources::read(node, problems) else { return OwnResources::default() };
     workload.into_iter().for_each(|workload| refuse_idle_quotas(Some(node), &own, workload, problems));
     own
 }
 
-/// Says once, where several services have the same quota, that it can never be used.
+/// Reports only once, if several services have the same quota, that it can never be used up.
 fn refuse_idle_quotas(node: Option<&Node>, own: &OwnResources, workload: &Workload, problems: &mut Problems) {
     let Some(node) = node.filter(|_| own.cpus.is_some() || own.cpu_quota.is_some()) else { return };
     let before = problems.len();
@@ -109,7 +109,7 @@ mod tests {
     use crate::study::tests::{TextOf, read};
     use crate::workload::Workload;
 
-    /// The study of these forms, with the workload as each of them gets it.
+    /// A study of these forms, with the workload as each of them gets it.
     fn deployed(forms: &str, more: &str) -> Result<Vec<Workload>, String> {
         let baseline = "plain";
         let text = format!("{}{more}\n", TextOf { baseline, forms, design: "blocks" });
@@ -168,7 +168,7 @@ mod tests {
         let (study, _) = read(&TextOf { baseline: "plain", forms, design: "blocks" }.to_string()).unwrap();
         let told: Vec<String> = study.forms.iter().map(super::Form::describe).collect();
         assert_eq!(told, ["plain process, care=high", "box, cpu_quota=0.5"]);
-        // Of a record that is older than they are.
+        // From a record that is older than options are.
         let old = serde_json::json!({"name": "old", "layers": []});
         let old: super::Form = serde_json::from_value(old).unwrap();
         assert!(old.options.is_empty() && old.resources.is_empty());

@@ -1,4 +1,4 @@
-//! A study of several parts: one question asked of several workloads, in the same forms.
+//! A study of several parts: the same question asked of several workloads, in the same forms.
 
 use super::overlay::{merged, presets, with_preset};
 use super::published::{Published, read_published};
@@ -9,10 +9,11 @@ use crate::parameters::Parameters;
 use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
 
-/// Finds the workload of a name, which stands at a place, with the parameters that a study chose; or adds problems.
+/// Finds a workload by its name, given the name's place in the file and the parameters that a study chose; or adds
+/// problems.
 pub type FindWorkload<'a> = dyn FnMut(&str, Place, &Parameters, &mut Problems) -> Option<Workload> + 'a;
 
-/// What a file of a study asks: one question, of one workload or of several.
+/// What a study file asks: one question of one or several workloads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Suite {
     /// Its name.
@@ -21,7 +22,7 @@ pub struct Suite {
     pub question: String,
     /// The preset that was chosen.
     pub preset: Option<String>,
-    /// The parts, each a study of its own with its workload; of a study without parts it is the only one.
+    /// The parts, each a study of its own with its workload; a study without parts has itself as the only one.
     pub parts: Vec<(Study, Workload)>,
 }
 
@@ -32,12 +33,12 @@ pub struct Part {
     pub of: String,
     /// Its own name.
     pub name: String,
-    /// What it weighs, as a heading: parts of one panel stand together.
+    /// What it measures, as a heading: parts of one panel are shown together.
     pub panel: String,
-    /// The metrics that are shown of it, by name; none shows those that the workload is about.
+    /// The metrics that are shown for it, by name; none shows those that the workload is about.
     #[serde(default)]
     pub shows: Vec<String>,
-    /// What others have published of the same, for other machines.
+    /// What others have published about the same, measured on other machines.
     #[serde(default)]
     pub published: Option<Published>,
 }
@@ -53,7 +54,7 @@ impl Suite {
     ) -> Option<Suite> {
         let before = problems.len();
         let suite = Self::read_text(text, preset, catalog, problems, find_workload);
-        // A name that stands there twice is a mistake, though what else is there can be read.
+        // A duplicate name is a mistake, but the rest can still be read.
         suite.filter(|_| problems.len() == before)
     }
 
@@ -97,7 +98,7 @@ impl Suite {
         Some(Suite { name, question, preset, parts: read })
     }
 
-    /// The names of the presets in the text of a study, in their order; none when it cannot be read.
+    /// The names of the presets in the text of a study, in their order; empty when it cannot be read.
     pub fn presets(text: &str) -> Vec<String> {
         parse(text, &mut Problems::default()).map(|root| presets(&root)).unwrap_or_default()
     }
@@ -140,7 +141,7 @@ const FIELDS: [&str; 28] = [
     "presets",
 ];
 
-/// What all parts have in common. A field that no study has is told here, where it stands, and not for each part.
+/// The fields that all parts have in common. A field that no study has is reported once, here, and not for each part.
 fn common(entries: &[(String, Place, Node)], problems: &mut Problems) -> Vec<(String, Place, Node)> {
     for (key, place, _) in entries.iter().filter(|(key, ..)| !FIELDS.contains(&key.as_str())) {
         problems.add_unknown(*place, format!("the study has no field '{key}'"), key, &FIELDS);
@@ -149,7 +150,7 @@ fn common(entries: &[(String, Place, Node)], problems: &mut Problems) -> Vec<(St
     entries.iter().filter(|(key, ..)| of_parts(key)).cloned().collect()
 }
 
-/// Names of parts are those of folders in a record.
+/// The names of parts are also names of folders in a record.
 fn check_name(part: &str, place: Place, problems: &mut Problems) {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-_.".contains(c);
     if part.is_empty() || part.len() > 40 || part.starts_with('.') || !part.chars().all(fits) {
@@ -157,7 +158,7 @@ fn check_name(part: &str, place: Place, problems: &mut Problems) {
     }
 }
 
-/// What of a part is its own, and the fields that it has in common with every study.
+/// The fields of a part alone, and those that it has in common with every study.
 fn read_part(name: &str, of: &str, node: &Node, problems: &mut Problems) -> Option<(Part, Node)> {
     const OWN: [&str; 3] = ["panel", "shows", "published"];
     let mut fields = Fields::of(node, format!("part '{name}'"), problems)?;

@@ -20,7 +20,7 @@ impl Catalog for Two {
 
 const PROTOCOLS: &[&dyn ProtocolInfo] = &[&Named("null"), &Named("tool"), &Named("inner-tool")];
 
-/// A protocol without options, and a tool where its name says so.
+/// A protocol without options, and a tool if its name says so.
 struct Named(&'static str);
 
 impl ProtocolInfo for Named {
@@ -77,7 +77,7 @@ impl LayerOptions for Toy {
     }
 }
 
-/// A study with these forms; `design` stands in its sixth line.
+/// A study with these forms; `design` is on line six.
 pub(crate) struct TextOf<'a> {
     pub(crate) baseline: &'a str,
     pub(crate) forms: &'a str,
@@ -113,7 +113,7 @@ pub(crate) fn read(text: &str) -> Result<(Study, Workload), Vec<String>> {
     with(text, |problems, find| Study::read(text, &Two, problems, find))
 }
 
-/// Reads a study of a workload whose text is given; the mistakes of both in one text.
+/// Reads a study of the workload with the given text; returns the mistakes of both as one text.
 pub(crate) fn read_toy(text: &str, workload: &str) -> Result<(Study, Workload), String> {
     let mut problems = Problems::new("s.yaml", text);
     let mut inner = Problems::new("w.yaml", workload);

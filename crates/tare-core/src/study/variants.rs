@@ -10,8 +10,8 @@ use crate::workload::{OwnResources, Quota, Workload};
 use std::collections::BTreeSet;
 
 impl Study {
-    /// Makes this a study of what could win back what the form `of` costs: its forms are the baseline, that form and
-    /// its variants; with names in `only`, those alone.
+    /// Turns this into a study of what could win back the cost of the form `of`: its forms are the baseline, that form
+    /// and its variants; if `only` has names, only those variants.
     ///
     /// # Errors
     /// Why there is nothing to try, and what to do instead.
@@ -49,7 +49,8 @@ impl Study {
         Ok(())
     }
 
-    /// One for each variant of each layer. Where two layers have one of the same name, their names are put before it.
+    /// One for each variant of each layer. If two layers have a variant of the same name, the layers' names are put
+    /// before it.
     fn layer_variants(&self, form: &Form, catalog: &dyn Catalog) -> Vec<(Form, Variant)> {
         let of = |layer: &LayerUse| {
             let known = catalog.layer(&layer.layer);
@@ -72,7 +73,7 @@ impl Study {
         all.iter().map(made).collect()
     }
 
-    /// More of what the form's services are given.
+    /// Variants that give the form's services more resources.
     fn resource_variants(&self, form: &Form, workload: &Workload) -> Vec<(Form, Variant)> {
         let mut found = Vec::new();
         let given = self.deployed(workload, form).services;

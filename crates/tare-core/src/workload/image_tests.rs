@@ -1,4 +1,4 @@
-//! Workloads of images: what is taken, what goes over it, and what cannot be known yet.
+//! Workloads made from images: what is taken, what overrides it, and what cannot be known yet.
 
 use super::{NOBODY, Readiness, Service, Workload};
 use crate::catalog::Catalog;
@@ -48,7 +48,7 @@ fn texts(all: &[&str]) -> Vec<String> {
     all.iter().map(|text| (*text).to_owned()).collect()
 }
 
-/// As the image of a well-known server has it.
+/// As in the image of a well-known server.
 fn redis() -> ImageConfig {
     ImageConfig {
         entrypoint: texts(&["docker-entrypoint.sh"]),
@@ -179,7 +179,7 @@ fn a_port_is_not_guessed() {
     assert!(matches!(&workload.services[0].ready, Readiness::Port { port, .. } if port == "80"));
     let told = read("", ", port: 81").unwrap_err();
     assert!(told.contains("there is no port of service 's' '81'"), "{told}");
-    // Of a service that is not loaded, nobody has said which.
+    // For a service that is not loaded, nobody has said which port.
     let second = "  t: {bundle: {packages: [p]}, command: [/p], ports: {main: 1}}\n";
     let told = read(second, ", service: t").unwrap_err();
     assert!(told.contains("w.yaml:4:5") && told.contains("'ready: {port: 443}'"), "{told}");

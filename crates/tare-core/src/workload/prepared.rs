@@ -4,7 +4,7 @@ use super::Service;
 use crate::config::{Fields, Node, Problems};
 use serde::{Deserialize, Serialize};
 
-/// A data set that services make when they are deployed, and that a copy of their volumes can stand for.
+/// A data set that services make when they are deployed, and that a copy of their volumes can replace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prepared {
     /// The services whose volumes hold it, all of which start before `by`.
@@ -45,8 +45,8 @@ impl Prepared {
         Some(Prepared { volumes, by: services[by?].name.clone() })
     }
 
-    /// Of the services of a workload that is spelled out, those that it takes to make the data: in each tile all up to
-    /// the last that makes them.
+    /// Of the services of a spelled-out workload, those needed to make the data: in each tile, all up to the last one
+    /// that makes them.
     pub fn makers<'a>(&self, services: &'a [Service]) -> Vec<&'a Service> {
         let last = |tile| services.iter().rposition(|service| service.tile() == tile && service.role() == self.by);
         let all = services.iter().enumerate();
@@ -54,7 +54,7 @@ impl Prepared {
     }
 }
 
-/// The number of the service that `node` names.
+/// The index of the service that `node` names.
 fn service(node: &Node, services: &[Service], problems: &mut Problems) -> Option<usize> {
     let name = node.text(problems)?;
     let found = services.iter().position(|service| service.name == name);
@@ -148,7 +148,8 @@ mod tests {
         let two = Instances { tiles: Some(2), services: [("data".to_owned(), 2)].into() };
         assert_eq!(names(two), ["database-1", "data-1-1", "data-1-2", "database-2", "data-2-1", "data-2-2"]);
 
-        // Whose files the data are does not hang on what comes after: a copy serves every form with as many makers.
+        // The owner of the data's files does not depend on later services: a copy serves every form with the same
+        // number of makers.
         let mut own = workload;
         own.services.iter_mut().for_each(|service| service.own_user = true);
         let users = |caches: u32| {

@@ -1,4 +1,5 @@
-//! What services may refer to by `${{...}}`: their own ports and names, and addresses of those that start before them.
+//! What services may refer to by `${{...}}`: their own ports and names, and the addresses of services that start before
+//! them.
 
 use super::Service;
 use crate::config::{Fields, Node, NodeKind, Place, Problems};
@@ -8,7 +9,7 @@ use crate::parameters::mentions;
 /// The key that stands for the whole workload among the names of services.
 pub(crate) const TILES: &str = "tiles";
 
-/// Says which references of services in `node`, the map of services, stand for nothing.
+/// Reports which references in `node`, the map of services, stand for nothing.
 pub(super) fn refuse_bad_references(node: &Node, services: &[Service], problems: &mut Problems) {
     let Some(fields) = Fields::of(node, "services", &mut Problems::default()) else { return };
     for (name, _, node) in fields.entries() {
@@ -55,7 +56,7 @@ pub(super) fn refuse_bad_references(node: &Node, services: &[Service], problems:
     }
 }
 
-/// Whether a reference is to ports that are known only once an image is.
+/// Whether a reference is to ports that are known only once an image is known.
 fn awaits_port(reference: &str, service: &Service, before: &[Service]) -> bool {
     match reference.split_once('.') {
         Some(("port", _)) => service.awaits_ports(),
@@ -67,7 +68,7 @@ fn awaits_port(reference: &str, service: &Service, before: &[Service]) -> bool {
     }
 }
 
-/// What may be referred to in a service, of itself and of those that start before it.
+/// What a service may refer to: things of its own, and of services that start before it.
 fn known(service: &Service, before: &[Service]) -> Vec<String> {
     let mut known: Vec<String> = service.ports.keys().map(|port| format!("port.{port}")).collect();
     known.extend(["instance.name".to_owned(), "instance.number".to_owned()]);

@@ -1,17 +1,17 @@
-//! What a service is given, and what a study or a form puts over that.
+//! The resources that a service gets, and how a study or a form overrides them.
 
 use super::Resources;
 use crate::config::{Fields, Node, Place, Problems};
 use crate::units::show_bytes;
 use serde::{Deserialize, Serialize};
 
-/// What of the resources of services is said in one place; what is not said is left to what it goes over.
+/// The resources of services that are stated in one place; what is not stated is left to the settings it overrides.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct OwnResources {
     /// Whole CPUs that a service may run on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<u32>,
-    /// The quota of CPU time, or that there is none.
+    /// The CPU quota, or that there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_quota: Option<Quota>,
     /// Memory in bytes.
@@ -19,23 +19,23 @@ pub struct OwnResources {
     pub memory_bytes: Option<u64>,
 }
 
-/// A quota of CPU time.
+/// A CPU quota.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Quota {
-    /// No quota, whatever it goes over.
+    /// No quota, whatever it overrides.
     None,
     /// CPU time per second of real time, in CPUs.
     Cpus(f64),
 }
 
 impl OwnResources {
-    /// Whether nothing is said.
+    /// Whether nothing is stated.
     pub fn is_empty(&self) -> bool {
         *self == OwnResources::default()
     }
 
-    /// Reads a `resources:` map. `None` when it cannot be told what is meant; then a problem was added.
+    /// Reads a `resources:` map. `None` when it is unclear what is meant; then a problem was added.
     pub(crate) fn read(node: &Node, problems: &mut Problems) -> Option<OwnResources> {
         let mut fields = Fields::of(node, "resources", problems)?;
         let cpus = fields.integer("cpus", 1..=4096, problems).map(|cpus| cpus as u32);
@@ -54,7 +54,7 @@ impl OwnResources {
         Some(OwnResources { cpus, cpu_quota, memory_bytes })
     }
 
-    /// These, and where they say nothing, those of `base`.
+    /// These, completed from `base` where they state nothing.
     #[must_use]
     pub fn over(&self, base: Resources) -> Resources {
         Resources {
@@ -68,7 +68,7 @@ impl OwnResources {
         }
     }
 
-    /// What is said, as a study says it: `cpu_quota=0.5`, `memory=96 MiB`.
+    /// What is stated, as a study writes it: `cpu_quota=0.5`, `memory=96 MiB`.
     pub fn words(&self) -> Vec<String> {
         let quota = self.cpu_quota.map(|quota| match quota {
             Quota::None => "cpu_quota=none".to_owned(),
@@ -79,15 +79,15 @@ impl OwnResources {
         [cpus, quota, memory].into_iter().flatten().collect()
     }
 
-    /// Whether it decides the property of this name that the probe of a service's resources reads
-    /// ([`Property`](crate::host::Property)): a difference there is what was asked for.
+    /// Whether it determines the property of this name that the resource probe reads
+    /// ([`Property`](crate::host::Property)): a difference there is then intended.
     pub fn decides(&self, property: &str) -> bool {
         match property {
             "cpus" | "cpu_numbers" => self.cpus.is_some(),
-            // The probe's own steps are held back by a quota too.
+            // A quota throttles the probe's own steps too.
             "cpu_quota" | "spin_rate" => self.cpu_quota.is_some(),
             "memory_limit_bytes" => self.memory_bytes.is_some(),
-            // A guest has as much memory as its services.
+            // A guest gets as much memory as its services.
             "memory_total_bytes" => self.memory_bytes.is_some(),
             _ => false,
         }
@@ -107,7 +107,7 @@ fn read_quota(node: &Node, problems: &mut Problems) -> Option<Quota> {
     None
 }
 
-/// Says so where a quota is more than the CPUs can give.
+/// Reports a quota that is more than the CPUs can give.
 pub(crate) fn refuse_idle_quota(resources: Resources, place: Place, problems: &mut Problems) {
     if let Some(quota) = resources.cpu_quota.filter(|quota| *quota > f64::from(resources.cpus)) {
         let message = format!("a quota of {quota} CPUs on {} CPUs can never be used", resources.cpus);

@@ -14,18 +14,18 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// The only program that a bundle can be made of: the one that is running.
+/// The only program that a bundle can be made from: the one that is running.
 const OWN_PROGRAM: &str = "tare";
 
-/// What is known around the services of a workload.
+/// The context of the services of a workload.
 pub(super) struct Around<'a> {
     /// The workload's folder.
     pub(super) folder: &'a Path,
     /// Knows what images say.
     pub(super) catalog: &'a dyn Catalog,
-    /// Whether the load goes to the service that is read.
+    /// Whether the load goes to the service being read.
     pub(super) loaded: bool,
-    /// The port of it that the load names.
+    /// The port of that service that the load names.
     pub(super) loaded_port: Option<String>,
 }
 
@@ -78,7 +78,7 @@ pub(super) fn read_service(
     })
 }
 
-/// The image that the bundle is made of, with what it says if that is known.
+/// The image that the bundle is made from, with what it says if that is known.
 fn read_image(
     fields: &mut Fields,
     source: Option<&Source>,
@@ -275,7 +275,7 @@ fn read_ready(
             problems.add(place, "nothing says when this service is ready", "add 'ports:' or 'ready:'");
             return None;
         };
-        // Of the service that is loaded, the load asks for the port.
+        // For the loaded service, the load asks for the port.
         if let Some(image) = image.filter(|_| !around.loaded) {
             image.refuse_to_choose(ports, place, &format!("write for example 'ready: {{port: {port}}}'"), problems);
         }

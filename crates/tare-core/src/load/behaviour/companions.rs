@@ -1,4 +1,4 @@
-//! Reading from YAML what goes on beside users.
+//! Reads from YAML what goes on beside users.
 
 use super::{SpokenNames, known, known_value, read_matrix};
 use crate::config::{Fields, Node, Problems};
@@ -10,14 +10,14 @@ use std::time::Duration;
 /// More companions than this beside one user are a slip of the finger.
 const AT_MOST: u64 = 16;
 
-/// `companions:`, a map from names.
+/// `companions:`, a map by name.
 pub(super) fn read_companions(
     node: &Node,
     names: &SpokenNames,
     problems: &mut Problems,
 ) -> BTreeMap<String, Companion> {
     let Some(fields) = Fields::of(node, "companions", problems) else { return BTreeMap::new() };
-    // Companions may go by how many of them there are, as users do.
+    // Companions may depend on how many of them there are, as users do.
     let mut known = names.clone();
     known.variables.extend(fields.entries().iter().map(|(name, ..)| name.clone()));
     let mut companions = BTreeMap::new();
@@ -44,7 +44,7 @@ fn read_companion(mut fields: Fields<'_>, names: &SpokenNames, problems: &mut Pr
     let at_most = fields.integer("at_most", 1..=AT_MOST, problems).unwrap_or(1) as u32;
     let until = fields.get("until").map(|node| read_until(node, names, problems)).unwrap_or_default();
     let tells = fields.get("tells").map(|node| read_tells(node, names, problems)).unwrap_or_default();
-    // What waits for news asks again as soon as there are some.
+    // A companion that waits for news asks again as soon as there is some.
     let at_once = Pause::Think(Distribution::Constant(Duration::ZERO));
     let pause = read_pauses(&mut fields, Some(at_once), problems);
     let matrix = read_matrix(&mut fields, names, true, problems);
@@ -53,7 +53,7 @@ fn read_companion(mut fields: Fields<'_>, names: &SpokenNames, problems: &mut Pr
     Some(Companion { after, at_most, until, start, next, pause: pause?, tells })
 }
 
-/// Names of the user's operations, each with which companions it ends.
+/// Names of the user's operations, each with the companions it ends.
 fn read_until(node: &Node, names: &SpokenNames, problems: &mut Problems) -> BTreeMap<String, Ending> {
     let Some(fields) = Fields::of(node, "until", problems) else { return BTreeMap::new() };
     let mut until = BTreeMap::new();
@@ -68,7 +68,7 @@ fn read_until(node: &Node, names: &SpokenNames, problems: &mut Problems) -> BTre
     until
 }
 
-/// The user's names for what it is told, each with the companion's own.
+/// The user's names for the values passed to it, each with the companion's own.
 fn read_tells(node: &Node, names: &SpokenNames, problems: &mut Problems) -> BTreeMap<String, String> {
     let Some(fields) = Fields::of(node, "tells", problems) else { return BTreeMap::new() };
     let mut tells = BTreeMap::new();
