@@ -13,7 +13,7 @@
 //! ```
 //!
 //! **Architecture invariant:** whatever is under `bundles`, `kernels` and `prepared` is complete, because it is put
-//! there by a rename; and no path from an archive is ever opened by name, see [`unpack`].
+//! there by a rename; and no path from an archive is ever opened by name, see `unpack/`.
 
 mod bounded;
 mod built;

@@ -1,7 +1,7 @@
 //! The container layer: services in containers of an engine that speaks Docker's API, Docker 20.10 and newer or Podman.
 //!
 //! Its options are described in this crate's `README.md`. With `by: runtime` there is no engine: an OCI runtime starts
-//! the service directly, with the container features that the options ask for, see [`runtime`].
+//! the service directly, with the container features that the options ask for, see `runtime/`.
 //!
 //! Everything made here carries the label `tare.run`; the user's own containers, images, networks and default bridge
 //! are never touched. Images made from bundles are kept for later runs, see [`cached_images`]. In a guest the image's

@@ -8,7 +8,7 @@ const WINDOWS_MIN: usize = 5;
 const Z: f64 = 1.959_964;
 
 /// The share of windows that passed, over the level: windows of the staircase (or probes) sorted by level, in groups of
-/// at least [`WINDOWS_MIN`], pooled until the share falls with the level (pool-adjacent-violators, Ayer et al. 1955).
+/// at least `WINDOWS_MIN`, pooled until the share falls with the level (pool-adjacent-violators, Ayer et al. 1955).
 /// The intervals are Wilson's (1927) for the group's own count.
 pub fn pass_curve(windows: &[PeakWindow]) -> Vec<PassRate> {
     let judged = |window: &&PeakWindow| matches!(window.phase, PeakPhase::Staircase | PeakPhase::Probe);
