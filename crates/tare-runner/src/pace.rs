@@ -74,7 +74,12 @@ impl Pace {
 
     /// How long a planned trial takes: in the first blocks of a chopped load, more than [`Pace::of_trial`].
     pub fn of_planned(&self, study: &Study, trial: &PlannedTrial) -> Duration {
-        let once = match &study.design.arrangement {
+        self.of_trial(study, &trial.form) + self.once(study, trial)
+    }
+
+    /// How long a planned trial is under load for what only the first blocks of a chopped load do.
+    fn once(&self, study: &Study, trial: &PlannedTrial) -> Duration {
+        match &study.design.arrangement {
             Arrangement::Chop(chop) if chop.pieces.is_none() && !self.of(&trial.form).unavailable => {
                 let (settles, lasts) = alone_for(study);
                 let alone = if trial.block < BLOCKS_ALONE { settles + lasts } else { Duration::ZERO };
@@ -82,8 +87,7 @@ impl Pace {
                 alone + if compared { compared_for(study) } else { Duration::ZERO }
             }
             _ => Duration::ZERO,
-        };
-        self.of_trial(study, &trial.form) + once
+        }
     }
 
     /// How long these trials take.
@@ -208,7 +212,7 @@ fn overhead(study: &Study, trial: &TrialRecord) -> Duration {
 }
 
 /// How long a deployment was under load for what only the first blocks do, see [`Pace::costs`], s.
-fn once_s(study: &Study, trial: &TrialRecord) -> f64 {
+pub(crate) fn once_s(study: &Study, trial: &TrialRecord) -> f64 {
     let (settles, lasts) = alone_for(study);
     let alone_s = trial.alone.as_ref().map_or(0.0, |_| (settles + lasts).as_secs_f64());
     let compared_s = if trial.lengths.is_empty() { 0.0 } else { compared_for(study).as_secs_f64() };
@@ -225,7 +229,7 @@ fn compared_for(study: &Study) -> Duration {
 pub(crate) struct Timed(BTreeMap<String, Vec<Duration>>);
 
 impl Timed {
-    /// Notes the duration of a trial.
+    /// Notes the duration of a trial, without what only the first blocks do.
     pub(crate) fn note(&mut self, form: &str, took: Duration) {
         self.0.entry(form.to_owned()).or_default().push(took);
     }
@@ -235,16 +239,17 @@ impl Timed {
         self.0.is_empty()
     }
 
-    /// How long the next trial of `form` will take; `pace` is what was known before the run. The first trial of a form
+    /// How long the next planned trial will take; `pace` is what was known before the run. The first trial of a form
     /// also reads its resources and prepares things for later ones, so its duration is an upper bound.
     pub(crate) fn next(&self, study: &Study, pace: &Pace, trial: &PlannedTrial) -> Duration {
-        let (known, form) = (pace.of_planned(study, trial), trial.form.as_str());
-        match self.0.get(form).map(Vec::as_slice) {
+        let (known, form) = (pace.of_trial(study, &trial.form), trial.form.as_str());
+        let usual = match self.0.get(form).map(Vec::as_slice) {
             None | Some([]) => known,
             Some([first]) if pace.of(form).overhead.is_some() => known.min(*first),
             Some([first]) => *first,
             Some([_, later @ ..]) => later.iter().sum::<Duration>() / later.len() as u32,
-        }
+        };
+        usual + pace.once(study, trial)
     }
 }
 
@@ -280,5 +285,20 @@ mod tests {
         let blocks = Study { design: Default::default(), ..study(2, found) };
         assert!(once_s(&pace, &blocks).abs() < 1e-6, "one after the other, blocks are alike");
         assert_eq!(pace.costs(&study(2, found)).round_s, pace.costs(&blocks).round_s);
+    }
+
+    #[test]
+    fn what_only_the_first_blocks_have_is_expected_of_no_later_one() {
+        let study = study(2, None);
+        let planned = |block| {
+            let form = "plain".to_owned();
+            PlannedTrial { index: 0, block, form, control: false, again: None, profiled: false }
+        };
+        let mut timed = Timed::default();
+        // A block of 3 s and its baseline twice; the first is also alone for 2.3 s and compares for 3.3 s.
+        timed.note("plain", Duration::from_secs(4));
+        timed.note("plain", Duration::from_secs(3));
+        let next_s = |block| timed.next(&study, &Pace::default(), &planned(block)).as_secs_f64();
+        assert!(next_s(1) > 5.0 && (next_s(5) - 3.0).abs() < 1e-9, "{} {}", next_s(1), next_s(5));
     }
 }

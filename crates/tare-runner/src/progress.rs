@@ -2,13 +2,14 @@
 
 use crate::again::Outcomes;
 use crate::chop::Slice;
-use crate::pace::Timed;
+use crate::pace::{Timed, once_s};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tare_core::host::SeenFile;
 use tare_core::load::TurnLength;
 use tare_core::plan::PlannedTrial;
 use tare_core::record::TrialRecord;
+use tare_core::study::Study;
 use tare_core::trial::Outcome;
 use tare_stats::Warmth;
 
@@ -39,11 +40,11 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn from(done: &[TrialRecord]) -> Progress {
+    pub(crate) fn from(study: &Study, done: &[TrialRecord]) -> Progress {
         let mut progress = Progress::default();
         for record in done {
             let took = Duration::from_secs_f64(record.stages.values().sum::<f64>().max(0.0));
-            progress.note(record, took);
+            progress.note(study, record, took);
         }
         progress
     }
@@ -75,7 +76,7 @@ impl Progress {
         })
     }
 
-    pub(crate) fn note(&mut self, record: &TrialRecord, took: Duration) {
+    pub(crate) fn note(&mut self, study: &Study, record: &TrialRecord, took: Duration) {
         // A void trial has settled too, and its form will be run again. If the time is unknown, only a measured trial
         // shows that the allowed time was not enough.
         let settled = record.outcome == Outcome::Measured || record.steady_after_s.is_some();
@@ -94,7 +95,8 @@ impl Progress {
             self.again.insert(record.trial.block, of);
         }
         if !matches!(record.outcome, Outcome::Skipped { .. }) {
-            self.timed.note(&record.trial.form, took);
+            let once = Duration::from_secs_f64(once_s(study, record));
+            self.timed.note(&record.trial.form, took.saturating_sub(once));
         }
         if let Some(peak) = record.peak.as_ref().and_then(|outcome| outcome.peak) {
             self.peaks.insert(record.trial.arm(), peak);
@@ -115,12 +117,17 @@ impl Progress {
 mod tests {
     use super::*;
     use tare_core::fault::Fault;
+    use tare_core::load::LoadProfile;
     use tare_core::peak::{PeakEnding, PeakOutcome, PeakRules};
     use tare_core::plan::PlannedTrial;
 
+    fn study() -> Study {
+        Study::of("s", "w", LoadProfile::Closed { connections: 1, pipeline: 1 }, Vec::new())
+    }
+
     #[test]
     fn all_forms_settle_for_as_long_as_the_slowest_did_in_the_first_block() {
-        let mut progress = Progress::default();
+        let (mut progress, study) = (Progress::default(), study());
         let within = Some(Duration::from_secs(60));
         assert_eq!(progress.settle_for(within), None, "nothing is known yet");
         let mut note = |block: u32, outcome: Outcome, after_s: Option<f64>| {
@@ -128,7 +135,7 @@ mod tests {
             let trial = PlannedTrial { index: 0, block, form, control, again, profiled: false };
             let mut record = TrialRecord::new(trial, String::new(), outcome);
             record.steady_after_s = after_s;
-            progress.note(&record, Duration::ZERO);
+            progress.note(&study, &record, Duration::ZERO);
             progress.settle_for(within).map(|settle| settle.as_secs())
         };
         assert_eq!(note(0, Outcome::Invalid { why: Fault::new("void") }, None), None);
@@ -142,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_search_begins_near_the_last_peak_of_its_own_arm() {
-        let mut progress = Progress::default();
+        let (mut progress, study) = (Progress::default(), study());
         for (control, peak) in [(false, 900.0), (true, 950.0)] {
             let trial =
                 PlannedTrial { index: 0, block: 0, form: "plain".into(), control, again: None, profiled: false };
@@ -163,7 +170,7 @@ mod tests {
                 warnings: Vec::new(),
                 windows: Vec::new(),
             });
-            progress.note(&record, Duration::ZERO);
+            progress.note(&study, &record, Duration::ZERO);
         }
         let known = |arm: &str| progress.peaks.get(arm).copied();
         assert_eq!((known("plain"), known("plain (A/A)")), (Some(900.0), Some(950.0)));

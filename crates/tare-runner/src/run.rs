@@ -110,7 +110,7 @@ impl Run<'_> {
     ) -> Result<Ending, Fault> {
         self.record.reopen()?;
         let before = self.record.spent();
-        let mut state = Progress::from(&self.done);
+        let mut state = Progress::from(&self.header.study, &self.done);
         let (profiles, profiled) = self.profiles();
         let (trials, done) = (self.header.plan.len() as u32 + profiles, self.done.len() as u32 + profiled);
         self.tell(clock, subscriber, &Event::RunStarted { trials, done })?;
@@ -404,7 +404,7 @@ impl Run<'_> {
         context: &mut RunContext,
     ) -> Result<(), Fault> {
         self.record.write_trial(data)?;
-        state.note(&data.record, took);
+        state.note(&self.header.study, &data.record, took);
         self.tell_end(data, context)
     }
 

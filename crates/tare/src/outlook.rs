@@ -22,9 +22,6 @@ const MEASURE_MIN: Duration = Duration::from_secs(2);
 const MEASURE_SHARE_MIN: f64 = 0.25;
 /// Slices per deployment, so that the orders of rounds are balanced.
 const SLICES_MIN: u32 = 10;
-/// What a deployment usually takes beyond settling and measuring: of a plain process, and for each of its layers more.
-const LAYERLESS_USUAL: Duration = Duration::from_secs(1);
-const LAYER_USUAL: Duration = Duration::from_secs(2);
 
 /// How long trials of the study took on this machine before. `forms` says what each form is here; without it, each is
 /// assumed to be what it was last time.
@@ -90,20 +87,13 @@ pub(crate) fn fit(study: &mut Study, pace: &Pace, typed: bool) -> Option<String>
 /// intervals. Returns that in words. What deployments took here before does not count: the same command must measure
 /// for as long each time, or runs could not be compared.
 fn measure_more_deployments(study: &mut Study, pace: &Pace, most: Duration, least: Duration) -> Option<String> {
-    let usual = |form: &Form| {
-        let known = pace.of(&form.name);
-        let usual = LAYERLESS_USUAL + LAYER_USUAL * form.layers.len() as u32;
-        (form.name.clone(), FormPace { overhead: Some(usual).filter(|_| !known.emulated), ..known })
-    };
-    let costs = Pace::new(study.forms.iter().map(usual).collect()).costs(study);
+    let untimed = |form: &Form| (form.name.clone(), FormPace { overhead: None, ..pace.of(&form.name) });
+    // That emulated forms were cut to one block follows from earlier trials as well.
+    let alike = Study { emulated_blocks: 1, ..study.clone() };
+    let costs = Pace::new(study.forms.iter().map(untimed).collect()).costs(&alike);
     let asked = study.measure;
-    let blocks = |measure: Duration| costs.blocks_within(most.as_secs_f64(), measure.as_secs_f64()).min(study.repeat);
-    let best_s = best_length_s(&costs, asked.as_secs_f64(), most.as_secs_f64(), study.repeat)?;
-    let measure = Duration::from_secs_f64(best_s);
-    let (few, more) = (blocks(asked), blocks(measure));
-    if more <= few || measure < least {
-        return None;
-    }
+    let (asked_s, least_s, most_s) = (asked.as_secs_f64(), least.as_secs_f64(), most.as_secs_f64());
+    let measure = Duration::from_secs_f64(best_length_s(&costs, asked_s, least_s, most_s, study.repeat)?);
     study.measure = measure;
     let (measure, asked) = (exact_duration(measure), exact_duration(asked));
     Some(format!(
