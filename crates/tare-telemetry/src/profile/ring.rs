@@ -17,8 +17,8 @@ const SOFTWARE: u32 = 1;
 const CPU_CLOCK: u64 = 0;
 /// With instruction, process and thread, time, and stack.
 const SAMPLE: u64 = 1 | 2 | 4 | 32;
-/// Not while the CPU is idle; with times by a clock that can be chosen.
-const FLAGS: u64 = 1 << 6 | 1 << 25;
+/// Not while the CPU is idle (`exclude_idle`); with times by a clock that can be chosen (`use_clockid`).
+const FLAGS: u64 = 1 << 7 | 1 << 25;
 
 /// A sample of a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
