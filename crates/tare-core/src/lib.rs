@@ -11,7 +11,7 @@ pub mod command;
 pub mod config;
 mod counted;
 pub mod design;
-mod draws;
+pub mod draws;
 mod environment;
 pub mod fault;
 pub mod form;

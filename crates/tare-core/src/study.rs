@@ -22,7 +22,7 @@ pub use suite::{FindWorkload, Part, Suite};
 use crate::advice::Advice;
 use crate::catalog::Catalog;
 use crate::config::{Fields, Node, Place, Problems};
-use crate::design::{Chosen, Design, Idle, Until, read_arrangement, read_margin};
+use crate::design::{Arrangement, Chosen, Design, Idle, Until, read_arrangement, read_margin};
 use crate::form::Form;
 use crate::instances::Instances;
 use crate::ladder::Ladder;
@@ -33,6 +33,7 @@ use crate::placement::{ReservedCpus, Rules};
 use crate::profile::Profiled;
 use crate::protocol::ProtocolFacts;
 use crate::qos::Qos;
+use crate::telemetry::RESTS_FROM;
 use crate::workload::Workload;
 use deployment::{read_instances, read_placement};
 use forms::{read_baseline, read_forms};
@@ -121,6 +122,19 @@ pub struct Study {
 const USUAL_BLOCKS: u32 = 5;
 
 impl Study {
+    /// Whether samplers rest now and then while `loads` deployments are measured together, so that the report can say
+    /// what they cost: if throughput shows it, because the load waits for answers and stays at one level, and there is
+    /// enough time ([`RESTS_FROM`]).
+    pub fn samplers_rest(&self, loads: u32) -> bool {
+        let closed = matches!(self.load, LoadProfile::Closed { .. }) && self.from != LoadOrigin::Inside;
+        let time = match &self.design.arrangement {
+            Arrangement::Blocks => self.measure,
+            Arrangement::Chop(chop) if chop.pieces.is_none() => self.measure * loads,
+            Arrangement::Chop(_) | Arrangement::Alternate(_) | Arrangement::Duet => return false,
+        };
+        closed && self.peak.is_none() && time >= RESTS_FROM
+    }
+
     /// A study with defaults for everything else: the first form is the baseline, load comes from outside, and there
     /// are five blocks of trials that settle for three seconds and measure for ten. Without forms it has no baseline.
     pub fn of(name: &str, workload: &str, load: LoadProfile, forms: Vec<Form>) -> Study {

@@ -1,9 +1,8 @@
 //! What sampling costs the load, in words.
 
 use tare_core::design::Arrangement;
-use tare_core::load::{LoadOrigin, LoadProfile};
 use tare_core::record::Record;
-use tare_core::telemetry::{PROBE, RESTS_FROM};
+use tare_core::telemetry::PROBE;
 use tare_stats::{Analysis, FormProbeCost, ProbeCost, ProbeEffect, ProbeRatio};
 
 /// The cost that was found, or that it was not measured and where it is; none where nothing was sampled.
@@ -68,14 +67,13 @@ pub(crate) fn weighs(form: &str, changes: ProbeEffect, cost: ProbeRatio) -> Stri
 /// Why the sampler never rested, where the study is the reason.
 fn why_not(record: &Record) -> &'static str {
     let study = &record.header.study;
-    let closed = matches!(study.load, LoadProfile::Closed { .. }) && study.from != LoadOrigin::Inside;
-    let arms = record.header.plan.iter().filter(|trial| trial.block == 0).count() as u32;
+    let is_there = |form: &str| record.header.forms.get(form).is_none_or(|state| state.unavailable.is_none());
+    let loads = record.header.plan.iter().filter(|trial| trial.block == 0 && is_there(&trial.form)).count() as u32;
     match study.design.arrangement {
-        Arrangement::Blocks if closed && study.peak.is_none() && study.measure >= RESTS_FROM => "",
+        _ if study.samplers_rest(loads) => "",
         Arrangement::Blocks => {
             " (it rests only in closed loops from outside, measured at one level for 10 s or longer)"
         }
-        Arrangement::Chop(_) if study.measure * arms >= RESTS_FROM => "",
         Arrangement::Chop(_) => " (it rests only where all forms of a block together are measured for 10 s or longer)",
         Arrangement::Alternate(_) | Arrangement::Duet => " in this design (it rests only in designs blocks and chop)",
     }

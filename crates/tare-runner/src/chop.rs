@@ -261,7 +261,7 @@ fn load(
 fn rest_probes(standing: &mut [Deployment], inputs: &[TrialInputs], context: &mut BlockContext) {
     let Some(first) = inputs.first() else { return };
     let loads = standing.iter().filter(|deployment| deployment.entry.is_some()).count() as u32;
-    let rests = rests_by_turns(first.study.settle, first.study.measure, loads, first.seed);
+    let rests = rests_by_turns(first.study, loads, first.seed);
     for deployment in standing.iter_mut().filter(|deployment| !rests.is_empty() && deployment.entry.is_some()) {
         if let Some(Err(fault)) = deployment.host.as_mut().map(|host| host.rest_probe(&rests)) {
             deployment.fail(fault, context);

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 use tare_core::design::Arrangement;
-use tare_core::load::{LoadOrigin, LoadProfile};
+use tare_core::draws::draws;
 use tare_core::plan::PlannedTrial;
 use tare_core::study::Study;
-use tare_core::telemetry::{RESTS_FROM, Rest};
+use tare_core::telemetry::Rest;
 
 /// How long a rest lasts: long enough to contain whole seconds of load.
 const LASTS: Duration = Duration::from_secs(2);
@@ -28,11 +28,9 @@ const MOST_BY_TURNS: u32 = 100;
 
 /// The rests of a trial, spread evenly over the measured time but not at its ends, relative to the start of the load.
 /// None if the throughput does not show the cost, because the load does not wait for answers or does not stay at one
-/// level; if forms take turns; and for profiled trials.
+/// level; if forms stand side by side (see [`rests_by_turns`]); and for profiled trials.
 pub(crate) fn probe_rests(study: &Study, planned: &PlannedTrial) -> Vec<Rest> {
-    let closed = matches!(study.load, LoadProfile::Closed { .. }) && study.from != LoadOrigin::Inside;
-    let alone = study.design.arrangement == Arrangement::Blocks && study.peak.is_none() && !planned.profiled;
-    if !closed || !alone || study.measure < RESTS_FROM {
+    if study.design.arrangement != Arrangement::Blocks || planned.profiled || !study.samplers_rest(1) {
         return Vec::new();
     }
     let count = (study.measure.as_secs() / EVERY.as_secs()).max(1) as u32;
@@ -40,24 +38,18 @@ pub(crate) fn probe_rests(study: &Study, planned: &PlannedTrial) -> Vec<Rest> {
     (0..count).map(|at| Rest { after: middle(at) - LASTS / 2, lasts: LASTS }).collect()
 }
 
-/// The rests of a block of this many `loads` that take turns, each of which settles and is measured for this long. All
-/// samplers rest at once. Times are relative to when the samplers get them, right before the loads connect. The seed
-/// decides when in its interval each rest starts.
-pub(crate) fn rests_by_turns(settle: Duration, measure: Duration, loads: u32, seed: u64) -> Vec<Rest> {
-    let (settle, measure) = (settle * loads, measure * loads);
-    if measure < RESTS_FROM {
+/// The rests of a block of this many `loads` that take turns, if there are any. All samplers rest at once. Times
+/// are relative to when the samplers get them, right before the loads connect. The seed decides when in its interval
+/// each rest starts.
+pub(crate) fn rests_by_turns(study: &Study, loads: u32, seed: u64) -> Vec<Rest> {
+    let (settle, measure) = (study.settle * loads, study.measure * loads);
+    if !study.samplers_rest(loads) {
         return Vec::new();
     }
     let count = (measure.saturating_sub(CONNECTING).as_secs() / EVERY_BY_TURNS.as_secs()) as u32;
     let (least, spread) = COMES_AFTER;
-    // Xorshift, as for turns; the multiplication mixes a small seed.
-    let mut random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let mut later = || {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        least + spread * ((random >> 32) & 0xff) as u32 / 0x100
-    };
+    let mut draws = draws(seed, 0);
+    let mut later = || least + spread * (draws.draw() & 0xff) as u32 / 0x100;
     let begins = settle + CONNECTING;
     let rest = |at: u32| Rest { after: begins + EVERY_BY_TURNS * at + later(), lasts: LASTS };
     (0..count.min(MOST_BY_TURNS)).map(rest).collect()
@@ -66,12 +58,23 @@ pub(crate) fn rests_by_turns(settle: Duration, measure: Duration, loads: u32, se
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tare_core::design::Chop;
+    use tare_core::load::LoadProfile;
+
+    fn chopped(measure: Duration) -> Study {
+        let closed = LoadProfile::Closed { connections: 1, pipeline: 1 };
+        let settle = Duration::from_millis(500);
+        let mut study = Study { settle, measure, ..Study::of("s", "w", closed, Vec::new()) };
+        study.design.arrangement = Arrangement::Chop(Chop::default());
+        study
+    }
 
     #[test]
     fn by_turns_samplers_rest_often_and_with_as_much_time_on_either_side() {
         let (settle, measure) = (Duration::from_millis(500), Duration::from_secs(3));
-        assert_eq!(rests_by_turns(settle, measure, 3, 7), [], "that is too short");
-        let rests = rests_by_turns(settle, measure, 6, 7);
+        let study = chopped(measure);
+        assert_eq!(rests_by_turns(&study, 3, 7), [], "that is too short");
+        let rests = rests_by_turns(&study, 6, 7);
         // 18 s from second 3 on, of which the first 1.5 s are for connecting.
         assert_eq!(rests.len(), 3);
         assert!(
@@ -79,11 +82,11 @@ mod tests {
             "{rests:?}"
         );
         for seed in 0..100 {
-            let rests = rests_by_turns(settle, Duration::from_secs(60), 6, seed);
+            let rests = rests_by_turns(&chopped(Duration::from_secs(60)), 6, seed);
             assert_eq!(rests.len(), 71);
             assert!(rests.windows(2).all(|pair| pair[1].after - pair[0].after > 2 * LASTS), "{rests:?}");
         }
-        assert_ne!(rests_by_turns(settle, measure, 6, 8), rests, "they are in step with nothing");
-        assert_eq!(rests_by_turns(settle, Duration::from_secs(600), 2, 7).len(), 100);
+        assert_ne!(rests_by_turns(&study, 6, 8), rests, "they are in step with nothing");
+        assert_eq!(rests_by_turns(&chopped(Duration::from_secs(600)), 2, 7).len(), 100);
     }
 }

@@ -171,7 +171,7 @@ impl Step {
     }
 }
 
-/// Whether a layer can have these options: they are when reading them back returns the same options.
+/// Whether a layer can have these options: it can if it reads them and returns the same ones.
 fn can_be_had(catalog: &dyn Catalog, layer: &str, options: &Value) -> bool {
     let Some(known) = catalog.layer(layer) else { return false };
     let text = options.to_string();
