@@ -25,7 +25,7 @@ pub trait ProtocolInfo: Sync {
     /// Its name in workload files.
     fn name(&self) -> &'static str;
 
-    /// Checks a user's options and returns them with every default filled in. `None` adds problems.
+    /// Checks a user's options and returns them with every default filled in. Returns `None` if it has added problems.
     fn read(&self, node: &Node, problems: &mut Problems) -> Option<Value>;
 
     /// What follows from options as [`ProtocolInfo::read`] returned them; nothing from any others.

@@ -404,7 +404,7 @@ pub struct Record {
 impl Record {
     /// The numbers of trials that were run but whose outcome the record no longer holds. A complete run had an outcome
     /// for every trial of its plan. In any other run, a block was begun only when those before it were whole, and
-    /// blocks were run again only when the plan was.
+    /// blocks were run again only after all of the plan's blocks.
     pub fn lost(&self) -> Vec<u32> {
         let plan = &self.header.plan;
         let there: BTreeSet<u32> = self.trials.iter().map(|trial| trial.record.trial.index).collect();

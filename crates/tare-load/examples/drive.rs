@@ -5,7 +5,7 @@
 use std::io::Read;
 use std::process::ExitCode;
 use tare_core::config::{Problems, parse};
-use tare_load::PROTOCOLS;
+use tare_load::{PROTOCOLS, protocol_named};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
 
 fn options(protocol: &str) -> ExitCode {
     let mut text = String::new();
-    let Some(known) = PROTOCOLS.iter().find(|known| known.name() == protocol) else { return ExitCode::FAILURE };
+    let Some(known) = protocol_named(PROTOCOLS, protocol) else { return ExitCode::FAILURE };
     if std::io::stdin().read_to_string(&mut text).is_err() {
         return ExitCode::FAILURE;
     }

@@ -6,7 +6,7 @@ mod words;
 
 use crate::draw::Draw;
 use crate::protocol::chew::{self, carried_out};
-use crate::protocol::{ErasedProtocol, PROTOCOLS};
+use crate::protocol::{ErasedProtocol, PROTOCOLS, protocol_named};
 use crate::resolve;
 use crate::script::{Escape, Feeds, Names, Template, Values, parse_csv, read_feeds, union};
 use flate2::Compression;
@@ -289,8 +289,7 @@ pub fn options(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Some(node) = parse(&text, &mut Problems::default()) else { return };
     node.each_entry(&mut |name, options| {
-        let known = PROTOCOLS.iter().copied().find(|protocol| protocol.name() == name);
-        let Some(protocol) = known else { return false };
+        let Some(protocol) = protocol_named(PROTOCOLS, name) else { return false };
         read_options(protocol, options, &text);
         true
     });

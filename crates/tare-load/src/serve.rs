@@ -2,7 +2,7 @@
 
 use crate::endpoint;
 use crate::engine::{Emit, Turns as Seats, open_files};
-use crate::protocol::ErasedProtocol;
+use crate::protocol::{ErasedProtocol, protocol_named};
 use serde::Deserialize;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -130,7 +130,7 @@ fn carry_out(
     plan: &LoadPlan,
     emit: &mut Emit<'_>,
 ) -> Result<LoadSummary, Fault> {
-    let protocol = protocols.iter().find(|protocol| protocol.name() == plan.protocol).ok_or_else(|| {
+    let protocol = protocol_named(protocols, &plan.protocol).ok_or_else(|| {
         let known: Vec<_> = protocols.iter().map(|protocol| protocol.name()).collect();
         Fault::new(format!("there is no protocol '{}'", plan.protocol))
             .remedy(format!("use one of {}", known.join(", ")))

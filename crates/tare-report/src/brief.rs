@@ -302,9 +302,9 @@ fn scale(analysis: &Analysis) -> String {
             Some(format!("{floor} in {}{differs}", metric.title))
         })
         .collect();
-    let ruler = crate::ruler::line(analysis).map(|(line, _)| format!("{line}; ")).unwrap_or_default();
+    let known = crate::ruler::line(analysis).map(|(line, _)| format!("known weight: {line}; ")).unwrap_or_default();
     if floors.is_empty() {
-        return format!("noise floor: {ruler}no A/A control was measured often enough, so there are no verdicts");
+        return format!("{known}noise floor: no A/A control was measured often enough, so there are no verdicts");
     }
-    format!("noise floor: {ruler}{} and its identical copy differ by at most {}", analysis.baseline, floors.join(", "))
+    format!("{known}noise floor: {} and its identical copy differ by at most {}", analysis.baseline, floors.join(", "))
 }

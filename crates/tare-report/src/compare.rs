@@ -151,7 +151,7 @@ fn between_occasions(analysis: &Analysis, occasions: &Occasions) -> String {
     let unknown: Vec<&str> = unknown.map(|metric| metric.title.as_str()).collect();
     if known.is_empty() {
         return "The intervals do not cover variation from run to run: it is learned from the A/A controls of at least \
-                three runs with this design in this machine's history, and there are fewer."
+                three runs with this load, design and baseline in this machine's history, and there are fewer."
             .to_owned();
     }
     format!(
@@ -161,7 +161,7 @@ fn between_occasions(analysis: &Analysis, occasions: &Occasions) -> String {
         if unknown.is_empty() {
             String::new()
         } else {
-            format!(" Not those of {}: the history has too few runs of it.", unknown.join(", "))
+            format!(" Not those of {}: the history has too few runs with them.", unknown.join(", "))
         }
     )
 }

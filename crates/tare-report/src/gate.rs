@@ -72,8 +72,8 @@ impl Gate<'_> {
         let metrics = metrics.join(", ");
         let what = format!(
             "variation from run to run is not known for {metrics}, so intervals of a regression do not cover it and are too \
-             narrow. Keep a history of at least {needed} runs with this design and an A/A control on this machine \
-             (`tare history --add RECORD`)"
+             narrow. Keep a history of at least {needed} runs with this load, design and baseline, and with an A/A \
+             control, on this machine (`tare history --add RECORD`)"
         );
         (!metrics.is_empty()).then_some(what)
     }

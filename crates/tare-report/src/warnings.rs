@@ -163,11 +163,11 @@ fn stalled(stalls: &Stalls) -> String {
     format!("{arm} {did} for {seconds} of {measured_s:.0} s, which its figures include{most}{told}")
 }
 
-/// `trial 3 for 12 s from 84 s on (time throttled by a CPU quota 0.90 a second, on average 0.08)`.
+/// `trial 3 for 12 s from 84 s on (time throttled by a CPU quota 0.90, on average 0.08)`.
 fn spell(stall: &Stall) -> String {
     let counted = stall.counted.iter().map(|counted| {
         let Counted { title, then, on_average } = counted;
-        format!("{title} {then:.2} a second, on average {on_average:.2}")
+        format!("{title} {then:.2}, on average {on_average:.2}")
     });
     let counted: Vec<String> = counted.collect();
     let counted = if counted.is_empty() { String::new() } else { format!(" ({})", counted.join("; ")) };

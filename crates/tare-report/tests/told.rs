@@ -40,7 +40,7 @@ fn a_report_opens_with_what_the_scale_saw() {
     let said = "a planted 1.0 % was measured as 1.1 % [0.7, 1.5] in throughput and 1.0 % [0.8, 1.2] in CPU per op";
     let brief = told("terminal", &record, &analysis, false);
     assert!(
-        brief.contains(&format!("noise floor: {said}; native and its identical copy differ by at most ")),
+        brief.contains(&format!("known weight: {said}; noise floor: native and its identical copy differ by at most ")),
         "{brief}"
     );
     let whole = told("terminal", &record, &analysis, true);
@@ -77,7 +77,7 @@ fn the_ruler_is_told_where_no_control_was_measured() {
     let (record, mut analysis) = weighed(1.0 / 1.011, (1.0 / 1.015, 1.0 / 1.007));
     analysis.metrics.iter_mut().for_each(|metric| metric.noise_floor = None);
     let text = told("terminal", &record, &analysis, false);
-    assert!(text.contains("[0.8, 1.2] in CPU per op; no A/A control was measured often enough"), "{text}");
+    assert!(text.contains("[0.8, 1.2] in CPU per op; noise floor: no A/A control was measured often enough"), "{text}");
     let without = told("terminal", &sample::record(), &analyse(&sample::record()), true);
     assert!(!without.contains("ruler: ") && !without.contains("planted"), "{without}");
 }
@@ -144,7 +144,7 @@ fn what_the_probe_costs_is_told_of_all_forms_and_of_each() {
     for (format, label) in [("terminal", "probe "), ("html", "while it rests: ")] {
         let text = told(format, &record, &analysis, true);
         assert!(text.contains(of_all) && text.contains(&format!("{label}{of_each}")), "{format}: {text}");
-        assert!(!text.contains("what the probe takes from the load"), "{format}: {text}");
+        assert!(!text.contains("the cost of the probe was not measured"), "{format}: {text}");
     }
     assert!(!told("terminal", &record, &analysis, false).contains("while it rests"));
     let container = form("container", cost(1.004, 1.001, 1.007), Some(cost(0.997, 0.995, 0.999)));

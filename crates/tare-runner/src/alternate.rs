@@ -77,26 +77,21 @@ pub(crate) fn stand_up<'a, 'b>(
     standing
 }
 
-/// Verifies and takes down all of them. `None` if the run was stopped: the block then leaves no row.
+/// Verifies all of them and takes them down. In between, failed ones are kept standing, if the apparatus does that and
+/// the run was not stopped. `None` if the run was stopped: the block then leaves no row.
 pub(crate) fn finish(mut standing: Vec<Deployment>, context: &mut BlockContext) -> Option<Vec<TrialData>> {
     let stopped = context.stop.raised();
-    finish_all(&mut standing, stopped, context);
-    (!stopped).then(|| standing.into_iter().map(|deployment| deployment.data).collect())
-}
-
-/// Verifies the deployments of a block and takes them down. In between, failed ones are kept standing, if the apparatus
-/// does that and the block was not `stopped`.
-fn finish_all(block: &mut [Deployment], stopped: bool, context: &mut BlockContext) {
     if context.apparatus.keeps_failed() && !stopped {
         // All of them first: a stop while one is kept standing would look like a failure of those not yet verified.
-        for deployment in block.iter_mut() {
+        for deployment in &mut standing {
             deployment.conclude(stopped, context);
         }
-        hold_failed(block, context);
+        hold_failed(&mut standing, context);
     }
-    for deployment in block {
+    for deployment in &mut standing {
         deployment.finish(stopped, context);
     }
+    (!stopped).then(|| standing.into_iter().map(|deployment| deployment.data).collect())
 }
 
 fn hold_failed(block: &mut [Deployment], context: &mut BlockContext) {

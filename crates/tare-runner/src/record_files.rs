@@ -31,7 +31,7 @@ pub(crate) const ROW_MOST: u64 = 16 << 20;
 /// KB, and events, two for each trial.
 pub(crate) const LINES_MOST: u64 = 1 << 30;
 
-/// All files of a record together may be as large as this fraction of the free memory: in memory they take about three
+/// All files of a record together may be as large as the free memory divided by this: in memory they take about three
 /// times as much.
 const FREE_PART: u64 = 8;
 

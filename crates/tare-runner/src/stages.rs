@@ -2,7 +2,7 @@
 
 use crate::bits;
 use crate::deploying::path_of_all;
-use crate::keeping::{hold, standing};
+use crate::keeping::{Holding, hold, standing};
 use crate::peak::GuidedSearch;
 use crate::placing::{ran_on, starts, strayed};
 use crate::probe_rests::probe_rests;
@@ -34,16 +34,21 @@ pub(crate) fn run_trial(
 ) -> Option<TrialData> {
     let mut data = inputs.begin(clock.timestamp());
     let (stage, stage_began) = (Stage::Provision, clock.now());
-    let held = Trial { inputs, apparatus, clock, stop, tell, data: &mut data, stage, stage_began }.whole();
+    let mut held = Holding::default();
+    let tell = &mut |event: Event| {
+        held.note(&event);
+        tell(event);
+    };
+    Trial { inputs, apparatus, clock, stop, tell, data: &mut data, stage, stage_began }.whole();
     // A trial measured before the stop is kept, and so is one kept standing, which had failed before it; one that the
     // stop cut short would be mistaken for a failure.
-    let whole = data.record.load.is_some() || held;
+    let whole = data.record.load.is_some() || held.any();
     if stop.raised() && !whole { None } else { Some(data) }
 }
 
 impl Trial<'_, '_> {
-    /// Carries out all stages. Returns whether it failed and was kept standing for a while.
-    fn whole(&mut self) -> bool {
+    /// Carries out all stages.
+    fn whole(&mut self) {
         self.stage_began = self.clock.now();
         (self.tell)(Event::StageStarted { stage: Stage::Provision });
         let starts = starts(self.inputs);
@@ -56,7 +61,7 @@ impl Trial<'_, '_> {
                     OpenError::Unavailable(why) => Early::Unavailable(why),
                     OpenError::Failed(why) => Early::Failed(why),
                 });
-                return false;
+                return;
             }
         };
         let mut started = Vec::new();
@@ -66,23 +71,20 @@ impl Trial<'_, '_> {
         } else if self.data.record.outcome != Outcome::Measured {
             self.keep_logs(host.as_mut(), &started);
         }
-        let held = self.hold_failed(host.as_mut(), &started);
+        self.hold_failed(host.as_mut(), &started);
         self.take_down(host, &started);
-        held
     }
 
     /// Keeps the deployment of a failed trial standing until a person has looked into it, if the apparatus does that.
-    /// Returns whether it did.
-    fn hold_failed(&mut self, host: &mut dyn Host, started: &[Instance]) -> bool {
+    fn hold_failed(&mut self, host: &mut dyn Host, started: &[Instance]) {
         if !self.apparatus.keeps_failed() || self.stop.raised() {
-            return false;
+            return;
         }
-        let Some(deployment) = standing(self.inputs, self.data, host, started) else { return false };
+        let Some(deployment) = standing(self.inputs, self.data, host, started) else { return };
         self.leave();
         hold(vec![deployment], self.apparatus, self.clock, self.stop, self.tell);
         // That time belongs to no stage.
         self.stage_began = self.clock.now();
-        true
     }
 
     /// Deploys and populates, and returns where load enters.

@@ -148,7 +148,7 @@ const GROUPS: &[Group] = &[
                 &["conntrack_drops"],
                 1.0,
             ),
-            ("softnet_drops_per_s", "", "packets dropped from a full backlog per second", &["softnet_drops"], 1.0),
+            ("softnet_drops_per_s", "", "packets dropped at a full backlog per second", &["softnet_drops"], 1.0),
             ("remote_pages_per_s", "", "pages allocated on another NUMA node per second", &["numa_remote_pages"], 1.0),
         ],
     ),

@@ -226,9 +226,7 @@ pub(crate) mod tests {
         for time in times_ns {
             times.record(time).unwrap();
         }
-        let mut bytes = Vec::new();
-        V2DeflateSerializer::new().serialize(&times, &mut bytes).unwrap();
-        let text = STANDARD.encode(bytes);
+        let text = tare_testkit::histogram::encode(&times);
         OperationSummary { count: times.len(), service_time: text.clone(), response_time: text, ..Default::default() }
     }
 

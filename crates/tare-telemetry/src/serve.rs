@@ -78,8 +78,8 @@ fn run(stdin: impl Read + Send + 'static, stdout: impl Write) -> Result<(), Faul
             sampler.rest(true);
             is_over = rests.wait(&told, began + lasts);
             sampler.rest(false);
-            // The next reading comes when it was due before: right after each rest, readings would be rarer than while
-            // the sampler is at work.
+            // `due` stays: a reading follows at once, and the next ones come at the usual times. With a whole period
+            // from the end of the rest, readings after rests would be rarer than others.
             rests.rested += began.elapsed();
         }
         if is_over {

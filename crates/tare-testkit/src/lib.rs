@@ -1,7 +1,7 @@
 //! What the tests of several crates stand on: peers, files, samples, and readings of what was told. A dependency of
 //! tests alone.
 //!
-//! It knows `tare-core` and no other crate of Tare's. What it panics for is a test that fails.
+//! It knows `tare-core` and no other crate of Tare's. It panics where a test is to fail.
 
 pub mod files;
 pub mod histogram;

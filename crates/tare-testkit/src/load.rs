@@ -3,7 +3,7 @@
 use tare_core::fault::Fault;
 use tare_core::load::{LoadLine, LoadSummary, SecondRow};
 
-/// The lines that it printed but for the last one, and how it ended, which only the last one tells.
+/// The lines that it printed before the last one, and the result, which is the last line and no other.
 pub fn lines(printed: &[u8]) -> (Vec<LoadLine>, Result<LoadSummary, Fault>) {
     let lines = printed.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let mut lines: Vec<LoadLine> =

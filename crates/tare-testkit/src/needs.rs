@@ -1,6 +1,6 @@
 //! What a test may lack. Where it does, it says so in a line that the gate knows, and is over.
 
-/// None, and a word about it, where this process is not root's.
+/// None if this process does not run as root; then it prints the line by which the gate counts a skip.
 pub fn root() -> Option<()> {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {

@@ -15,7 +15,7 @@ pub fn free_port() -> u16 {
     listen().1.port()
 }
 
-/// Does this with each connection, which it is handed with its number, in a thread of its own.
+/// Serves on a free port of the loopback: calls `talk` with each connection and its number, from 0, in a new thread.
 pub fn each_connection(talk: impl Fn(usize, TcpStream) + Clone + Send + 'static) -> SocketAddr {
     let (listener, address) = listen();
     std::thread::spawn(move || {
@@ -27,7 +27,7 @@ pub fn each_connection(talk: impl Fn(usize, TcpStream) + Clone + Send + 'static)
     address
 }
 
-/// Sends for each piece that comes what `answer` makes of it and of the connection's number, or nothing.
+/// The same, for a server that passes each piece it receives to `answer` and sends what that returns, if anything.
 pub fn answering<T: AsRef<[u8]>>(answer: impl Fn(usize, &[u8]) -> Option<T> + Clone + Send + 'static) -> SocketAddr {
     each_connection(move |number, mut stream| {
         stream.set_nodelay(true).expect("it can be set");

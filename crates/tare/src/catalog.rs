@@ -37,7 +37,7 @@ pub(crate) fn protocols() -> Vec<&'static dyn ErasedProtocol> {
 
 /// The protocol of this name.
 pub(crate) fn protocol(name: &str) -> Option<&'static dyn ErasedProtocol> {
-    protocols().into_iter().find(|protocol| protocol.name() == name)
+    tare_load::protocol_named(&protocols(), name)
 }
 
 /// Checks that this machine has what a protocol needs with these options; to be asked before anything is deployed.

@@ -80,6 +80,11 @@ pub(crate) fn only_part(suite: Suite, verb: &str) -> Result<(Study, Workload)> {
     Ok(suite.parts.into_iter().next().expect("a study has a part"))
 }
 
+/// Why a part that was typed cannot be run, for a study without parts.
+pub(crate) fn no_such_part(study: &str, typed: &[String]) -> Option<String> {
+    typed.first().map(|part| format!("study '{study}' has no part '{part}': it has no parts"))
+}
+
 /// The names of the presets of a study.
 pub(crate) fn presets(name: &str) -> Result<Vec<String>> {
     Ok(Suite::presets(&read_text(&find_study(name)?)?))

@@ -12,7 +12,7 @@ use tare_core::config;
 use tare_core::load::{Arrivals, Hold, LoadLine, LoadOrder, LoadPlan, LoadProfile, WindowRow};
 use tare_core::peak::{PeakOutcome, PeakPlan};
 use tare_core::qos::{EVERY_OPERATION, Qos, QuantileLimit};
-use tare_load::PROTOCOLS;
+use tare_load::{PROTOCOLS, protocol_named};
 use tare_stats::peak::{Action, Asked, peak_search};
 use tare_testkit::peer;
 
@@ -73,7 +73,7 @@ fn truth(made: Made) -> f64 {
 
 fn load_plan(endpoint: SocketAddr, search: &PeakPlan, limit: Duration) -> LoadPlan {
     let text = "{request: \"hi\\r\\n\", reply: {until: \"END\\r\\n\"}}";
-    let known = PROTOCOLS.iter().find(|known| known.name() == "tcp").unwrap();
+    let known = protocol_named(PROTOCOLS, "tcp").unwrap();
     let options = config::read("options", text, |node, problems| known.read(node, problems)).unwrap();
     let base = LoadProfile::Open { rate: 1.0, arrivals: Arrivals::Poisson, connections: 200, in_flight: 10_000 };
     let profile = LoadProfile::Guided { of: Box::new(search.highest(&base)), start: search.start };

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 const IGNORANT: &[&str] = &["tare-runner", "tare-stats", "tare-report"];
 
 /// Protocol names that are words of other things too; only a text that is nothing else counts.
-const GENERAL: &[&str] = &["null", "http", "tcp", "exec", "echo", "mock", "local"];
+const GENERAL: &[&str] = &["null", "http", "tcp", "exec", "echo", "local"];
 
 /// How a layer or a protocol states its name.
 const STATES_NAME: &str = "const NAME: &'static str = \"";

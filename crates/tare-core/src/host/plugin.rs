@@ -1,5 +1,6 @@
 //! A layer as its author writes it, with options of its own type, and as the rest of the program sees it, with options
-//! as JSON. One adapter stands between the two: the only place where a layer's options are serialized and read back.
+//! as JSON. One adapter stands between the two, and converts them. Without their type, the JSON is only compared and
+//! merged by key (ladders), and asked for `guests` ([`LayerUse::guests`](crate::layer::LayerUse::guests)).
 
 use super::{
     Availability, CachedItem, Facts, GuestNeeds, Host, Leftover, LocalOuter, MachineServices, OpenError, TrialContext,

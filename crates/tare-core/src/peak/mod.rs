@@ -24,7 +24,7 @@ pub struct PeakPlan {
     pub start: f64,
     /// Where the peak is expected; the search then starts near it. Only the first block needs one.
     pub hint: Option<f64>,
-    /// The search gives up below this: the service keeps the QoS at no load.
+    /// The search gives up below this: there is then no load at which the service keeps the QoS.
     pub at_least: f64,
     /// The search does not go above this.
     pub at_most: f64,

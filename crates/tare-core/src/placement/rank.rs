@@ -255,7 +255,7 @@ impl<'s> Search<'s> {
         Some(chosen.iter().zip(sets).map(placed).collect())
     }
 
-    /// The cheapest ways that were examined, without those that the model cannot tell apart.
+    /// The cheapest ways that were examined, at most [`KEPT`]; of those that the model cannot tell apart, one.
     fn best(&self) -> Vec<BTreeMap<String, Placed>> {
         let mut fitting: Vec<(i64, &Vec<usize>)> =
             self.known.iter().filter_map(|(way, cost)| Some(((*cost)?, way))).collect();

@@ -189,7 +189,7 @@ impl ContainerOptions {
     }
 }
 
-/// Checks a user's options and fills in every default. `None` adds problems.
+/// Checks a user's options and fills in every default. Returns `None` if it has added problems.
 pub(crate) fn read(node: &Node, problems: &mut Problems) -> Option<ContainerOptions> {
     let before = problems.len();
     let mut fields = Fields::of(node, "layer 'container'", problems)?;

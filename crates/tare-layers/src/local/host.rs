@@ -7,7 +7,7 @@ use super::logs::{Keeper, tail};
 use super::root::{PROGRAM_INSIDE, Root};
 use super::running::{Running, describe_end};
 use super::volumes::{make_volumes, remove_volumes, volume_folders};
-use super::ways_in::into_process;
+use super::ways_in::into_service;
 use super::{facts, files, mapped_files, ports};
 use crate::cgroup::Group;
 use crate::marks;
@@ -332,9 +332,7 @@ impl Host for LocalHost {
     }
 
     fn ways_in(&mut self, instance: &str) -> Vec<WayIn> {
-        let output = self.logs.get(instance).map(|path| WayIn::new(WayIn::OUTPUT, path.display().to_string()));
-        let running = self.running.get_mut(instance).and_then(Running::runs_as);
-        running.map(|pid| into_process(pid, None)).into_iter().flatten().chain(output).collect()
+        into_service(self.running.get_mut(instance), self.logs.get(instance))
     }
 
     fn stop(&mut self, instance: &str) -> Result<(), Fault> {

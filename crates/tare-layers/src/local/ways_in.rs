@@ -1,11 +1,19 @@
 //! How a person gets into a process of this machine that has its own root.
 
 use super::inside::{open_inside, open_tree};
-use std::path::Path;
+use super::running::Running;
+use std::path::{Path, PathBuf};
 use tare_core::host::WayIn;
 
 /// What is started in a service's root to look around, if its bundle has it.
 const SHELL: &str = "/bin/sh";
+
+/// Ways into a service of this machine: those into its process while that runs, and the file of its output.
+pub(crate) fn into_service(running: Option<&mut Running>, log: Option<&PathBuf>) -> Vec<WayIn> {
+    let output = log.map(|path| WayIn::new(WayIn::OUTPUT, path.display().to_string()));
+    let pid = running.and_then(Running::runs_as);
+    pid.map(|pid| into_process(pid, None)).into_iter().flatten().chain(output).collect()
+}
 
 /// Ways into the running process with this id: its files, and a shell beside it. `enter` is the command that starts a
 /// shell there; without it, `nsenter` does.

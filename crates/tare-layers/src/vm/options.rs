@@ -97,7 +97,7 @@ impl VmOptions {
     }
 }
 
-/// Checks a user's options and fills in every default. `None` adds problems.
+/// Checks a user's options and fills in every default. Returns `None` if it has added problems.
 pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<VmOptions> {
     let before = problems.len();
     let default = VmOptions::default();

@@ -48,6 +48,7 @@ pub(crate) fn layer(kind: &dyn ErasedLayer, text: &str) -> LayerUse {
 
 /// All but guests: those are held to it by `vm.rs`, which boots them emulated where there is no KVM.
 fn every_form() {
+    assert!(tare_layers::LAYERS.iter().all(|own| layer_named(LAYERS, own.name()).is_some()), "none is left out");
     for kind in LAYERS.iter().filter(|kind| kind.name() != "vm") {
         let layer = layer(*kind, "{}");
         let carrier = stage::carrier(std::path::Path::new("/"));

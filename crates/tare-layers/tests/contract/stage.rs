@@ -11,36 +11,23 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tare_core::bundle::{Bundle, BundleStore, Kernel, Recipe, Source};
 use tare_core::fault::Fault;
-use tare_core::host::{
-    ErasedLayer, Host, Layers, MachineServices, PlacedBundle, ResourceReport, ServiceStart, TrialContext,
-};
+use tare_core::host::{Host, Layers, MachineServices, PlacedBundle, ResourceReport, ServiceStart, TrialContext};
 use tare_core::layer::LayerUse;
 use tare_core::telemetry::{Prober, Scope, TelemetryRow};
 use tare_core::units::CpuSet;
 use tare_core::workload::{FIRST_OWN, Readiness, Resources, Service};
+use tare_layers::container::Container;
 use tare_layers::local::LocalHost;
 use tare_layers::network::{GeneratorSeat, free_subnets};
 use tare_layers::run_mark::RunMark;
+use tare_layers::vm::Vm;
 use tare_layers::{leftovers, owner};
 pub(crate) use tare_testkit::peer::free_port;
 use tare_testkit::sample;
 
-/// The crate's own layers.
-const OWN_LAYERS: Layers = tare_layers::LAYERS;
-
-/// Layers of other crates: the one that CONTRIBUTING shows, and one that starts nothing.
-const OTHER_LAYERS: [&dyn ErasedLayer; 2] = [&Cage, &Mock];
-
-/// The layers that are held to the contract.
-pub(crate) const LAYERS: Layers = &{
-    let mut all = [OTHER_LAYERS[0]; OWN_LAYERS.len() + OTHER_LAYERS.len()];
-    let mut at = 0;
-    while at < all.len() {
-        all[at] = if at < OWN_LAYERS.len() { OWN_LAYERS[at] } else { OTHER_LAYERS[at - OWN_LAYERS.len()] };
-        at += 1;
-    }
-    all
-};
+/// The layers that are held to the contract: the crate's own, the one that CONTRIBUTING shows, and one that starts
+/// nothing.
+pub(crate) const LAYERS: Layers = &[&Container, &Vm, &Cage, &Mock];
 
 /// A check: its name, whether it needs root, and what it does.
 pub(crate) type Check = (String, bool, fn());

@@ -6,6 +6,7 @@
 //! the kernel charges what runs only when it stops, or by the tick, which is milliseconds later: its counter is read
 //! once the next load has sent its first operations.
 
+use crate::clock::SECOND_NS;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::pread;
@@ -55,8 +56,7 @@ impl Counter {
                 let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
                 // SAFETY: it writes a time into the place it is given.
                 let read = unsafe { libc::clock_gettime(*clock, &raw mut time) };
-                let ns =
-                    || u64::try_from(time.tv_sec).ok()?.checked_mul(1_000_000_000)?.checked_add(time.tv_nsec as u64);
+                let ns = || u64::try_from(time.tv_sec).ok()?.checked_mul(SECOND_NS)?.checked_add(time.tv_nsec as u64);
                 if read == 0 { ns() } else { None }
             }
         }

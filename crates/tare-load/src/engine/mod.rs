@@ -62,6 +62,9 @@ const READY_MAX: Duration = Duration::from_secs(1);
 /// # Errors
 /// When the endpoint cannot be reached, or the task did not succeed.
 pub fn drive<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
+    if protocol.operations().iter().all(|operation| operation.weight == 0) {
+        return Err(Fault::new(format!("no operation of protocol '{}' has a weight above 0", plan.protocol)));
+    }
     let nothing = |verified: Verified| LoadSummary {
         checks: verified.checks,
         facts: verified.facts,

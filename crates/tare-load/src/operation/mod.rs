@@ -108,7 +108,7 @@ pub struct OperationRow {
     /// Its name in a record.
     pub name: String,
     /// How often it is drawn, relative to the others' weights. 0 keeps it out of the mix; a behaviour of users or a
-    /// recording may still name it. At least one operation must have a weight above 0: the engine panics otherwise.
+    /// recording may still name it. At least one operation must have a weight above 0.
     pub weight: u64,
     /// Whether its answer comes when there is news, and not when it is asked for: its times say nothing of the service,
     /// and at the end of a load nobody waits for it.

@@ -1,7 +1,7 @@
 //! Protocols as the fuzz targets speak them: with options that lead bytes to as much code as there is.
 
 use super::pieces::{answered, chew};
-use super::{PROTOCOLS, exec, http, mysql, postgres, redis, tcp};
+use super::{PROTOCOLS, exec, http, mysql, postgres, protocol_named, redis, tcp};
 use serde_json::Value;
 use std::sync::OnceLock;
 use tare_core::config;
@@ -10,7 +10,7 @@ use tare_core::fault::Fault;
 /// Options as the protocol writes them down, read once.
 fn options(kept: &'static OnceLock<Value>, protocol: &str, text: &str) -> Value {
     let read = || {
-        let protocol = PROTOCOLS.iter().find(|known| known.name() == protocol).expect("there is one");
+        let protocol = protocol_named(PROTOCOLS, protocol).expect("there is one");
         let read = config::read("workload.yaml", text, |node, problems| protocol.read(node, problems));
         read.unwrap_or_else(|told| panic!("{told:#?}"))
     };

@@ -26,9 +26,9 @@ pub trait LoadProtocol: 'static {
     /// external tool reports once, at its end.
     const TELLS_SECONDS: bool = true;
 
-    /// Checks a user's options and fills in every default. `None` adds problems. The JSON Schema of workload files is
-    /// made from these problems, so an unknown key or word is refused with those that are known: see
-    /// [`Fields`](tare_core::config::Fields) and [`Node::unknown`].
+    /// Checks a user's options and fills in every default. Returns `None` if it has added problems. The JSON
+    /// Schema of workload files is made from these problems, so an unknown key or word is refused with those that are
+    /// known: see [`Fields`](tare_core::config::Fields) and [`Node::unknown`].
     fn read(node: &Node, problems: &mut Problems) -> Option<Self::Options>;
 
     /// The names of the operations, at least one. Studies and workloads may name them, for limits of times and for
@@ -90,6 +90,11 @@ pub trait ErasedProtocol: ProtocolInfo {
     /// # Errors
     /// Why the plan could not be carried out; or that its options are not this protocol's.
     fn drive(&self, plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault>;
+}
+
+/// The protocol of this name.
+pub fn protocol_named(protocols: &[&'static dyn ErasedProtocol], name: &str) -> Option<&'static dyn ErasedProtocol> {
+    protocols.iter().find(|protocol| protocol.name() == name).copied()
 }
 
 /// The protocol `P` for a list of protocols.

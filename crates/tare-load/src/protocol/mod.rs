@@ -19,7 +19,7 @@ pub(crate) mod chew;
 #[cfg(any(test, fuzzing))]
 mod pieces;
 
-pub use load_protocol::{ErasedProtocol, LoadProtocol, erased};
+pub use load_protocol::{ErasedProtocol, LoadProtocol, erased, protocol_named};
 
 /// Replies longer than this end the connection: 64 MiB.
 pub(crate) const REPLY_MAX: u64 = 64 << 20;
@@ -47,7 +47,7 @@ fn read_text<T: serde::Serialize + serde::de::DeserializeOwned>(
         _ => Err(format!("there is no file {name}")),
     });
     let node = tare_core::config::parse(text, &mut problems).unwrap();
-    match read(&node, &mut problems) {
+    match read(&node, &mut problems).filter(|_| problems.is_empty()) {
         Some(options) => Ok(serde_json::from_value(serde_json::to_value(options).unwrap()).unwrap()),
         None => Err(problems.into_vec().iter().map(ToString::to_string).collect()),
     }

@@ -4,12 +4,12 @@ use std::io::{Cursor, Read};
 use tare_core::config;
 use tare_core::fault::Fault;
 use tare_core::load::{LoadLine, LoadPlan, LoadSummary};
-use tare_load::PROTOCOLS;
+use tare_load::{PROTOCOLS, protocol_named};
 use tare_testkit::load;
 
 /// The options of a protocol, with its defaults filled in.
 pub(crate) fn options(protocol: &str, text: &str) -> serde_json::Value {
-    let known = PROTOCOLS.iter().find(|known| known.name() == protocol).unwrap();
+    let known = protocol_named(PROTOCOLS, protocol).unwrap();
     config::read("test", text, |node, problems| known.read(node, problems)).unwrap()
 }
 

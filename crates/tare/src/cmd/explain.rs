@@ -43,8 +43,8 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<u8> {
     let typed = &args.run;
     let read = files::read_to_run(typed)?;
     let (mut study, workload) = files::only_part(read, "explain")?;
-    if let Some(part) = typed.parts.first() {
-        return Err(Mistake::new(format!("study '{}' has no part '{part}': it has no parts", study.name)).into());
+    if let Some(text) = files::no_such_part(&study.name, &typed.parts) {
+        return Err(Mistake::new(text).into());
     }
     run::check_times(typed, &study)?;
     climb(&mut study, &typed.forms)?;

@@ -10,8 +10,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8> {
     if suite.is_divided() {
         return suite::run(args, suite);
     }
-    if let Some(part) = args.parts.first() {
-        let text = format!("study '{}' has no part '{part}': it has no parts", suite.name);
+    if let Some(text) = files::no_such_part(&suite.name, &args.parts) {
         return Err(Mistake::new(text).into());
     }
     let (study, workload) = files::only_part(suite, "run")?;

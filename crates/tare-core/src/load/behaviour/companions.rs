@@ -68,7 +68,7 @@ fn read_until(node: &Node, names: &SpokenNames, problems: &mut Problems) -> BTre
     until
 }
 
-/// The user's names for the values passed to it, each with the companion's own.
+/// The values that a companion passes to the user: the user's name of each, with the companion's own.
 fn read_tells(node: &Node, names: &SpokenNames, problems: &mut Problems) -> BTreeMap<String, String> {
     let Some(fields) = Fields::of(node, "tells", problems) else { return BTreeMap::new() };
     let mut tells = BTreeMap::new();

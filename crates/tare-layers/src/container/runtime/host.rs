@@ -9,7 +9,7 @@ use crate::local::host::{PROBE_WITHIN, create_log};
 use crate::local::logs::{Keeper, tail};
 use crate::local::running::Running;
 use crate::local::volumes::{remove_volumes, volume_folders};
-use crate::local::ways_in::into_process;
+use crate::local::ways_in::into_service;
 use crate::local::{self, ports};
 use crate::network::{Fenced, UserHere};
 use std::collections::BTreeMap;
@@ -272,9 +272,7 @@ impl Host for RuntimeHost {
     }
 
     fn ways_in(&mut self, instance: &str) -> Vec<WayIn> {
-        let output = self.inner.logs.get(instance).map(|path| WayIn::new(WayIn::OUTPUT, path.display().to_string()));
-        let running = self.inner.running.get_mut(instance).and_then(Running::runs_as);
-        running.map(|pid| into_process(pid, None)).into_iter().flatten().chain(output).collect()
+        into_service(self.inner.running.get_mut(instance), self.inner.logs.get(instance))
     }
 
     fn begin_command(&mut self, instance: &str, command: &CommandStart) -> Result<(), Fault> {

@@ -1,6 +1,6 @@
 //! A tool as a process: started in a group of its own, bounded in time and output, and ended with all it has started.
 
-use crate::clock;
+use crate::clock::{self, SECOND_NS};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use std::io::Read;
@@ -21,7 +21,7 @@ const STDERR_KEPT: usize = 8 << 10;
 /// How often it is looked whether the load shall end.
 const LOOK_NS: u64 = 50_000_000;
 /// How long a tool that was told to end may take before it is killed.
-const GRACE_NS: u64 = 1_000_000_000;
+const GRACE_NS: u64 = SECOND_NS;
 /// How long its output may stay open after it has ended: somebody else holds it then.
 const DRAIN: Duration = Duration::from_secs(1);
 

@@ -13,7 +13,6 @@ use crate::operation::{Failure, Reply};
 use crate::script::{ValueRef, Values};
 use std::ops::Range;
 use std::sync::Arc;
-use tare_core::config;
 
 const DIALECT: Dialect = Dialect {
     protocol: "test",
@@ -28,10 +27,7 @@ const DIALECT: Dialect = Dialect {
 };
 
 fn options(text: &str) -> Result<Options, Vec<String>> {
-    let read = config::read("workload.yaml", text, |node, problems| read::read(&DIALECT, node, problems));
-    // As the load process finds them in its plan.
-    let read = read.map(|options| serde_json::from_value(serde_json::to_value(options).unwrap()).unwrap());
-    read.map_err(|told| told.iter().map(ToString::to_string).collect())
+    crate::protocol::read_text(|node, problems| read::read(&DIALECT, node, problems), text)
 }
 
 /// One operation named `op` with this script and feeds, as flow sequences.

@@ -2,6 +2,7 @@
 
 use crate::cli::RunArgs;
 use crate::cmd::compared_metric;
+use crate::files;
 use crate::mistake::Mistake;
 use anyhow::Result;
 use clap::Args;
@@ -103,9 +104,7 @@ impl PlaceArgs {
             let name_of_study = &study.name;
             mistakes.push(format!("study '{name_of_study}' has no form '{name}'; it has: {}", forms.join(", ")));
         }
-        if let Some(part) = self.run.parts.first() {
-            mistakes.push(format!("study '{}' has no part '{part}': it has no parts", study.name));
-        }
+        mistakes.extend(files::no_such_part(&study.name, &self.run.parts));
         let placed = study.forms.iter().find(|known| known.name == *form).map(|form| study.deployed(workload, form));
         let deployed = placed.unwrap_or_else(|| workload.clone());
         // A service's name stands for all its instances.

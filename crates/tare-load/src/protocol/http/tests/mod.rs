@@ -9,7 +9,6 @@ use super::state::{Session, User};
 use super::{Http, options};
 use crate::draw::Draw;
 use crate::operation::{Failure, Flight, Protocol, Reply, Step};
-use tare_core::config;
 
 /// What a server says to a request.
 type Answer<'a> = &'a dyn Fn(&str) -> Vec<u8>;
@@ -21,9 +20,7 @@ pub(super) fn http(text: &str) -> Http {
 
 /// The same with another endpoint.
 fn http_at(text: &str, endpoint: &str) -> Http {
-    let options = config::read("workload.yaml", text, options::read).unwrap();
-    // As the load process finds them in its plan.
-    let options: Options = serde_json::from_value(serde_json::to_value(options).unwrap()).unwrap();
+    let options: Options = crate::protocol::read_text(options::read, text).unwrap();
     Http::new(options, endpoint.parse().unwrap()).unwrap()
 }
 
