@@ -6,6 +6,7 @@
 
 mod agreement;
 mod busy;
+mod by_hand;
 mod calls;
 mod closed;
 mod freeze;

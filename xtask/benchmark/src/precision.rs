@@ -1,5 +1,7 @@
-//! How fine the scale is: half-widths of intervals by design, slice length and time, measured on this machine.
+//! How fine the scale is: half-widths of intervals by design, slice length and time, measured on this machine, and what
+//! a load tool sees that is used by hand.
 
+use crate::by_hand::{self, ByHand};
 use crate::ratio::median;
 use crate::workshop::release;
 use anyhow::{Context, Result, bail, ensure};
@@ -7,7 +9,7 @@ use clap::Args;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What is measured.
 #[derive(Args)]
@@ -15,7 +17,7 @@ pub(crate) struct Options {
     /// Longest time of each run, minutes; may be repeated.
     #[arg(long = "minutes", default_values_t = [2])]
     minutes: Vec<u32>,
-    /// Run only this design, such as blocks or chop-10ms; may be repeated.
+    /// Run only this design, such as blocks, chop-10ms or by-hand; may be repeated.
     #[arg(long = "design")]
     designs: Vec<String>,
     /// Number of runs of each, one round after the other: figures are medians.
@@ -58,7 +60,7 @@ struct Found {
 
 /// Carries out what was asked for and prints a table.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
-    let known = DESIGNS.iter().map(|(name, ..)| *name).collect::<Vec<_>>();
+    let known = DESIGNS.iter().map(|(name, ..)| *name).chain([by_hand::NAME]).collect::<Vec<_>>();
     if let Some(unknown) = options.designs.iter().find(|name| !known.contains(&name.as_str())) {
         bail!("there is no design '{unknown}' here; known: {}", known.join(", "));
     }
@@ -78,15 +80,23 @@ fn measure(from: (&Path, &Path), folder: &Path, options: &Options) -> Result<()>
     );
     println!("|---|---|---|---|---|---|---|---|---|---|");
     for minutes in &options.minutes {
+        let mut hands: Vec<ByHand> = Vec::new();
         let mut found: Vec<Vec<Found>> = designs.iter().map(|_| Vec::new()).collect();
         for round in 0..options.rounds {
             for (at, (name, design, time)) in designs.iter().enumerate() {
                 let record = folder.join(format!("{name}-{minutes}-{round}"));
                 found[at].push(one(from, &record, (design, time), *minutes, options)?);
             }
+            if wanted(by_hand::NAME) {
+                let time = Duration::from_secs(60 * u64::from(*minutes));
+                hands.push(by_hand::measure(&folder.join(by_hand::NAME), time, options.connections)?);
+            }
         }
         for ((name, ..), runs) in designs.iter().zip(&found) {
             println!("{}", row(name, *minutes, runs));
+        }
+        if !hands.is_empty() {
+            println!("{}", by_hand::row(*minutes, &hands));
         }
     }
     Ok(())
