@@ -50,6 +50,7 @@ fn name(user: &CpuUser) -> &str {
         CpuUser::Tool => "tool inside",
         CpuUser::Generator => "generator",
         CpuUser::Interrupts => "interrupts",
+        CpuUser::Others => "others",
         CpuUser::Rest => "rest",
     }
 }

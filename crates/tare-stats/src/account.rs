@@ -1,5 +1,5 @@
 //! Where the CPU time of the whole machine goes, per operation: to each scope that was sampled, to the generator, to
-//! interrupts where the kernel keeps them apart, and to the rest.
+//! other tasks, to interrupts where the kernel keeps them apart, and to the rest.
 //!
 //! The parts do not overlap and add up to the machine's busy time. The kernel knows exactly how long each task ran, and
 //! how long each CPU was idle. Work in interrupts and software interrupts, most of receiving a packet, is part of the
@@ -29,7 +29,9 @@ pub enum CpuUser {
     Generator,
     /// Interrupts and software interrupts, where they are in no task's time.
     Interrupts,
-    /// Everything else: other processes, threads of the kernel, interrupts of idle CPUs.
+    /// All other processes and threads, those of the kernel included, where the time of all tasks is known.
+    Others,
+    /// Everything else: interrupts of idle CPUs, and other tasks where those are not told apart.
     Rest,
 }
 
@@ -38,7 +40,8 @@ pub enum CpuUser {
 pub struct CpuPart {
     /// Whose time it is.
     pub user: CpuUser,
-    /// Per operation, us. Of the rest it may be a little less than nothing, for ticks and moments are not exact.
+    /// Per operation, us. Of other tasks and the rest it may be a little less than nothing, for ticks and moments are
+    /// not exact.
     pub us: f64,
 }
 
@@ -117,6 +120,9 @@ impl Spent {
         let tool = load.inside.and_then(|inside| inside.cpu_s).filter(|used| *used > 0.0);
         parts.extend(tool.map(|used| (CpuUser::Tool, by_operation(used))));
         parts.insert(CpuUser::Generator, by_operation(load.generator_cpu_s));
+        let known: f64 = parts.values().sum();
+        let tasks = went(&machine, &|row| row.values.get("cpu_tasks_s").copied());
+        parts.extend(tasks.map(|used| (CpuUser::Others, by_operation(used) - known)));
         let soft = soft_s(&|cpus| went(&machine, &|row| interrupts_s(row, cpus)), generator);
         let soft =
             soft.map(|(on, all)| SoftInterrupts { generator_us: by_operation(on), others_us: by_operation(all - on) });
@@ -267,6 +273,17 @@ mod tests {
         assert!(us(&apart, &CpuUser::Rest).unwrap().abs() < 1e-9, "{apart:?}");
         let soft = within.soft.unwrap();
         assert!((soft.generator_us - 1.2).abs() < 1e-9 && (soft.others_us - 0.3).abs() < 1e-9, "{soft:?}");
+    }
+
+    #[test]
+    fn other_tasks_are_told_apart_from_the_rest_where_the_time_of_all_is_known() {
+        for (apart, rest_us) in [(false, 0.7), (true, -0.8)] {
+            let rows = [&IDLE[..], &[("cpu_tasks_s", 1.13)]].concat();
+            let account = mean("f", &[Spent::of(&trial(&rows), apart, Some(&CpuSet::new([1]))).unwrap()]).unwrap();
+            assert!((us(&account, &CpuUser::Others).unwrap() - 0.8).abs() < 1e-9, "1.13 less 1.05: {account:?}");
+            assert!((us(&account, &CpuUser::Rest).unwrap() - rest_us).abs() < 1e-9, "{account:?}");
+            assert!((account.busy_us - 12.0).abs() < 1e-9, "{account:?}");
+        }
     }
 
     #[test]

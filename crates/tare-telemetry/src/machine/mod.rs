@@ -1,4 +1,6 @@
-//! The machine as a whole, from `/proc`.
+//! The machine as a whole, from `/proc` and its root control group.
+
+mod tasks;
 
 use crate::parts::Parts;
 use crate::proc::ticks;
@@ -7,11 +9,12 @@ use crate::scan::{keyed, lines, number, number_at, pressure_some_us, words};
 use crate::sockets;
 use crate::source::{Of, Reading, SourceReader, SourceRow, SourceState};
 use std::fmt::Write;
+use tasks::Tasks;
 
 /// The row of [`crate::SOURCES`].
 pub const ROW: SourceRow = SourceRow {
     name: "machine",
-    about: "CPUs, memory, network and pressure of the whole machine, from /proc",
+    about: "CPUs, memory, network and pressure of the whole machine, from /proc and its root control group",
     metrics: &[
         "cpu_user_s",
         "cpu_system_s",
@@ -20,6 +23,7 @@ pub const ROW: SourceRow = SourceRow {
         "cpu_steal_s",
         "cpu_idle_s",
         "cpu_guest_s",
+        "cpu_tasks_s",
         "context_switches",
         "interrupts",
         "tasks_started",
@@ -60,6 +64,7 @@ fn probe(root: &Root) -> SourceState {
 
 struct MachineReader {
     stat: Option<KeptFile>,
+    tasks: Option<Tasks>,
     meminfo: Option<KeptFile>,
     vmstat: Option<KeptFile>,
     net: Option<KeptFile>,
@@ -77,6 +82,7 @@ impl MachineReader {
         let open = |path: &str| KeptFile::open(root.path(path));
         MachineReader {
             stat: open("proc/stat"),
+            tasks: Tasks::new(root),
             meminfo: open("proc/meminfo"),
             vmstat: open("proc/vmstat"),
             // `/proc/net` depends on the thread that reads it; this path is the same for every thread.
@@ -161,6 +167,9 @@ impl MachineReader {
 impl SourceReader for MachineReader {
     fn read(&mut self, into: &mut Reading) {
         self.read_stat(into);
+        if let Some(used) = self.tasks.as_mut().and_then(|tasks| tasks.read(&mut self.buffer)) {
+            into.put(Of::Machine, "cpu_tasks_s", used);
+        }
         self.read_memory(into);
         self.read_net(into);
         for (metric, file) in &self.pressure {
