@@ -29,6 +29,8 @@ mod sample;
 mod settings;
 pub mod vm;
 
+pub use container::{EngineImage, build_image, engine_image, engine_name};
+
 use tare_core::host::Layers;
 
 /// The layers of this crate. A new one is a folder and an entry here; the contract tests run over this list.

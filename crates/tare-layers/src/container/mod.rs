@@ -4,14 +4,17 @@
 //! the service directly, with the container features that the options ask for, see `runtime/`.
 //!
 //! Everything made here carries the label `tare.run`; the user's own containers, images, networks and default bridge
-//! are never touched. Images made from bundles are kept for later runs, see [`cached_images`]. In a guest the image's
-//! single layer is the bundle's disk itself, mounted where the engine keeps the layer.
+//! are never touched. Images made from bundles are kept for later runs, see [`cached_images`], and so are those that
+//! the engine has built of a folder, see [`build_image`]. In a guest the image's single layer is the bundle's disk
+//! itself, mounted where the engine keeps the layer.
 
+mod build;
 mod command;
 mod engine;
 mod guest_engine;
 mod host;
 mod image;
+mod inventory;
 mod leftovers;
 mod link;
 mod observe;
@@ -32,7 +35,9 @@ pub(crate) use {
     runtime::chew as chew_runtime_log,
 };
 
+pub use build::build_image;
 pub use image::{CachedImage, cached_images, remove_image};
+pub use inventory::{EngineImage, engine_image, engine_name};
 
 use crate::short_version;
 use engine::Engine;
@@ -130,11 +135,11 @@ impl Layer for Container {
     }
 
     fn kept() -> Result<Vec<CachedItem>, Fault> {
-        image::kept()
+        Ok([image::kept()?, build::kept()?].concat())
     }
 
     fn forget(kept: &CachedItem) -> Result<(), Fault> {
-        remove_image(&kept.name)
+        if kept.kind == build::KIND { build::remove(&kept.name) } else { remove_image(&kept.name) }
     }
 }
 

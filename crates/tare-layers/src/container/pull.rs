@@ -1,17 +1,22 @@
-//! Images from registries, fetched by the engine: it has the user's credentials, mirrors and trust.
+//! Images that the engine hands out: those that it has, and those that it fetches from registries, for it has the
+//! user's credentials, mirrors and trust.
 
 use super::engine::{Engine, IMPORT_LIMIT};
+use super::inventory::{engine_image, engine_name, pinned_id, split};
 use bollard::query_parameters::CreateImageOptionsBuilder;
 use futures_util::TryStreamExt;
 use std::io::Write;
 use tare_core::fault::{Doing, Fault};
 
-/// Fetches the image called `reference` and writes it to `into` in the format of `docker save`. An image that the
-/// engine already has is not fetched again.
+/// Writes the image called `reference` to `into` in the format of `docker save`, and fetches it first if the engine
+/// does not have it. One of [`super::EngineImage::pinned`] is never fetched, and is found by its ID.
 ///
 /// # Errors
-/// When there is no engine, the registry refuses, or `into` accepts no more.
+/// When there is no engine, it lacks the image or the registry refuses, it breaks off, or `into` accepts no more.
 pub(super) fn pull(reference: &str, into: &mut dyn Write) -> Result<(), Fault> {
+    if let Some(name) = engine_name(reference) {
+        return hand_out(name, into);
+    }
     let engine = Engine::find()?.ok_or_else(super::no_engine)?;
     if engine.call(engine.docker().inspect_image(reference)).is_err() {
         let (name, tag) = split(reference);
@@ -24,9 +29,27 @@ pub(super) fn pull(reference: &str, into: &mut dyn Write) -> Result<(), Fault> {
             error.doing(format!("fetch the image {reference}")).remedy(remedy)
         })?;
     }
-    let doing = format!("save the image {reference}");
+    save(&engine, reference, reference, into)
+}
+
+/// An image that the engine has. Its name alone is not enough: by the time of the export it may mean another image, and
+/// the bundle would be kept under a name that says nothing of what is in it.
+fn hand_out(name: &str, into: &mut dyn Write) -> Result<(), Fault> {
+    let Some(id) = pinned_id(name) else {
+        // Usually the reason why its ID is not known.
+        engine_image(name)?;
+        let fault = Fault::new(format!("the image {name} was not found when the workload was read, but is there now"));
+        return Err(fault.remedy("run the command again"));
+    };
+    let engine = Engine::find()?.ok_or_else(super::no_engine)?;
+    save(&engine, id, name, into)
+}
+
+/// Writes the image that the engine knows by `name` to `into`; messages call it `shown`.
+fn save(engine: &Engine, name: &str, shown: &str, into: &mut dyn Write) -> Result<(), Fault> {
+    let doing = format!("save the image {shown}");
     let mut refused = None;
-    let saved = engine.docker().export_image(reference).try_for_each(|chunk| {
+    let saved = engine.docker().export_image(name).try_for_each(|chunk| {
         // An error of ours ends the stream, and is reported in its own words.
         refused = into.write_all(&chunk).err();
         let gone_on = if refused.is_none() { Ok(()) } else { Err(std::io::Error::other("").into()) };
@@ -35,32 +58,63 @@ pub(super) fn pull(reference: &str, into: &mut dyn Write) -> Result<(), Fault> {
     let saved = engine.call_within(IMPORT_LIMIT, saved);
     match refused {
         Some(error) => Err(error).doing(doing),
-        None => saved.map_err(|error| error.doing(doing)),
-    }
-}
-
-/// A reference's name and its tag, `latest` when it names none. A digest is part of the name.
-fn split(reference: &str) -> (&str, &str) {
-    if reference.contains('@') {
-        return (reference, "");
-    }
-    match reference.rsplit_once(':') {
-        // A colon before a slash belongs to the registry's port.
-        Some((name, tag)) if !tag.contains('/') => (name, tag),
-        _ => (reference, "latest"),
+        None => saved.map_err(|error| {
+            let fault = error.doing(doing);
+            let remedy = "see whether the engine still runs and has the image, then run the command again";
+            if fault.remedy.is_empty() { fault.remedy(remedy) } else { fault }
+        }),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    /// Answers as an engine does until it is asked for an image, of which it sends the beginning.
+    fn breaks_off(listener: &UnixListener) {
+        for stream in listener.incoming() {
+            if answer(stream.unwrap()) {
+                return;
+            }
+        }
+    }
+
+    /// Answers the one question that is asked on a connection; whether that was for an image.
+    fn answer(mut stream: UnixStream) -> bool {
+        const VERSION: &str = r#"{"Version": "20.10.24", "ApiVersion": "1.41", "MinAPIVersion": "1.12"}"#;
+        let (mut asked, mut byte) = (Vec::new(), [0]);
+        while !asked.ends_with(b"\r\n\r\n") {
+            if !stream.read(&mut byte).is_ok_and(|count| count == 1) {
+                return false;
+            }
+            asked.push(byte[0]);
+        }
+        let is_image = String::from_utf8_lossy(&asked).lines().next().is_some_and(|line| line.contains("/get "));
+        let reply = if is_image {
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n".to_owned()
+        } else {
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length:";
+            format!("{head} {}\r\n\r\n{VERSION}", VERSION.len())
+        };
+        stream.write_all(reply.as_bytes()).unwrap();
+        is_image
+    }
 
     #[test]
-    fn a_reference_is_split_where_its_tag_begins() {
-        assert_eq!(split("redis"), ("redis", "latest"));
-        assert_eq!(split("redis:7"), ("redis", "7"));
-        assert_eq!(split("host:5000/redis"), ("host:5000/redis", "latest"));
-        assert_eq!(split("host:5000/redis:7"), ("host:5000/redis", "7"));
-        assert_eq!(split("redis@sha256:ab"), ("redis@sha256:ab", ""));
+    fn an_export_that_breaks_off_is_a_fault() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("engine.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let other = std::thread::spawn(move || breaks_off(&listener));
+        let engine = Engine::at(&path).unwrap().expect("it answers");
+        let mut taken = Vec::new();
+        let fault = save(&engine, "sha256:ab", "app:1", &mut taken).unwrap_err();
+        assert!(fault.message.starts_with("could not save the image app:1"), "{fault}");
+        assert!(fault.remedy.contains("run the command again"), "{fault}");
+        assert_eq!(taken, b"hello");
+        drop(engine);
+        other.join().unwrap();
     }
 }

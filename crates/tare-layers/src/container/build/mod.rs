@@ -1,0 +1,314 @@
+//! Images that the engine builds of a folder with a Dockerfile.
+//!
+//! They carry our label, which holds the tag that they are built under; both together make one ours. What somebody
+//! builds from ours inherits the label, but has another tag.
+
+mod context;
+mod ignored;
+
+use super::engine::{CallError, Engine, Heard};
+use super::inventory::{self, EngineImage};
+use bollard::models::BuildInfo;
+use bollard::query_parameters::{
+    BuildImageOptionsBuilder, ListImagesOptionsBuilder, RemoveImageOptions, RemoveImageOptionsBuilder,
+};
+use context::Context;
+use futures_util::stream;
+use sha2::{Digest, Sha256};
+use std::collections::{HashMap, VecDeque};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+use tare_core::fault::{Doing, Fault};
+use tare_core::host::CachedItem;
+use tare_core::units::show_bytes;
+
+/// The kind of what is kept here, see [`kept`].
+pub(super) const KIND: &str = "built image";
+/// The repository of the images; everything in it is ours.
+const REPOSITORY: &str = "localhost/tare-built";
+/// The label that holds an image's own name.
+const LABEL: &str = "tare.built";
+/// How long a build may say nothing: a step that compiles may take long.
+const SILENCE_LIMIT: Duration = Duration::from_secs(1800);
+/// How many bytes of the hash of a folder's path are in the tag, and how many letters of its name.
+const HASH_BYTES: usize = 6;
+const WORD_LETTERS: usize = 60;
+/// How many of the last lines are shown of a build that failed.
+const LAST_LINES: usize = 20;
+/// Where a line that does not end is cut, bytes.
+const LINE_BYTES_MAX: usize = 16 << 10;
+
+/// Has the engine build the image of a folder with a Dockerfile (or Containerfile), and gives each line of the build's
+/// output to `say`. The folder's `.dockerignore` is respected. The image is tagged
+/// `localhost/tare-built:<folder>-<hash of its path>`, and replaces the one of an earlier build of the folder. The
+/// engine uses what it remembers of earlier builds: a folder without changes gives the same image at once.
+///
+/// # Errors
+/// No engine answers, or it breaks off. As a mistake: the folder has no Dockerfile, its `.dockerignore` cannot be
+/// understood, or the build failed, with its last lines in the log.
+pub fn build_image(folder: &Path, say: &mut dyn FnMut(&str)) -> Result<EngineImage, Fault> {
+    let engine = Engine::find()?.ok_or_else(super::no_engine)?;
+    let folder = folder.canonicalize().doing(format_args!("open the folder {}", folder.display()));
+    let folder = folder.map_err(Fault::as_mistake)?;
+    let context = Context::of(&folder)?;
+    for path in &context.left_out {
+        say(&format!("{} is neither a file, a folder nor a link, and is not sent to the build", path.display()));
+    }
+    let name = name_of(&folder);
+    let (size, count) = (show_bytes(context.bytes), context.len());
+    say(&format!("building {}, {size} in {count} files and folders, as the image {name}", folder.display()));
+    let replaced = inventory::inspect(&engine, &name)?.and_then(|image| image.id);
+    run(&engine, &folder, context, &name, say)?;
+    let image = inventory::by_name(&engine, &name)?;
+    if let Some(replaced) = replaced.filter(|id| !image.id.ends_with(id.as_str())) {
+        remove_replaced(&engine, &replaced, &name);
+    }
+    Ok(image)
+}
+
+/// The name of the image of a folder, which no other folder has.
+fn name_of(folder: &Path) -> String {
+    let path = folder.as_os_str().as_bytes();
+    let hash: String = Sha256::digest(path).iter().take(HASH_BYTES).map(|byte| format!("{byte:02x}")).collect();
+    let word = folder.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let fitting = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
+    let word: String = word.chars().map(fitting).take(WORD_LETTERS).collect();
+    match word.trim_matches('-') {
+        "" => format!("{REPOSITORY}:{hash}"),
+        word => format!("{REPOSITORY}:{word}-{hash}"),
+    }
+}
+
+fn run(engine: &Engine, folder: &Path, context: Context, name: &str, say: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+    let options = BuildImageOptionsBuilder::new()
+        .dockerfile(context.dockerfile)
+        .t(name)
+        .labels(&HashMap::from([(LABEL, name)]))
+        .rm(true)
+        // Also the containers of the steps of a build that fails.
+        .forcerm(true)
+        .build();
+    let body = bollard::body_try_stream(stream::iter(context.archive()));
+    let mut progress = Box::pin(engine.docker().build_image(options, None, Some(body)));
+    let mut output = Output::default();
+    loop {
+        match engine.hear(SILENCE_LIMIT, &mut progress) {
+            Ok(Heard::Item(info)) => output.take(info, say),
+            Ok(Heard::End) => {
+                output.end(say);
+                return Ok(());
+            }
+            Ok(Heard::Nothing) => {
+                let (minutes, folder) = (SILENCE_LIMIT.as_secs() / 60, folder.display());
+                let message = format!("the build of {folder} has said nothing for {minutes} minutes, and was ended");
+                return Err(output.explain(Fault::new(message)));
+            }
+            Err(error) => {
+                output.end(say);
+                return Err(output.explain(failed(folder, error)));
+            }
+        }
+    }
+}
+
+/// Why a build failed: the engine says what is wrong with it, or the engine itself broke off.
+fn failed(folder: &Path, error: CallError) -> Fault {
+    match error {
+        CallError::Refused { message, .. } => {
+            let message = format!("the image of {} could not be built: {}", folder.display(), message.trim());
+            let remedy = "mend what its last lines show; if it needs BuildKit or a registry's password, build the image \
+                          by hand (docker build -t NAME FOLDER) and name it: docker-daemon:NAME";
+            Fault::new(message).remedy(remedy).as_mistake()
+        }
+        broken => broken.doing(format_args!("build the image of {}", folder.display())),
+    }
+}
+
+/// The output of a build, which comes in pieces of lines.
+#[derive(Default)]
+struct Output {
+    open: String,
+    last: VecDeque<String>,
+}
+
+impl Output {
+    fn take(&mut self, info: BuildInfo, say: &mut dyn FnMut(&str)) {
+        if let Some(piece) = info.stream {
+            self.open.push_str(&piece);
+            while let Some(end) = self.open.find('\n') {
+                let line: String = self.open.drain(..=end).collect();
+                self.line(&line, say);
+            }
+            if self.open.len() > LINE_BYTES_MAX {
+                self.end(say);
+            }
+        }
+        // With an ID it is about one layer of many, and changes several times a second.
+        if let Some(status) = info.status.filter(|_| info.id.is_none()) {
+            self.line(&status, say);
+        }
+    }
+
+    /// Takes what is there of a line as a whole one.
+    fn end(&mut self, say: &mut dyn FnMut(&str)) {
+        let line = std::mem::take(&mut self.open);
+        self.line(&line, say);
+    }
+
+    fn line(&mut self, line: &str, say: &mut dyn FnMut(&str)) {
+        let line = plain(line);
+        if line.is_empty() {
+            return;
+        }
+        say(&line);
+        if self.last.len() == LAST_LINES {
+            self.last.pop_front();
+        }
+        self.last.push_back(line);
+    }
+
+    fn explain(self, fault: Fault) -> Fault {
+        fault.with_log(Vec::from(self.last).join("\n"))
+    }
+}
+
+/// A line as it stands in the end, without colours and other orders to a terminal.
+fn plain(line: &str) -> String {
+    let line = line.trim_end();
+    // A progress bar goes back to the start of its line.
+    let line = line.rsplit('\r').next().unwrap_or_default();
+    let mut text = String::new();
+    let mut letters = line.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\x1b' => {
+                // An order ends with its first letter.
+                let _ = letters.by_ref().find(char::is_ascii_alphabetic);
+            }
+            '\t' => text.push(' '),
+            letter if letter.is_control() => {}
+            letter => text.push(letter),
+        }
+    }
+    text.trim_end().to_owned()
+}
+
+/// Removes the image of an earlier build that has lost its name to a new one. One that somebody has given another name,
+/// or still uses, stays.
+fn remove_replaced(engine: &Engine, id: &str, name: &str) {
+    let Ok(Some(image)) = inventory::inspect(engine, id) else { return };
+    let labels = image.config.and_then(|config| config.labels).unwrap_or_default();
+    let is_nameless = inventory::real_tags(image.repo_tags.unwrap_or_default()).is_empty();
+    if is_nameless && labels.get(LABEL).is_some_and(|labelled| labelled == name) {
+        let _ = engine.call(engine.docker().remove_image(id, None::<RemoveImageOptions>, None));
+    }
+}
+
+/// The built images that the engine has; none when there is no engine.
+///
+/// # Errors
+/// When the engine does not answer.
+pub(super) fn kept() -> Result<Vec<CachedItem>, Fault> {
+    Ok(Engine::find()?.map(|engine| listed(&engine)).transpose()?.unwrap_or_default())
+}
+
+fn listed(engine: &Engine) -> Result<Vec<CachedItem>, Fault> {
+    let filters = HashMap::from([("label", vec![LABEL])]);
+    let options = ListImagesOptionsBuilder::new().filters(&filters).build();
+    let images = engine.call(engine.docker().list_images(Some(options)));
+    let images = images.map_err(|error| error.doing("list the images that were built"))?;
+    let own = images.into_iter().filter_map(|image| own_name(&image.labels, &image.repo_tags));
+    let mut kept: Vec<CachedItem> = own.map(|name| CachedItem { kind: KIND.to_owned(), name, bundle: None }).collect();
+    kept.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(kept)
+}
+
+/// The name under which an image was built, if it still has it.
+fn own_name(labels: &HashMap<String, String>, tags: &[String]) -> Option<String> {
+    let name = labels.get(LABEL)?;
+    let is_ours = name.strip_prefix(REPOSITORY).is_some_and(|tag| tag.starts_with(':'));
+    (is_ours && tags.contains(name)).then(|| name.clone())
+}
+
+/// Removes a built image by the name that [`kept`] gives it; one that is already gone is no error.
+///
+/// # Errors
+/// When the engine does not answer, or a container still uses the image.
+pub(super) fn remove(name: &str) -> Result<(), Fault> {
+    let Some(engine) = Engine::find()? else { return Ok(()) };
+    if !listed(&engine)?.iter().any(|item| item.name == name) {
+        return Ok(());
+    }
+    // By its name and not forced: other names of the image, and who uses it, stay.
+    let options = RemoveImageOptionsBuilder::new().build();
+    match engine.call(engine.docker().remove_image(name, Some(options), None)) {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_missing() => Ok(()),
+        Err(error) => Err(error.doing(format!("remove the image {name}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(text: &str) -> BuildInfo {
+        BuildInfo { stream: Some(text.to_owned()), ..Default::default() }
+    }
+
+    #[test]
+    fn a_folder_has_a_name_of_its_own() {
+        let name = name_of(Path::new("/home/me/My App"));
+        let tag = name.strip_prefix("localhost/tare-built:my-app-").expect("it begins with the folder's name");
+        assert_eq!(tag.len(), 2 * HASH_BYTES);
+        assert_ne!(name, name_of(Path::new("/home/you/My App")));
+        for odd in ["/", "/.hidden", "/ä/ö", "/-x-"] {
+            let name = name_of(Path::new(odd));
+            let tag = name.strip_prefix("localhost/tare-built:").unwrap();
+            assert!(tag.starts_with(|first: char| first.is_ascii_alphanumeric()) && tag.len() <= 128, "{name}");
+        }
+    }
+
+    #[test]
+    fn output_is_said_line_by_line_and_the_last_lines_are_kept() {
+        let (mut said, mut output) = (Vec::new(), Output::default());
+        let mut say = |line: &str| said.push(line.to_owned());
+        output.take(piece("Step 1/2 : FROM"), &mut say);
+        output.take(piece(" scratch\n\n ---> 1\n"), &mut say);
+        output.take(piece("\u{1b}[91m10%\r50%\r\u{1b}[0m100%\u{7}\r\n"), &mut say);
+        let of_layer =
+            BuildInfo { id: Some("a1".to_owned()), status: Some("Waiting".to_owned()), ..Default::default() };
+        output.take(of_layer, &mut say);
+        output.take(BuildInfo { status: Some("Digest: x".to_owned()), ..Default::default() }, &mut say);
+        output.take(piece("no end"), &mut say);
+        output.end(&mut say);
+        let lines = ["Step 1/2 : FROM scratch", " ---> 1", "100%", "Digest: x", "no end"];
+        let fault = output.explain(Fault::new("x"));
+        assert_eq!(said, lines);
+        assert_eq!(fault.log, lines.join("\n"));
+        let mut output = Output::default();
+        (0..100).for_each(|line| output.take(piece(&format!("{line}\n")), &mut |_| {}));
+        assert!(output.last.len() == LAST_LINES && output.last.back().is_some_and(|line| line == "99"));
+    }
+
+    #[test]
+    fn a_build_that_failed_is_a_mistake_and_an_engine_that_broke_off_is_none() {
+        let refused = CallError::Refused { status: 500, message: "returned a non-zero code: 2\n".to_owned() };
+        let fault = failed(Path::new("/app"), refused);
+        assert!(fault.mistake && fault.message.ends_with("could not be built: returned a non-zero code: 2"), "{fault}");
+        let fault = failed(Path::new("/app"), CallError::Broken(Fault::new("it hangs")));
+        assert_eq!((fault.mistake, fault.message.as_str()), (false, "could not build the image of /app: it hangs"));
+    }
+
+    #[test]
+    fn what_has_our_label_under_another_name_is_not_ours() {
+        let ours = format!("{REPOSITORY}:app-1");
+        let labels = HashMap::from([(LABEL.to_owned(), ours.clone())]);
+        assert_eq!(own_name(&labels, &["mine:1".to_owned(), ours.clone()]), Some(ours.clone()));
+        assert_eq!(own_name(&labels, &["mine:1".to_owned()]), None);
+        assert_eq!(own_name(&HashMap::new(), std::slice::from_ref(&ours)), None);
+        let other = HashMap::from([(LABEL.to_owned(), "mine:1".to_owned())]);
+        assert_eq!(own_name(&other, &["mine:1".to_owned()]), None);
+    }
+}
