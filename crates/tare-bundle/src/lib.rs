@@ -40,6 +40,7 @@ mod unpack;
 
 pub use built::{BundleInfo, BundleListing, ListedFile};
 pub use compile::{BoundBuilds, BuildRoom};
+pub use image::says_of;
 pub use needs::{Needs, needs};
 pub use prepared::DataSets;
 pub use store::{PullImage, Store, Teller, image_says};

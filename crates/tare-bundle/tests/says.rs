@@ -3,7 +3,7 @@
 use crate::images::{architecture, digest, gzip, pack, recipe, tarball, write};
 use serde_json::{Value, json};
 use std::path::Path;
-use tare_bundle::{Store, image_says};
+use tare_bundle::{Store, image_says, says_of};
 use tare_core::bundle::BundleStore;
 use tare_core::image::ImageConfig;
 
@@ -51,6 +51,9 @@ fn all_that_an_image_says_is_read_without_unpacking_it() {
         volumes: texts(&["/data"]),
     };
     assert_eq!(says(&root, &image).as_ref(), Some(&wanted));
+    let document = json!({"architecture": "any", "config": run}).to_string();
+    assert_eq!(says_of(document.as_bytes()).unwrap(), wanted, "its configuration says the same by itself");
+    assert!(says_of(b"{").is_err() && says_of(b"{\"config\": null}").unwrap() == ImageConfig::default());
     assert!(!root.exists(), "who only looks makes nothing");
     let nulls = json!({"Entrypoint": null, "Cmd": null, "Env": null, "ExposedPorts": null, "Volumes": null});
     let bare = write(folder.path(), "bare.tar", &pack(&layout(&nulls, &tarball(&[("x", b"x")]), plain)));

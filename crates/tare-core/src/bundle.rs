@@ -41,7 +41,8 @@ impl Recipe {
 pub enum Source {
     /// Debian packages and their dependencies, from the host's own apt sources.
     Packages(Vec<String>),
-    /// An OCI image: a path to an archive, a layout folder or `docker save` output, or a registry reference.
+    /// An OCI image: a path to an archive, a layout folder or `docker save` output, a registry reference, or the name
+    /// and ID of an image that a container engine on this machine has.
     Image(String),
     /// A copied folder of the host.
     Folder(PathBuf),

@@ -5,6 +5,8 @@
 
 #[path = "container/checks.rs"]
 mod checks;
+#[path = "container/own_images.rs"]
+mod own_images;
 #[path = "container/runtime.rs"]
 mod runtime;
 #[path = "container/service.rs"]
@@ -24,7 +26,7 @@ fn main() -> ExitCode {
         ["resources"] => return service::resources(),
         _ => {}
     }
-    let trials = checks::ALL.iter().chain(runtime::ALL).map(|(name, check)| {
+    let trials = checks::ALL.iter().chain(own_images::ALL).chain(runtime::ALL).map(|(name, check)| {
         Trial::test(*name, || {
             match stage::lacks() {
                 Some(why) => println!("skipped: {why}"),

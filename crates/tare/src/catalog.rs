@@ -1,6 +1,6 @@
 //! The layers and protocols that studies and workloads may name, from the tables of the crates that implement them.
 
-use crate::images::plain_image;
+use crate::images::{engine_says, plain_image};
 use crate::layers::LAYERS;
 use crate::paths;
 use tare_core::catalog::Catalog;
@@ -8,6 +8,7 @@ use tare_core::fault::Fault;
 use tare_core::image::ImageConfig;
 use tare_core::layer::LayerOptions;
 use tare_core::protocol::ProtocolInfo;
+use tare_layers::engine_name;
 use tare_load::ErasedProtocol;
 
 /// The tables of layers and protocols.
@@ -23,6 +24,9 @@ impl Catalog for Tables {
     }
 
     fn image(&self, image: &str) -> Result<Option<ImageConfig>, Fault> {
+        if let Some(name) = engine_name(image) {
+            return engine_says(name);
+        }
         // By the canonical name, which its bundle has however the workload names it.
         let image = plain_image(image);
         tare_bundle::image_says(&paths::bundles(), &image)

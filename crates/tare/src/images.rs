@@ -11,8 +11,9 @@ use std::path::Path;
 use tare_bundle::{Needs, needs};
 use tare_core::bundle::Bundle;
 use tare_core::fault::Fault;
-use tare_core::image::{FromImage, user_numbers};
+use tare_core::image::{FromImage, ImageConfig, user_numbers};
 use tare_core::workload::{NOBODY, Service, USUAL_PATH, Workload};
+use tare_layers::{engine_image, engine_name};
 
 /// The most that is read of a file in an image, bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -23,9 +24,39 @@ pub(crate) fn is_path(image: &str) -> bool {
     image.starts_with(['/', '.']) || image.contains("/.")
 }
 
-/// The canonical name of an image: a path without detours, or the reference as it is.
+/// The canonical name of an image: a path without detours, the name and ID of one that the engine on this machine has,
+/// or the reference as it is.
+///
+/// # Errors
+/// The engine does not have the image, it is for another processor, or no engine answers.
+pub(crate) fn named_image(image: &str) -> Result<String, Fault> {
+    if let Some(name) = engine_name(image) {
+        return Ok(engine_image(name)?.pinned(name));
+    }
+    Ok(if is_path(image) { paths::plain(Path::new(image)).display().to_string() } else { image.to_owned() })
+}
+
+/// The same. The name of an image that the engine does not hand out stays as it is: reading the workload has reported
+/// why, or else building its bundle does.
 pub(crate) fn plain_image(image: &str) -> String {
-    if is_path(image) { paths::plain(Path::new(image)).display().to_string() } else { image.to_owned() }
+    named_image(image).unwrap_or_else(|_| image.to_owned())
+}
+
+/// What an image that the engine on this machine has says; none if no engine answers, which matters only to who builds
+/// the bundle.
+///
+/// # Errors
+/// The engine does not have it, or it is for another processor.
+pub(crate) fn engine_says(name: &str) -> Result<Option<ImageConfig>, Fault> {
+    let found = match engine_image(name) {
+        Ok(found) => found,
+        Err(fault) if fault.mistake => return Err(fault),
+        Err(_) => return Ok(None),
+    };
+    match tare_bundle::image_says(&paths::bundles(), &found.pinned(name))? {
+        Some(says) => Ok(Some(says)),
+        None => tare_bundle::says_of(&found.document).map(Some),
+    }
 }
 
 /// What the services of a workload take from images, one line each.
@@ -190,7 +221,6 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::path::PathBuf;
     use tare_core::config::Problems;
-    use tare_core::image::ImageConfig;
     use tare_core::parameters::Parameters;
 
     struct Laid(PathBuf, Option<ImageConfig>);

@@ -184,6 +184,12 @@ struct Saved {
     tags: Option<Vec<String>>,
 }
 
+/// How an image is started, by its configuration document alone.
+pub(super) fn says_of(document: &[u8]) -> Result<ImageConfig, Fault> {
+    let config = parse("configuration", document)?;
+    Ok(Image { layers: Vec::new(), config }.says())
+}
+
 /// Reads the documents of the one image that `parts` holds for this machine.
 pub(super) fn read(parts: &Parts) -> Result<Image, Fault> {
     let image = if parts.has("index.json") {

@@ -47,6 +47,14 @@ pub(crate) fn look(path: &Path) -> Result<Option<ImageConfig>, Fault> {
     inner().map_err(|fault| of(path, fault))
 }
 
+/// How an image is started, as its configuration document says: for an image of which nothing else is here yet.
+///
+/// # Errors
+/// When the document is not an image's configuration.
+pub fn says_of(document: &[u8]) -> Result<ImageConfig, Fault> {
+    manifest::says_of(document)
+}
+
 fn of(path: &Path, fault: Fault) -> Fault {
     fault.context(format_args!("the image {}", path.display()))
 }

@@ -1,5 +1,6 @@
 //! `tare bundle`: builds, lists, shows and removes the root filesystems of services.
 
+use crate::images::named_image;
 use crate::kept::forget_bundle;
 use crate::terminal::{columns, note, print, tell};
 use crate::{EXIT_OK, files, machine, paths, session};
@@ -8,8 +9,9 @@ use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use tare_bundle::{BundleInfo, BundleListing, Store};
 use tare_core::bundle::{Recipe, Source};
+use tare_core::fault::Fault;
 use tare_core::units::show_bytes;
-use tare_layers::home;
+use tare_layers::{engine_name, home};
 use tare_report::{paragraph, whole};
 
 /// See `Verb::Bundle`.
@@ -53,7 +55,8 @@ struct BundleBuildArgs {
     /// Debian packages, with their dependencies
     #[arg(long, group = "source", num_args = 1.., value_name = "PACKAGE")]
     packages: Vec<String>,
-    /// An OCI image: archive, layout folder, `docker save` output, or a registry reference
+    /// An OCI image: archive, layout folder, `docker save` output, a registry reference, or
+    /// `docker-daemon:NAME[:TAG]` for one that the engine on this machine has
     #[arg(long, group = "source", value_name = "IMAGE")]
     image: Option<String>,
     /// A folder
@@ -92,10 +95,10 @@ fn build(args: &BundleBuildArgs) -> Result<()> {
         let workload = files::find_workload(name, None)?;
         recipes.extend(workload.services.into_iter().map(|service| service.recipe));
     } else if let Some(image) = &args.image {
-        if !image.contains('/') && std::path::Path::new(image).exists() {
+        if !image.contains('/') && engine_name(image).is_none() && std::path::Path::new(image).exists() {
             note(&format!("fetching '{image}' from a registry; for the file of that name, write ./{image}"));
         }
-        recipes.push(plain(Source::Image(image.clone())));
+        recipes.push(plain(Source::Image(image_to_build(image)?)));
     } else if let Some(folder) = &args.folder {
         recipes.push(plain(Source::Folder(folder.canonicalize().unwrap_or_else(|_| folder.clone()))));
     } else {
@@ -115,6 +118,11 @@ fn build(args: &BundleBuildArgs) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The image as its bundle names it; the path of a file stays as it was typed.
+fn image_to_build(image: &str) -> Result<String, Fault> {
+    if engine_name(image).is_some() { named_image(image) } else { Ok(image.to_owned()) }
 }
 
 fn list(json: bool) -> Result<()> {
