@@ -33,7 +33,8 @@ pub trait PullImage: Send + Sync {
     /// Writes the image `reference` to `into`, as `docker save` does.
     ///
     /// # Errors
-    /// When there is no engine, the image cannot be fetched, or `into` accepts no more.
+    /// When there is no engine, the image cannot be fetched, or `into` accepts no more; marked as a mistake where the
+    /// reference is wrong.
     fn pull(&self, reference: &str, into: &mut dyn Write) -> Result<(), Fault>;
 }
 
@@ -247,7 +248,7 @@ impl Store {
         match &recipe.source {
             Source::Packages(names) => versions = packages::build(names, &work.path, &mut assembly)?,
             Source::Image(image) => {
-                let file = self.image_file(image, &work.path).map_err(of_input)?;
+                let file = self.image_file(image, &work.path)?;
                 config = Some(image::build(&file, &work.path, &mut assembly).map_err(of_input)?);
             }
             Source::Folder(from) => folder::copy(from, &mut assembly).map_err(of_input)?,
@@ -307,13 +308,14 @@ impl Store {
             return Err(Fault::new(format!(
                 "the image {image} would have to be fetched, and there is no container engine"
             ))
-            .remedy("start a container engine, or save the image on another machine and name the archive's path"));
+            .remedy("start a container engine, or save the image on another machine and name the archive's path")
+            .as_mistake());
         };
         let archive = work.join("pulled.tar");
         let file = File::create_new(&archive).doing(format_args!("write {}", archive.display()))?;
         let mut into = Roomy::new(file);
         let pulled = puller.pull(image, &mut into);
-        into.refused().map_or(pulled, Err)?;
+        into.refused().map(of_input).map_or(pulled, Err)?;
         Ok(archive)
     }
 }

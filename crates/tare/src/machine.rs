@@ -19,6 +19,7 @@ use tare_core::host::{Availability, MachineServices, layer_named};
 use tare_core::record::FormState;
 use tare_core::study::Study;
 use tare_core::workload::{Service, Workload};
+use tare_layers::engine_name;
 use tare_layers::local::BuildGroup;
 
 /// A new, random run id: six letters and digits.
@@ -40,16 +41,22 @@ pub(crate) fn carrier() -> Result<Arc<MachineServices>> {
     Ok(Arc::new(MachineServices { bundles: Arc::new(store), prober, program, layers: LAYERS }))
 }
 
-/// Fetches images from registries through a layer's engine, which has the user's credentials and mirrors.
+/// Takes images from a layer's engine, which has some, and fetches others from registries with the user's credentials
+/// and mirrors.
 struct ByEngine;
 
 impl PullImage for ByEngine {
     fn pull(&self, reference: &str, into: &mut dyn Write) -> Result<(), Fault> {
         let Some(pull) = LAYERS.iter().find_map(|layer| layer.pull()) else {
             let fault = Fault::new(format!("nothing on this machine can fetch {reference} from a registry"));
-            return Err(fault.remedy("save the image to a file, and name the file"));
+            return Err(fault.remedy("save the image to a file, and name the file").as_mistake());
         };
-        pull(reference, into)
+        let pulled = pull(reference, into);
+        if engine_name(reference).is_some() {
+            return pulled;
+        }
+        // What cannot be fetched is reported at the place that names it, with all other mistakes.
+        pulled.map_err(|fault| if fault.disk_full { fault } else { fault.as_mistake() })
     }
 }
 
