@@ -131,7 +131,9 @@ fn of(name: &str, found: ImageInspect) -> Result<EngineImage, Fault> {
     }
     let id = found.id.unwrap_or_default();
     let id = if id.starts_with(ID) { id } else { format!("{ID}{id}") };
-    let document = serde_json::json!({ "architecture": architecture, "os": os, "config": found.config });
+    let mut document = serde_json::json!({ "architecture": architecture, "os": os, "config": found.config });
+    // The client keeps labels in no order.
+    document.sort_all_objects();
     let document = document.to_string().into_bytes();
     Ok(EngineImage { id, tags: real_tags(found.repo_tags.unwrap_or_default()), architecture, document })
 }
