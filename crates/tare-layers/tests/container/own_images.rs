@@ -23,7 +23,9 @@ fn folder(dockerfile: &str) -> tempfile::TempDir {
     std::fs::copy(std::env::current_exe().unwrap(), folder.path().join("service")).unwrap();
     std::fs::write(folder.path().join("secret"), "s").unwrap();
     std::fs::write(folder.path().join(".dockerignore"), "secret\n").unwrap();
-    std::fs::write(folder.path().join("Dockerfile"), dockerfile).unwrap();
+    // Builds share what they have in common, and a test that removes its image would take that from another's build.
+    let own = format!("FROM scratch\nENV FOLDER={}\n", folder.path().display());
+    std::fs::write(folder.path().join("Dockerfile"), dockerfile.replace("FROM scratch\n", &own)).unwrap();
     folder
 }
 
@@ -82,7 +84,9 @@ fn a_rebuilt_tag_is_another_image() {
     assert_eq!(built(folder.path()).0.unwrap().id, first.id, "nothing has changed");
     std::fs::write(folder.path().join("secret"), "another").unwrap();
     assert_eq!(built(folder.path()).0.unwrap().id, first.id, "what is ignored changes nothing");
-    std::fs::write(folder.path().join("Dockerfile"), DOCKERFILE.replace("80", "81")).unwrap();
+    let dockerfile = folder.path().join("Dockerfile");
+    let text = std::fs::read_to_string(&dockerfile).unwrap();
+    std::fs::write(&dockerfile, text.replace("EXPOSE 80", "EXPOSE 81")).unwrap();
     let second = built(folder.path()).0.unwrap();
     let name = name(&second);
     assert_ne!(second.id, first.id);
@@ -110,7 +114,7 @@ fn a_name_that_is_not_there_is_answered_with_those_like_it() {
 }
 
 fn a_build_that_fails_says_its_last_lines() {
-    // At its first step: the engine keeps what earlier ones have made.
+    // At its first step that makes files: the engine keeps what steps have made.
     let folder = folder("FROM scratch\nCOPY secret /secret\n");
     let (image, said) = built(folder.path());
     let fault = image.unwrap_err();
