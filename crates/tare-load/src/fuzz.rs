@@ -55,6 +55,19 @@ hostile::targets! {
             b"id\x81\x80\0\x01\xff\xff\0\0\0\0\x01a\x04test\0\0\x01\0\x01\xbf\xff",
         ],
     }
+    greeting {
+        words: &["HTTP/1.1 ", "200", "+PONG\r\n", "-NOAUTH ", "VERSION ", "\u{16}\u{3}\u{3}", "\u{2}", "\n", "\0", "E", "S"],
+        samples: &[
+            b"HTTP/1.1 400 Bad Request\r\n",
+            b"-ERR max number of clients reached\r\n",
+            b"VERSION 1.6.18\r\n",
+            b"\x16\x03\x03\0\x50\x02\0",
+            b"\x15\x03\x01\0\x02\x02\x28",
+            b"\x34\0\0\0\x0a8.0.36\0",
+            b"\x1e\0\0\0\xff\x69\x04Host is not allowed",
+            b"E\0\0\0\x40SFATAL\0",
+        ],
+    }
     hosts_file {
         words: &["\n", " ", "#", "10.0.0.7", "::1", "shop", "SHOP", "nameserver ", "search", "\t", "\u{85}"],
         samples: &[
@@ -205,6 +218,11 @@ pub fn http_answer(bytes: &[u8]) {
 /// What a name server answers.
 pub fn dns_answer(bytes: &[u8]) {
     resolve::chew_answer(bytes);
+}
+
+/// What a server of an unknown protocol says first.
+pub fn greeting(bytes: &[u8]) {
+    crate::greeting::chew(bytes);
 }
 
 /// What this machine says of hosts and name servers.

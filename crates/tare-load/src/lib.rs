@@ -18,6 +18,7 @@ mod endpoint;
 mod engine;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+pub mod greeting;
 mod hdr_log;
 mod histogram;
 pub mod operation;
