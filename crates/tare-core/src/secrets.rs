@@ -31,11 +31,7 @@ pub fn with_secrets(service: &Service) -> Result<Service, Fault> {
 
 /// Replaces every secret of these services by its reference, in what they printed and in what was said about them.
 pub fn take_out(record: &mut TrialRecord, services: &[Service]) {
-    let names = services.iter().flat_map(|service| service.environment.values()).flat_map(|text| variables(text));
-    let secrets: BTreeMap<String, String> = names.filter_map(|name| Some((value(&name)?, name))).collect();
-    let mut secrets: Vec<(String, String)> = secrets.into_iter().filter(|(value, _)| !value.is_empty()).collect();
-    // If one value is part of another, the longer one is replaced first.
-    secrets.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
+    let secrets = secrets(services);
     if secrets.is_empty() {
         return;
     }
@@ -46,11 +42,28 @@ pub fn take_out(record: &mut TrialRecord, services: &[Service]) {
         Outcome::Measured => None,
     };
     let why = why.into_iter().flat_map(|why| [&mut why.message, &mut why.remedy, &mut why.log]);
-    for text in texts.chain(checks).chain(why) {
-        for (value, name) in &secrets {
-            if text.contains(value.as_str()) {
-                *text = text.replace(value.as_str(), &format!("${{{{{PREFIX}{name}}}}}"));
-            }
+    texts.chain(checks).chain(why).for_each(|text| replace(text, &secrets));
+}
+
+/// The same in a single text.
+pub fn take_out_of(text: &mut String, services: &[Service]) {
+    replace(text, &secrets(services));
+}
+
+/// The secrets of services, each with the name of its variable.
+fn secrets(services: &[Service]) -> Vec<(String, String)> {
+    let names = services.iter().flat_map(|service| service.environment.values()).flat_map(|text| variables(text));
+    let secrets: BTreeMap<String, String> = names.filter_map(|name| Some((value(&name)?, name))).collect();
+    let mut secrets: Vec<(String, String)> = secrets.into_iter().filter(|(value, _)| !value.is_empty()).collect();
+    // If one value is part of another, the longer one is replaced first.
+    secrets.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
+    secrets
+}
+
+fn replace(text: &mut String, secrets: &[(String, String)]) {
+    for (value, name) in secrets {
+        if text.contains(value.as_str()) {
+            *text = text.replace(value.as_str(), &format!("${{{{{PREFIX}{name}}}}}"));
         }
     }
 }

@@ -87,20 +87,32 @@ impl Trial<'_, '_> {
         started: &mut Vec<Instance>,
     ) -> Result<(), Early> {
         for start in starts {
-            let start = introduce(host, start, starts, started.clone());
-            let told = ServiceStart { service: with_secrets(&start.service)?, ..start.clone() };
-            let instance = host.start(&told).map_err(|fault| fault.context(format!("service {}", start.instance)))?;
-            started.push(instance.clone());
-            let told = &mut self.data.record.warnings;
-            for warning in &instance.warnings {
-                // A service that creates data is started twice.
-                if !told.contains(warning) {
-                    told.push(warning.clone());
-                }
-            }
+            let (start, instance) = self.start_one(host, start, starts, started)?;
             self.wait_ready(host, &start, &instance)?;
         }
         Ok(())
+    }
+
+    /// Starts the next service, which then knows the addresses of those before it. It need not be ready yet.
+    pub(crate) fn start_one(
+        &mut self,
+        host: &mut dyn Host,
+        start: &ServiceStart,
+        starts: &[ServiceStart],
+        started: &mut Vec<Instance>,
+    ) -> Result<(ServiceStart, Instance), Early> {
+        let start = introduce(host, start, starts, started.clone());
+        let told = ServiceStart { service: with_secrets(&start.service)?, ..start.clone() };
+        let instance = host.start(&told).map_err(|fault| fault.context(format!("service {}", start.instance)))?;
+        started.push(instance.clone());
+        let told = &mut self.data.record.warnings;
+        for warning in &instance.warnings {
+            // A service that creates data is started twice.
+            if !told.contains(warning) {
+                told.push(warning.clone());
+            }
+        }
+        Ok((start, instance))
     }
 
     pub(crate) fn wait_ready(

@@ -3,6 +3,7 @@
 
 mod designs;
 mod keeping;
+mod once;
 mod order;
 mod pacing;
 mod preparing;

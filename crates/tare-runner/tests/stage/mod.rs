@@ -9,7 +9,7 @@ mod ran;
 
 use host::LoggingHost;
 use lengths::{cpu_by_turn, lengths, one_turn};
-pub(crate) use ran::{Ran, fresh, outcomes, run, run_keeping, run_paced, run_with};
+pub(crate) use ran::{Ran, fresh, once, outcomes, run, run_keeping, run_paced, run_with};
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use tare_core::record::Header;
 use tare_core::trial::Outcome;
 use tare_core::units::CpuSet;
-use tare_runner::{Ending, Event, Pace, RecordDir, Run, Stop, read_record};
+use tare_runner::{Ending, Event, Once, Pace, RecordDir, Run, Stop, read_record};
 use tempfile::TempDir;
 
 /// A folder of the test's own, and where a record may come to lie in it.
@@ -88,6 +88,33 @@ fn run_on(
     let ending = run.carry_out(&mut apparatus, &clock, &stop, &mut |event| events.push(event.clone()));
     let log = log.lock().unwrap().clone();
     Ran { log, ending: ending.unwrap(), events }
+}
+
+/// Deploys the first form once, outside of a plan, where each form has this trouble. What `work` returns, and what hosts
+/// and loads were asked for.
+pub(crate) fn once<T>(
+    header: &Header,
+    trouble: Trouble,
+    work: impl FnOnce(&Once<'_>, &mut TestApparatus<'_>) -> T,
+) -> (T, Vec<String>) {
+    let (clock, log, stop) = (TestClock::default(), Log::default(), Stop::default());
+    let mut apparatus = TestApparatus {
+        log: log.clone(),
+        clock: &clock,
+        troubles: &|_, _| trouble,
+        opened: BTreeMap::new(),
+        hosts: BTreeMap::new(),
+        kept: Vec::new(),
+        stop_in_run: None,
+        keeps_failed: None,
+        stop: stop.clone(),
+        runs: 0,
+    };
+    let cpus = CpuSet::new([0, 1]);
+    let once = Once { header, generator_cpus: &cpus, service_cpus: &cpus, clock: &clock, stop: &stop };
+    let worked = work(&once, &mut apparatus);
+    let log = log.lock().unwrap().clone();
+    (worked, log)
 }
 
 pub(crate) fn outcomes(path: &Path) -> BTreeMap<String, Vec<Outcome>> {
