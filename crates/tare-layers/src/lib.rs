@@ -13,6 +13,7 @@ pub mod hands;
 pub mod home;
 pub mod least;
 pub mod leftovers;
+pub mod listening;
 pub mod local;
 pub mod lock;
 pub mod marks;

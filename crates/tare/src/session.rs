@@ -13,7 +13,7 @@ use anyhow::Result;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tare_bundle::DataSets;
 use tare_core::fault::Fault;
@@ -135,6 +135,27 @@ pub(crate) struct Session<'a> {
 /// When the run could not start, or its record could not be written.
 pub(crate) fn conduct(session: Session) -> Result<Ending> {
     let Session { header, record, done, carrier, json, keep_failed, stop } = session;
+    on_machine(header, carrier, keep_failed, |machine, generator_cpus| {
+        let pace = outlook::pace(&header.study, &header.workload, Some(&header.forms));
+        let run = Run { header, generator_cpus, service_cpus: machine.cpus.clone(), record, done, pace };
+        let mut progress = Progress::of(&header.study, json);
+        let ran = run.carry_out(machine, &SystemClock::new(), &stop, &mut |event| progress.show(event));
+        progress.end();
+        ran
+    })
+}
+
+/// Has `work` done on this machine, as a run or outside of one: under the mark of the header's run, with its networks.
+/// `work` also gets the CPUs of the load. Nothing of it is left afterwards.
+///
+/// # Errors
+/// When it could not begin, what `work` returned, or when something was left.
+pub(crate) fn on_machine<T>(
+    header: &Header,
+    carrier: Arc<MachineServices>,
+    keep_failed: bool,
+    work: impl FnOnce(&mut LocalApparatus, CpuSet) -> Result<T, Fault>,
+) -> Result<T> {
     let cpus = |key: &str| CpuSet::parse(header.placement.get(key).map_or("", String::as_str));
     let generator_cpus = cpus(GENERATOR).map_err(Fault::new)?;
     let service_cpus = cpus(SERVICES).map_err(Fault::new)?;
@@ -143,20 +164,16 @@ pub(crate) fn conduct(session: Session) -> Result<Ending> {
     let mark = RunMark::create(&header.run)?;
     let sets = [service_cpus, cpus(HYPERVISOR).map_err(Fault::new)?];
     let opened = open_machine(header, carrier, sets, mark.scratch(), keep_failed);
-    let ran = opened.and_then(|mut machine| {
-        let pace = outlook::pace(&header.study, &header.workload, Some(&header.forms));
-        let run = Run { header, generator_cpus, service_cpus: machine.cpus.clone(), record, done, pace };
-        let mut progress = Progress::of(&header.study, json);
-        let ran = run.carry_out(&mut machine, &SystemClock::new(), &stop, &mut |event| progress.show(event));
-        progress.end();
+    let worked = opened.and_then(|mut machine| {
+        let worked = work(&mut machine, generator_cpus);
         let closed = close_machine(machine);
-        let ending = ran?;
-        closed.map(|()| ending)
+        let done = worked?;
+        closed.map(|()| done)
     });
     let unmarked = mark.close();
-    let ending = ran?;
+    let done = worked?;
     unmarked?;
-    Ok(ending)
+    Ok(done)
 }
 
 /// The user numbers that are assigned to services, over all forms.
@@ -270,11 +287,15 @@ pub(crate) fn exit_code(record: &Record, ending: Ending) -> u8 {
     if record.trials.iter().any(bad) { EXIT_FAILED } else { EXIT_OK }
 }
 
-/// Ctrl-C and SIGTERM raise the stop; a second one exits at once.
+/// Ctrl-C and SIGTERM raise the stop; a second one exits at once. The stop is the same however often this is called.
 ///
 /// # Errors
 /// When no handler can be installed.
 pub(crate) fn stop_on_signals() -> Result<Stop> {
+    static STOP: OnceLock<Stop> = OnceLock::new();
+    if let Some(stop) = STOP.get() {
+        return Ok(stop.clone());
+    }
     let stop = Stop::default();
     let raised = stop.clone();
     ctrlc::set_handler(move || {
@@ -285,7 +306,7 @@ pub(crate) fn stop_on_signals() -> Result<Stop> {
         raised.raise();
         note("\ninterrupted: taking the trial down; what was measured is kept; interrupt again to exit at once");
     })?;
-    Ok(stop)
+    Ok(STOP.get_or_init(|| stop).clone())
 }
 
 /// The time as in the names of records' folders, to the second: `20260131-235959`.

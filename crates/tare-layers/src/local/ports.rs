@@ -1,18 +1,18 @@
 //! Whether a port is free on this machine, and who has it.
 
+use crate::listening::listeners;
 use crate::processes;
 use std::collections::BTreeMap;
 use tare_core::fault::Fault;
-
-/// The kernel's TCP_LISTEN, as /proc/net/tcp writes it.
-const LISTENING: &str = "0A";
 
 /// Refuses ports that something on this machine already listens on, at any address: most services listen on all.
 pub(crate) fn check_free(ports: &BTreeMap<String, u16>) -> Result<(), Fault> {
     for (name, port) in ports {
         let sockets: Vec<u64> = ["/proc/net/tcp", "/proc/net/tcp6"]
             .iter()
-            .flat_map(|path| listeners(&std::fs::read_to_string(path).unwrap_or_default(), *port))
+            .flat_map(|path| listeners(&std::fs::read_to_string(path).unwrap_or_default()))
+            .filter(|listener| listener.address.port() == *port)
+            .map(|listener| listener.inode)
             .collect();
         let Some(first) = sockets.first() else { continue };
         let by = match owner(*first) {
@@ -23,17 +23,6 @@ pub(crate) fn check_free(ports: &BTreeMap<String, u16>) -> Result<(), Fault> {
             .remedy("stop it, or give the service another port"));
     }
     Ok(())
-}
-
-/// Inodes of the sockets that listen on a port, from the text of /proc/net/tcp or tcp6.
-fn listeners(text: &str, port: u16) -> Vec<u64> {
-    let parse = |line: &str| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let local = u16::from_str_radix(fields.get(1)?.rsplit(':').next()?, 16).ok()?;
-        let listens = *fields.get(3)? == LISTENING && local == port;
-        listens.then(|| fields.get(9)?.parse().ok()).flatten()
-    };
-    text.lines().skip(1).filter_map(parse).collect()
 }
 
 /// A process that has the socket open.
@@ -67,14 +56,5 @@ mod tests {
             std::thread::sleep(Duration::from_millis(10));
         }
         check_free(&main).unwrap();
-    }
-
-    #[test]
-    fn only_listening_sockets_count() {
-        let text = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
-                    0: 0100007F:18EB 00000000:0000 0A 00000000:00000000 00:00000000 00000000   108        0 4242 1 0\n   \
-                    1: 0100007F:18EB 0100007F:C350 01 00000000:00000000 00:00000000 00000000   108        0 4343 1 0\n";
-        assert_eq!(listeners(text, 6379), [4242]);
-        assert_eq!(listeners(text, 6380), Vec::<u64>::new());
     }
 }

@@ -1,0 +1,131 @@
+//! At which TCP addresses a service listens, whatever its workload declares.
+
+use crate::cgroup::members_below;
+use crate::processes;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use tare_core::telemetry::Scope;
+
+/// The kernel's TCP_LISTEN, as /proc/net/tcp writes it.
+const LISTENING: &str = "0A";
+
+/// A listening socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Listener {
+    /// Where it listens; an unspecified address means all.
+    pub(crate) address: SocketAddr,
+    /// The number of its inode, by which the descriptors of processes name it.
+    pub(crate) inode: u64,
+}
+
+/// Where the processes of a scope listen, as seen in their own network namespaces. An unspecified address means all.
+/// What cannot be read, such as a process that has just ended, is left out.
+pub fn addresses(scope: &Scope) -> BTreeSet<SocketAddr> {
+    let mut tables: BTreeMap<PathBuf, Vec<Listener>> = BTreeMap::new();
+    let mut found = BTreeSet::new();
+    for pid in processes_of(scope) {
+        let Ok(network) = fs::read_link(format!("/proc/{pid}/ns/net")) else { continue };
+        let table = tables.entry(network).or_insert_with(|| listeners_beside(pid));
+        let own = sockets(pid);
+        found.extend(table.iter().filter(|listener| own.contains(&listener.inode)).map(|listener| listener.address));
+    }
+    found
+}
+
+/// Its processes and their descendants, and those in its control groups. A process of the scope is in all of these
+/// groups; with several hierarchies, some may hold processes of others as well.
+fn processes_of(scope: &Scope) -> BTreeSet<u32> {
+    let mut found: BTreeSet<u32> = scope.pids.iter().copied().collect();
+    found.extend(scope.pids.iter().flat_map(|pid| processes::descendants(*pid)));
+    let members = |group: &String| members_below(Path::new(group)).into_iter().collect::<BTreeSet<u32>>();
+    let in_all = scope.cgroups.iter().map(members).reduce(|one, other| &one & &other);
+    found.extend(in_all.into_iter().flatten());
+    found
+}
+
+/// Everything that listens in the network namespace of a process.
+fn listeners_beside(pid: u32) -> Vec<Listener> {
+    let tables = ["tcp", "tcp6"].map(|table| fs::read_to_string(format!("/proc/{pid}/net/{table}")));
+    tables.iter().flatten().flat_map(|text| listeners(text)).collect()
+}
+
+/// The inodes of the sockets that a process has open.
+fn sockets(pid: u32) -> BTreeSet<u64> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
+    let inode = |link: PathBuf| link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok();
+    entries.filter_map(|entry| inode(fs::read_link(entry.ok()?.path()).ok()?)).collect()
+}
+
+/// The listening sockets in the text of /proc/net/tcp or tcp6.
+pub(crate) fn listeners(text: &str) -> Vec<Listener> {
+    let parse = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let address = parse_address(fields.get(1)?)?;
+        let inode = fields.get(9)?.parse().ok()?;
+        (*fields.get(3)? == LISTENING).then_some(Listener { address, inode })
+    };
+    text.lines().skip(1).filter_map(parse).collect()
+}
+
+/// An address as the kernel writes it: words in the order of packets, as hexadecimal numbers of this machine.
+fn parse_address(text: &str) -> Option<SocketAddr> {
+    let (address, port) = text.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let word = |at: usize| Some(u32::from_str_radix(address.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
+    let address = match address.len() {
+        8 => IpAddr::from(word(0)?),
+        32 => {
+            let mut bytes = [0; 16];
+            for (at, part) in bytes.chunks_exact_mut(4).enumerate() {
+                part.copy_from_slice(&word(8 * at)?);
+            }
+            IpAddr::from(bytes).to_canonical()
+        }
+        _ => return None,
+    };
+    Some(SocketAddr::new(address, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn own_listeners_are_found_and_those_of_others_are_not() {
+        let own = TcpListener::bind("127.0.0.1:0").unwrap();
+        let every = TcpListener::bind("[::]:0");
+        let scope = |pid: u32| Scope { name: "s".to_owned(), serving: true, pids: vec![pid], cgroups: Vec::new() };
+        let found = addresses(&scope(std::process::id()));
+        assert!(found.contains(&own.local_addr().unwrap()), "{found:?}");
+        if let Ok(every) = &every {
+            assert!(found.contains(&every.local_addr().unwrap()), "{found:?}");
+        }
+        assert_eq!(addresses(&scope(u32::MAX)), BTreeSet::new(), "there is no such process");
+        let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let found = addresses(&scope(other.id()));
+        other.kill().and_then(|()| other.wait()).unwrap();
+        assert!(!found.contains(&own.local_addr().unwrap()), "{found:?}");
+    }
+
+    #[test]
+    fn only_listening_sockets_count() {
+        let text = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
+                    0: 0100007F:18EB 00000000:0000 0A 00000000:00000000 00:00000000 00000000   108        0 4242 1 0\n   \
+                    1: 0100007F:18EB 0100007F:C350 01 00000000:00000000 00:00000000 00000000   108        0 4343 1 0\n   \
+                    2: not-an-address 0 0A 0 0 0 0 0 1 0 0\n";
+        let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+        // The kernel writes as the processor counts.
+        if cfg!(target_endian = "little") {
+            assert_eq!(listeners(text), [Listener { address: address("127.0.0.1:6379"), inode: 4242 }]);
+            let at = |text: &str| parse_address(text).unwrap();
+            assert_eq!(at("00000000000000000000000001000000:1F90"), address("[::1]:8080"));
+            assert_eq!(at("0000000000000000FFFF00000100007F:0050"), address("127.0.0.1:80"), "IPv4 in IPv6");
+        }
+        assert_eq!(parse_address("00000000:0050"), Some(address("0.0.0.0:80")));
+        assert_eq!(parse_address(&format!("{}:0050", "0".repeat(32))), Some(address("[::]:80")));
+        assert_eq!(["", ":", "0:1", "0000000g:1", "00000000:10000"].map(parse_address), [None; 5]);
+    }
+}
