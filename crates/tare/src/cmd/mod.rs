@@ -11,6 +11,7 @@ pub(crate) mod freezing;
 pub(crate) mod gate;
 pub(crate) mod history;
 pub(crate) mod load;
+pub(crate) mod look;
 pub(crate) mod manual;
 pub(crate) mod peak;
 pub(crate) mod place;

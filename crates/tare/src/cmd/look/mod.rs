@@ -1,0 +1,260 @@
+//! Looks at a service before anything is known of its load: starts it once, as a run would, and sees where it listens
+//! and which protocols it speaks. Also finds how many connections suit it. Nothing is left of either.
+
+mod connections;
+
+pub(crate) use connections::{Found, connections};
+
+use crate::layers::LAYERS;
+use crate::ready::{new_seed, ready};
+use crate::{machine, session};
+use anyhow::Result;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tare_core::fault::Fault;
+use tare_core::form::Form;
+use tare_core::host::{Availability, InstanceState, MachineServices};
+use tare_core::layer::{LayerUse, Listens};
+use tare_core::load::{LoadOrigin, LoadProfile};
+use tare_core::record::Header;
+use tare_core::study::Study;
+use tare_core::workload::Workload;
+use tare_layers::listening;
+use tare_layers::lock::MachineLock;
+use tare_load::greeting::{Spoken, ask};
+use tare_runner::{Once, Stop, SystemClock, Watched};
+
+/// The name of the form that is looked at, as errors may show it.
+const FORM: &str = "look";
+/// How often the service is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// A service that has listened at the same addresses for this long has probably opened all of its ports.
+const STEADY: Duration = Duration::from_millis(500);
+/// How long each address is asked which protocol it speaks.
+const PATIENCE: Duration = Duration::from_millis(1500);
+/// The most ports that are asked.
+const PORTS_MAX: usize = 16;
+/// How many of the last lines of its output are kept.
+const LINES: usize = 15;
+
+/// The machine, taken for as long as services are looked at.
+pub(crate) struct Ground {
+    pub(crate) carrier: Arc<MachineServices>,
+    /// Raised by Ctrl-C: everything is then taken down, and what was being done ends with an error.
+    pub(crate) stop: Stop,
+    _machine: MachineLock,
+}
+
+impl Ground {
+    /// Takes the machine for `tare <verb> <what>`; with `wait`, waits for another run to end. Drop it before a run
+    /// starts, which takes the machine itself.
+    ///
+    /// # Errors
+    /// Without root, when another run is in progress, or when a dead run left something.
+    pub(crate) fn take(verb: &str, what: &str, wait: bool) -> Result<Ground> {
+        session::require_root(verb)?;
+        let machine = session::take_machine(&format!("tare {verb} {what}"), wait)?;
+        session::require_clean_host()?;
+        let (carrier, stop) = (machine::carrier()?, session::stop_on_signals()?);
+        Ok(Ground { carrier, stop, _machine: machine })
+    }
+
+    /// What has to be known to deploy the first form of a study. Builds bundles that do not exist yet.
+    fn header(&self, study: Study, workload: &mut Workload, say: &mut dyn FnMut(&str)) -> Result<Header> {
+        let bundles = machine::build_bundles(workload, self.carrier.bundles.as_ref(), say)?;
+        let forms = machine::form_states(&study, &self.carrier);
+        // Nothing is measured that the environment would explain.
+        Ok(ready(study, workload.clone(), forms, bundles, Some(BTreeMap::new()))?.header(new_seed()))
+    }
+}
+
+/// What was seen of a service.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Seen {
+    /// The TCP ports at which it listens, in order.
+    pub(crate) listening: Vec<u16>,
+    /// Those of them at which it listens on the loopback only: other forms cannot be reached there.
+    pub(crate) loopback_only: Vec<u16>,
+    /// The protocol of each port; of the first 16, if there are more.
+    pub(crate) spoken: BTreeMap<u16, Spoken>,
+    /// How it exited, if it did: "exit code 1". Its ports are then unknown.
+    pub(crate) exited: Option<String>,
+    /// The last lines of its output, without secrets.
+    pub(crate) output: String,
+}
+
+/// Starts the services of a workload once, and looks at the one that the load addresses until it listens somewhere and
+/// has answered, for at most `within` and the seconds that the questions take. Its `ready:` and the load's protocol have
+/// no meaning yet; services beside it must become ready. It is started in containers on this machine's network if there
+/// is an engine, else as a plain process.
+///
+/// # Errors
+/// When a bundle or a service could not be made or started, on an interrupt, or when something of it is left.
+pub(crate) fn look(
+    ground: &Ground,
+    workload: &mut Workload,
+    within: Duration,
+    say: &mut dyn FnMut(&str),
+) -> Result<Seen> {
+    let closed = LoadProfile::Closed { connections: 1, pipeline: 1 };
+    let study = Study::of(FORM, &workload.name, closed, vec![form_on_own_network(&ground.carrier)]);
+    let header = ground.header(Study { from: LoadOrigin::Host, ..study }, workload, say)?;
+    session::on_machine(&header, Arc::clone(&ground.carrier), false, |machine, generator_cpus| {
+        let (service_cpus, clock) = (machine.cpus.clone(), SystemClock::new());
+        let once = Once {
+            header: &header,
+            generator_cpus: &generator_cpus,
+            service_cpus: &service_cpus,
+            clock: &clock,
+            stop: &ground.stop,
+        };
+        once.watch(machine, |service| watch(service, within, &ground.stop))
+    })
+}
+
+/// A form in which services listen in this machine's own network, so that every port can be reached without having
+/// been declared: by the first layer that can be had so, as it is or with one change, else without any.
+fn form_on_own_network(carrier: &MachineServices) -> Form {
+    let usable = LAYERS.iter().find_map(|layer| {
+        let usual = machine::usual_options(layer.name());
+        let varied = layer.variants(&usual, LoadOrigin::Host).into_iter().map(|variant| variant.options);
+        let mut all = std::iter::once(usual.clone()).chain(varied);
+        let options = all.find(|options| layer.listens(options) == Listens::Everywhere)?;
+        let ready = matches!(layer.probe(&options, carrier), Availability::Ready(_));
+        ready.then(|| LayerUse { layer: layer.name().to_owned(), options })
+    });
+    Form { name: FORM.to_owned(), layers: usable.into_iter().collect(), ..Form::default() }
+}
+
+/// What a started service does.
+enum Doing {
+    /// It listens at these addresses, or nowhere.
+    Listens(BTreeSet<SocketAddr>),
+    /// It has exited, in this way.
+    Exited(String),
+}
+
+fn watch(service: &mut Watched<'_>, within: Duration, stop: &Stop) -> Result<Seen, Fault> {
+    let deadline = Instant::now() + within;
+    let mut seen = loop {
+        let addresses = match settled(service, deadline, stop)? {
+            Doing::Listens(addresses) => addresses,
+            Doing::Exited(how) => break Seen { exited: Some(how), ..Seen::default() },
+        };
+        let seen = of_addresses(&addresses);
+        // Some listen long before they answer.
+        let answered = seen.spoken.values().any(|spoken| *spoken != Spoken::Silent);
+        if answered || Instant::now() >= deadline {
+            break seen;
+        }
+    };
+    if seen.exited.is_none()
+        && let InstanceState::Ended(how) = service.state()?
+    {
+        seen = Seen { exited: Some(how), ..Seen::default() };
+    }
+    Ok(Seen { output: last_lines(&service.log()?), ..seen })
+}
+
+/// Waits until the service listens somewhere and has not opened or closed a port for a while, or the deadline.
+fn settled(service: &mut Watched<'_>, deadline: Instant, stop: &Stop) -> Result<Doing, Fault> {
+    let (mut addresses, mut since) = (BTreeSet::new(), Instant::now());
+    loop {
+        if stop.raised() {
+            return Err(Fault::new("interrupted"));
+        }
+        if let InstanceState::Ended(how) = service.state()? {
+            return Ok(Doing::Exited(how));
+        }
+        let now = service.processes()?.map(|scope| listening::addresses(&scope)).unwrap_or_default();
+        if now != addresses {
+            (addresses, since) = (now, Instant::now());
+        }
+        let steady = !addresses.is_empty() && since.elapsed() >= STEADY;
+        if steady || Instant::now() >= deadline {
+            return Ok(Doing::Listens(addresses));
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Asks each port which protocol it speaks, all at the same time.
+fn of_addresses(addresses: &BTreeSet<SocketAddr>) -> Seen {
+    let mut ports: BTreeMap<u16, Vec<IpAddr>> = BTreeMap::new();
+    for address in addresses {
+        ports.entry(address.port()).or_default().push(address.ip());
+    }
+    let spoken = std::thread::scope(|scope| {
+        let asked = ports.iter().take(PORTS_MAX);
+        let asked: Vec<_> = asked.map(|(port, at)| (*port, scope.spawn(|| ask_port(*port, at)))).collect();
+        asked.into_iter().map(|(port, answer)| (port, answer.join().expect("asking does not panic"))).collect()
+    });
+    let is_inner = |at: &&Vec<IpAddr>| at.iter().all(IpAddr::is_loopback);
+    let loopback_only = ports.iter().filter(|(_, at)| is_inner(at)).map(|(port, _)| *port).collect();
+    Seen { listening: ports.into_keys().collect(), loopback_only, spoken, ..Seen::default() }
+}
+
+/// The first answer of a port, at one of the addresses at which it is open.
+fn ask_port(port: u16, at: &[IpAddr]) -> Spoken {
+    let mut places: Vec<SocketAddr> =
+        at.iter().flat_map(|address| reached_at(*address)).map(|address| SocketAddr::new(address, port)).collect();
+    places.dedup();
+    let answers = places.into_iter().take(2).map(|place| ask(place, PATIENCE));
+    answers.into_iter().find(|spoken| *spoken != Spoken::Silent).unwrap_or(Spoken::Silent)
+}
+
+/// The addresses at which a socket is reached from this machine that is bound to `address`.
+fn reached_at(address: IpAddr) -> Vec<IpAddr> {
+    let (v4, v6) = (IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST));
+    match address {
+        _ if !address.is_unspecified() => vec![address],
+        IpAddr::V4(_) => vec![v4],
+        // It may take IPv4 too, and there may be no IPv6 on the loopback.
+        IpAddr::V6(_) => vec![v6, v4],
+    }
+}
+
+fn last_lines(output: &str) -> String {
+    let lines: Vec<&str> = output.trim_end().lines().collect();
+    lines[lines.len().saturating_sub(LINES)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use tare_testkit::peer::answering;
+
+    #[test]
+    fn every_port_is_asked_and_those_on_the_loopback_alone_are_told() {
+        let redis = answering(|_, said| said.starts_with(b"*1").then_some("+PONG\r\n"));
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let everywhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, silent.port()));
+        let seen = of_addresses(&BTreeSet::from([redis, everywhere]));
+        assert_eq!(seen.listening.len(), 2, "{seen:?}");
+        assert_eq!(seen.loopback_only, [redis.port()]);
+        assert_eq!(seen.spoken[&redis.port()], Spoken::Redis);
+        assert_eq!(seen.spoken[&silent.port()], Spoken::Silent, "nobody listens there any more");
+        assert_eq!(of_addresses(&BTreeSet::new()), Seen::default());
+    }
+
+    #[test]
+    fn a_socket_for_all_addresses_is_reached_at_the_loopback() {
+        let at = |text: &str| -> Vec<String> {
+            reached_at(text.parse().unwrap()).iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(at("0.0.0.0"), ["127.0.0.1"]);
+        assert_eq!(at("::"), ["::1", "127.0.0.1"]);
+        assert_eq!(at("10.1.2.3"), ["10.1.2.3"]);
+    }
+
+    #[test]
+    fn the_last_lines_are_kept() {
+        let lines: String = (1..=20).map(|line| format!("line {line}\n")).collect();
+        let kept = last_lines(&lines);
+        assert!(kept.starts_with("line 6\n") && kept.ends_with("line 20"), "{kept}");
+        assert_eq!((last_lines(""), last_lines("one\n")), (String::new(), "one".to_owned()));
+    }
+}
