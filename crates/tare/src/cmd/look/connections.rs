@@ -41,13 +41,13 @@ pub(crate) struct Found {
     pub(crate) limited: Option<String>,
 }
 
-/// Deploys a workload once, writes its data set, and doubles the number of connections from 1 as long as that raises the
-/// throughput by at least 5 %. Takes some seconds. Parameters, options, instances and the load's origin are the study's;
-/// its forms and its load profile have no meaning here.
+/// Deploys a workload once, writes its data set, and doubles the number of connections from 1 as long as that raises
+/// the throughput by at least 5 %: for about six seconds at most, and the seconds that deploying takes. Parameters,
+/// options, instances and the load's origin are the study's; its forms and its load profile have no meaning here.
 ///
 /// # Errors
-/// When the load is a tool, which has its own connections; when the workload was not deployed, or did not answer a single
-/// connection; on an interrupt, or when something of it is left.
+/// When the load is a tool, which has its own connections; when the workload was not deployed, or did not answer a
+/// single connection; on an interrupt, or when something of it is left.
 pub(crate) fn connections(
     ground: &Ground,
     study: &Study,
@@ -176,7 +176,8 @@ mod tests {
         // By Little's law.
         histogram.record_n(u64::from(connections) * 1_000_000_000 / count, count).unwrap();
         let response_time = tare_testkit::histogram::encode(&histogram);
-        let operation = OperationSummary { count, response_time, ..OperationSummary::default() };
+        let service_time = response_time.clone();
+        let operation = OperationSummary { count, service_time, response_time, ..OperationSummary::default() };
         let operations = BTreeMap::from([("GET".to_owned(), operation)]);
         Ok(LoadSummary { measure_start_ns: 1, measure_end_ns: 1_000_000_001, operations, ..LoadSummary::default() })
     }
@@ -204,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_single_bad_moment_does_not_end_it() {
-        let rate = |connections| Some(if connections == 4 { 1900 } else { u64::from(connections.min(64)) * 1000 });
+        let rate = |connections: u32| Some(if connections == 4 { 1900 } else { u64::from(connections.min(64)) * 1000 });
         assert_eq!(climbed(rate).0.unwrap().connections, 64);
         let (found, tried) = climbed(|_| Some(1000));
         assert_eq!((found.unwrap().connections, tried), (1, vec![1, 2, 4]), "one at a time is all that it does");
@@ -213,7 +214,7 @@ mod tests {
 
     #[test]
     fn what_refuses_more_gets_no_more() {
-        let rate = |connections| (connections <= 64).then(|| u64::from(connections) * 1000);
+        let rate = |connections: u32| (connections <= 64).then(|| u64::from(connections) * 1000);
         let found = climbed(rate).0.unwrap();
         assert_eq!((found.connections, found.limited.as_deref()), (64, Some("too many clients")));
         let (found, tried) = climbed(|_| None);

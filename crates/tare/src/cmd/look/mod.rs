@@ -36,6 +36,8 @@ const STEADY: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_millis(1500);
 /// The most ports that are asked.
 const PORTS_MAX: usize = 16;
+/// The most addresses at which a port is asked.
+const PLACES_MAX: usize = 2;
 /// How many of the last lines of its output are kept.
 const LINES: usize = 15;
 
@@ -86,9 +88,9 @@ pub(crate) struct Seen {
 }
 
 /// Starts the services of a workload once, and looks at the one that the load addresses until it listens somewhere and
-/// has answered, for at most `within` and the seconds that the questions take. Its `ready:` and the load's protocol have
-/// no meaning yet; services beside it must become ready. It is started in containers on this machine's network if there
-/// is an engine, else as a plain process.
+/// has answered, for at most `within` and the three seconds that the last questions may take. Its `ready:` and the
+/// load's protocol have no meaning yet; services beside it must become ready. They are started in a layer on this
+/// machine's own network if one can be had, else as plain processes.
 ///
 /// # Errors
 /// When a bundle or a service could not be made or started, on an interrupt, or when something of it is left.
@@ -186,9 +188,9 @@ fn of_addresses(addresses: &BTreeSet<SocketAddr>) -> Seen {
     for address in addresses {
         ports.entry(address.port()).or_default().push(address.ip());
     }
-    let spoken = std::thread::scope(|scope| {
+    let spoken: BTreeMap<u16, Spoken> = std::thread::scope(|scope| {
         let asked = ports.iter().take(PORTS_MAX);
-        let asked: Vec<_> = asked.map(|(port, at)| (*port, scope.spawn(|| ask_port(*port, at)))).collect();
+        let asked: Vec<_> = asked.map(|(port, at)| (*port, scope.spawn(move || ask_port(*port, at)))).collect();
         asked.into_iter().map(|(port, answer)| (port, answer.join().expect("asking does not panic"))).collect()
     });
     let is_inner = |at: &&Vec<IpAddr>| at.iter().all(IpAddr::is_loopback);
@@ -201,8 +203,8 @@ fn ask_port(port: u16, at: &[IpAddr]) -> Spoken {
     let mut places: Vec<SocketAddr> =
         at.iter().flat_map(|address| reached_at(*address)).map(|address| SocketAddr::new(address, port)).collect();
     places.dedup();
-    let answers = places.into_iter().take(2).map(|place| ask(place, PATIENCE));
-    answers.into_iter().find(|spoken| *spoken != Spoken::Silent).unwrap_or(Spoken::Silent)
+    let mut answers = places.into_iter().take(PLACES_MAX).map(|place| ask(place, PATIENCE));
+    answers.find(|spoken| *spoken != Spoken::Silent).unwrap_or(Spoken::Silent)
 }
 
 /// The addresses at which a socket is reached from this machine that is bound to `address`.
