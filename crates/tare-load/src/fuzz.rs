@@ -56,7 +56,7 @@ hostile::targets! {
         ],
     }
     greeting {
-        words: &["HTTP/1.1 ", "200", "+PONG\r\n", "-NOAUTH ", "VERSION ", "\u{16}\u{3}\u{3}", "\u{2}", "\n", "\0", "E", "S"],
+        words: &["HTTP/1.1 ", "200", "+PONG\r\n", "-ERR ", "VERSION ", "\u{16}\u{3}\u{3}", "\u{2}", "\n", "\0", "E", "S"],
         samples: &[
             b"HTTP/1.1 400 Bad Request\r\n",
             b"-ERR max number of clients reached\r\n",

@@ -194,6 +194,9 @@ fn reach_and_read(form: &str, stage: &Stage, host: &mut dyn Host, place: std::ne
     if form == "native" || form.starts_with("container") {
         let counted = own.is_some_and(|own| own.cgroups.iter().any(|group| counts_cpu(Path::new(group))));
         assert!(counted, "{form}: CPU time of processes that have ended is lost: {sampled:?}");
+        // Whatever network namespace its processes are in.
+        let listens = own.map(tare_layers::listening::addresses).unwrap_or_default();
+        assert!(listens.iter().any(|address| address.port() == place.port()), "{form}: {listens:?}");
     }
     let charged: Vec<String> = host.serving().unwrap().into_iter().map(|scope| scope.name).collect();
     let serves = |scope: &&Scope| scope.serving && **scope != outside;

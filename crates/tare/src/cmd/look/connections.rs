@@ -1,16 +1,15 @@
 //! Finds how many connections suit a service: enough to keep it busy, and not so many that requests only queue.
 
 use super::{FORM, Ground, form_on_own_network};
-use crate::{catalog, session};
+use crate::catalog;
 use anyhow::Result;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tare_core::fault::Fault;
 use tare_core::load::{LoadOrigin, LoadProfile, LoadSummary};
 use tare_core::record::FAILED_SHARE;
 use tare_core::study::Study;
 use tare_core::workload::Workload;
-use tare_runner::{Attempt, Once, Stop, SystemClock, TryLoad};
+use tare_runner::{Attempt, Stop, TryLoad};
 
 /// The most connections that are tried.
 const CONNECTIONS_MAX: u32 = 256;
@@ -72,17 +71,7 @@ pub(crate) fn connections(
         ..usual
     };
     let header = ground.header(short, workload, say)?;
-    session::on_machine(&header, Arc::clone(&ground.carrier), false, |machine, generator_cpus| {
-        let (service_cpus, clock) = (machine.cpus.clone(), SystemClock::new());
-        let once = Once {
-            header: &header,
-            generator_cpus: &generator_cpus,
-            service_cpus: &service_cpus,
-            clock: &clock,
-            stop: &ground.stop,
-        };
-        once.load(machine, |load| climb(load, &ground.stop))
-    })
+    ground.deploy(&header, |once, machine| once.load(machine, |load| climb(load, &ground.stop)))
 }
 
 /// Doubles the number of connections until that is no gain any more.

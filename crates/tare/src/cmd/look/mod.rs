@@ -24,7 +24,7 @@ use tare_core::workload::Workload;
 use tare_layers::listening;
 use tare_layers::lock::MachineLock;
 use tare_load::greeting::{Spoken, ask};
-use tare_runner::{Once, Stop, SystemClock, Watched};
+use tare_runner::{Apparatus, Once, Stop, SystemClock, Watched};
 
 /// The name of the form that is looked at, as errors may show it.
 const FORM: &str = "look";
@@ -70,6 +70,19 @@ impl Ground {
         // Nothing is measured that the environment would explain.
         Ok(ready(study, workload.clone(), forms, bundles, Some(BTreeMap::new()))?.header(new_seed()))
     }
+
+    /// Has `work` deploy that form on this machine, under a run's mark.
+    fn deploy<T>(
+        &self,
+        header: &Header,
+        work: impl FnOnce(&Once<'_>, &mut dyn Apparatus) -> Result<T, Fault>,
+    ) -> Result<T> {
+        session::on_machine(header, Arc::clone(&self.carrier), false, |machine, generator_cpus| {
+            let (service_cpus, clock) = (machine.cpus.clone(), SystemClock::new());
+            let (generator_cpus, service_cpus, clock) = (&generator_cpus, &service_cpus, &clock);
+            work(&Once { header, generator_cpus, service_cpus, clock, stop: &self.stop }, machine)
+        })
+    }
 }
 
 /// What was seen of a service.
@@ -103,17 +116,7 @@ pub(crate) fn look(
     let closed = LoadProfile::Closed { connections: 1, pipeline: 1 };
     let study = Study::of(FORM, &workload.name, closed, vec![form_on_own_network(&ground.carrier)]);
     let header = ground.header(Study { from: LoadOrigin::Host, ..study }, workload, say)?;
-    session::on_machine(&header, Arc::clone(&ground.carrier), false, |machine, generator_cpus| {
-        let (service_cpus, clock) = (machine.cpus.clone(), SystemClock::new());
-        let once = Once {
-            header: &header,
-            generator_cpus: &generator_cpus,
-            service_cpus: &service_cpus,
-            clock: &clock,
-            stop: &ground.stop,
-        };
-        once.watch(machine, |service| watch(service, within, &ground.stop))
-    })
+    ground.deploy(&header, |once, machine| once.watch(machine, |service| watch(service, within, &ground.stop)))
 }
 
 /// A form in which services listen in this machine's own network, so that every port can be reached without having
