@@ -6,7 +6,7 @@ use stage::{Trouble, header, once};
 use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::host::InstanceState;
-use tare_core::load::LoadProfile;
+use tare_core::load::{LoadProfile, LoadSummary};
 use tare_runner::Attempt;
 
 fn attempt(connections: u32) -> Attempt {
@@ -37,7 +37,7 @@ fn loads_are_tried_one_after_the_other_at_one_deployment() {
     let (tried, log) = once(&header(&["plain"], 1), Trouble::None, |once, apparatus| {
         once.load(apparatus, |load| [1, 2].map(|connections| load(&attempt(connections))).into_iter().collect())
     });
-    let tried: Vec<_> = tried.unwrap();
+    let tried: Vec<LoadSummary> = tried.unwrap();
     assert!(tried.iter().all(|summary| summary.operations["GET"].count == 10), "{tried:?}");
     let wanted = ["open plain", "start toy", "drive Ready", "drive Populate", "drive Run", "drive Run", "stop toy"];
     assert_eq!(log, [&wanted[..], &["close"]].concat());
