@@ -1,10 +1,10 @@
-//! What services use of the CPUs in each turn, whosever it is: who works while another one is loaded takes from the
-//! other's turn.
+//! The CPU time that each load's services use in each turn, including the turns of other loads: a service that works
+//! while another load has its turn takes time from that turn.
 //!
-//! Counters are read where one turn ends and the next one begins, at a moment that is in nobody's time. Whoever had an
-//! earlier turn sleeps by then, and is charged with all that it did. Whoever has just answered may not sleep yet, and
-//! the kernel charges what runs only when it stops, or by the tick, which is milliseconds later: its counter is read
-//! once the next load has sent its first operations.
+//! Counters are read between the end of one turn and the start of the next, at a moment that belongs to neither.
+//! Services of earlier turns are asleep by then and have been charged for all they did. The service that has just
+//! answered may still be awake, and the kernel charges a running task only when it stops or at the tick, which is
+//! milliseconds later: its counter is read once the next load has sent its first operations.
 
 use crate::clock::SECOND_NS;
 use rustix::fd::OwnedFd;
@@ -14,16 +14,16 @@ use std::path::Path;
 use tare_core::load::TurnUse;
 use tare_core::telemetry::Scope;
 
-/// What the reading may take of the time of turns. Where it would take more, only some rounds are counted.
+/// The share of the turns' time that reading may take. If it would take more, only some rounds are counted.
 const COST: f64 = 0.005;
 
 /// A counter of CPU time.
 enum Counter {
-    /// Of a control group of version 1: nanoseconds, and nothing else.
+    /// Of a control group of version 1: the file contains nanoseconds and nothing else.
     Nanoseconds(OwnedFd),
-    /// Of one of version 2: microseconds, in the first line of several.
+    /// Of a control group of version 2: microseconds, on the first of several lines.
     Microseconds(OwnedFd),
-    /// Of a process with its threads: the clock of its CPU time.
+    /// Of a process with all its threads: its CPU-time clock.
     Process(libc::clockid_t),
 }
 
@@ -42,19 +42,19 @@ impl Counter {
 
     fn of_process(number: u32) -> Option<Counter> {
         let mut clock = 0;
-        // SAFETY: it writes the number of a clock into the place it is given.
+        // SAFETY: the call only writes a clock id to the given place.
         let known = unsafe { libc::clock_getcpuclockid(libc::pid_t::try_from(number).ok()?, &raw mut clock) };
         (known == 0).then_some(Counter::Process(clock))
     }
 
-    /// CPU time so far, ns; none where it cannot be read any more.
+    /// CPU time so far, ns; none if it can no longer be read.
     fn ns(&self) -> Option<u64> {
         match self {
             Counter::Nanoseconds(file) => number_at_start(file, b""),
             Counter::Microseconds(file) => number_at_start(file, b"usage_usec ")?.checked_mul(1000),
             Counter::Process(clock) => {
                 let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-                // SAFETY: it writes a time into the place it is given.
+                // SAFETY: the call only writes a time to the given place.
                 let read = unsafe { libc::clock_gettime(*clock, &raw mut time) };
                 let ns = || u64::try_from(time.tv_sec).ok()?.checked_mul(SECOND_NS)?.checked_add(time.tv_nsec as u64);
                 if read == 0 { ns() } else { None }
@@ -63,7 +63,7 @@ impl Counter {
     }
 }
 
-/// The number behind `key`, with which a file begins.
+/// The number after `key` at the start of a file.
 fn number_at_start(file: &OwnedFd, key: &[u8]) -> Option<u64> {
     let mut text = [0; 64];
     let length = pread(file, &mut text, 0).ok()?;
@@ -71,26 +71,26 @@ fn number_at_start(file: &OwnedFd, key: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// What serves each of the loads, and what it used in whose turns.
+/// What serves each of the loads, and the CPU time it used in each load's turns.
 pub(super) struct Accounts {
-    // By load; none where something of it cannot be read.
+    // By load; none if any counter of it cannot be read.
     each: Vec<Option<Vec<Counter>>>,
-    // By load, as it was when it was last read.
+    // By load: the value last read.
     seen_ns: Vec<u64>,
-    // By load, and by whose turn it was.
+    // By load, and by the load whose turn it was.
     used: Vec<Vec<TurnUse>>,
-    // Whose turn is counted, and since when.
+    // The load whose turn is being counted, and since when.
     open: Option<(usize, u64)>,
-    // Who has just had its turn, whether or not that is counted: it is still to be read.
+    // The load that has just had its turn, still to be read, and the load whose turn that was if it is counted.
     late: Option<(usize, Option<usize>)>,
-    // How long the turns of each load were that are counted.
+    // The total length of each load's counted turns.
     during_ns: Vec<u64>,
-    // Every so many rounds one is counted.
+    // One round in this many is counted.
     every: u32,
 }
 
 impl Accounts {
-    /// Of what serves each of the loads; none where nothing is known of any.
+    /// Opens the counters of what serves each of the loads; none if no load has any.
     pub(super) fn open(serving: &[Vec<Scope>]) -> Option<Accounts> {
         let of_scope = |scope: &Scope| match scope.cgroups.as_slice() {
             [] => scope.pids.iter().map(|number| Counter::of_process(*number)).collect(),
@@ -113,24 +113,24 @@ impl Accounts {
         })
     }
 
-    /// Finds how many rounds may be counted when turns are so long.
+    /// Works out how often a round may be counted, given turns of this length.
     pub(super) fn set_pace(&mut self, slice_ns: u64, clock_ns: impl Fn() -> u64) {
         let took_ns = |accounts: &mut Accounts| {
             let began_ns = clock_ns();
             (0..accounts.each.len()).for_each(|load| accounts.read(load, None));
             clock_ns() - began_ns
         };
-        // The first reading finds nothing in the caches.
+        // The first reading is slow because the caches are cold.
         let took_ns = (0..3).map(|_| took_ns(self)).min().unwrap_or(0);
         self.every = (took_ns as f64 / (COST * slice_ns.max(1) as f64)).ceil().clamp(1.0, 1000.0) as u32;
     }
 
-    /// Whether a round is counted, by its number.
+    /// Whether the round with this number is counted.
     pub(super) fn counts(&self, round: u32) -> bool {
         round.is_multiple_of(self.every)
     }
 
-    /// The turn of `ended` is over, and that of `next` begins, where it is counted.
+    /// Ends the turn of `ended` and begins that of `next`. A turn that is not counted is none.
     pub(super) fn pass(&mut self, ended: Option<usize>, next: Option<usize>, now_ns: u64) {
         self.read_late();
         let whose = self.open.take().map(|(whose, since_ns)| {
@@ -145,19 +145,19 @@ impl Accounts {
         self.open = next.map(|next| (next, now_ns));
     }
 
-    /// Who had its turn before the one under way sleeps by now.
+    /// Reads what served the previous turn, which is asleep by now.
     pub(super) fn read_late(&mut self) {
         if let Some((load, whose)) = self.late.take() {
             self.read(load, whose);
         }
     }
 
-    /// Reads what serves a load; what it used since it was last read, it used in the turn of `whose`, if that is
-    /// counted.
+    /// Reads what serves a load. What it has used since the last reading is attributed to the turn of `whose`, if that
+    /// turn is counted.
     fn read(&mut self, load: usize, whose: Option<usize>) {
         let Some(counters) = &self.each[load] else { return };
         let Some(now_ns) = counters.iter().map(Counter::ns).sum::<Option<u64>>() else {
-            // It is gone, and what it used is not known whole.
+            // The service is gone, so its total is unknown.
             self.each[load] = None;
             return;
         };
@@ -167,14 +167,14 @@ impl Accounts {
         self.seen_ns[load] = now_ns;
     }
 
-    /// What serves `load` used so far in its own turns, in as many of them as were counted; none where that is not
-    /// known. The last turn is in it once the next load has begun, or all are over.
+    /// What serves `load` has used so far in those of its own turns that were counted; none if that is unknown. The
+    /// last turn is included once the next load has begun or all turns are over.
     pub(super) fn own(&self, load: usize) -> Option<TurnUse> {
         let used = self.used.get(load)?.get(load).filter(|_| self.each[load].is_some())?;
         Some(TurnUse { during_ns: self.during_ns[load], ..*used })
     }
 
-    /// What serves `load` used in the turns of each; nothing where that is not known.
+    /// What serves `load` used in the turns of each load; empty if that is unknown.
     pub(super) fn used(&self, load: usize) -> Vec<TurnUse> {
         if self.each[load].is_none() || self.during_ns.iter().all(|during_ns| *during_ns == 0) {
             return Vec::new();
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
     use std::path::PathBuf;
 
-    /// Groups of version 1 as far as they are read, and one of version 2.
+    /// The files read from groups of version 1, and one group of version 2.
     struct Groups(tempfile::TempDir);
 
     impl Groups {
@@ -219,14 +219,14 @@ mod tests {
         groups.charge("b", 200);
         let mut accounts = Accounts::open(&[groups.scope("a"), groups.scope("b")]).unwrap();
         accounts.pass(None, Some(0), 1_000);
-        // The first has its turn; the second does something by itself.
+        // The first load has its turn; the second one's service does some work of its own.
         groups.charge("a", 150);
         groups.charge("b", 201);
         accounts.pass(Some(0), Some(1), 2_000);
-        // What the first did at its very end is charged when the next turn is under way, and read then.
+        // What the first did at the very end is charged during the next turn, and is read then.
         groups.charge("a", 155);
         accounts.read_late();
-        // In the second one's turn the first works, too.
+        // The first also works during the second one's turn.
         groups.charge("a", 162);
         groups.charge("b", 301);
         accounts.pass(Some(1), None, 4_000);
@@ -245,7 +245,7 @@ mod tests {
         accounts.pass(None, None, 0);
         groups.charge("a", 1_000);
         accounts.pass(Some(0), Some(0), 500);
-        // It has its turns one after the other: the end of the last one is not counted.
+        // The load has consecutive turns: the end of the last one is not counted.
         groups.charge("a", 1_010);
         accounts.read_late();
         groups.charge("a", 1_030);
@@ -262,7 +262,7 @@ mod tests {
         groups.charge("a", 0);
         let mut accounts = Accounts::open(&[groups.scope("a")]).unwrap();
         let now_ns = std::cell::Cell::new(0);
-        // Each look at the clock is 10 us after the last one.
+        // Each reading of the clock is 10 us after the previous one.
         let clock = || now_ns.replace(now_ns.get() + 10_000);
         accounts.set_pace(10_000_000, clock);
         assert!(accounts.counts(1) && accounts.counts(2));
@@ -276,7 +276,7 @@ mod tests {
         std::fs::create_dir_all(groups.path("second")).unwrap();
         std::fs::write(groups.path("second/cpu.stat"), "usage_usec 77\nuser_usec 70\nsystem_usec 7\n").unwrap();
         assert_eq!(Counter::of_group(&groups.scope("second")[0].cgroups).unwrap().ns(), Some(77_000));
-        // A group of version 1 beside one of version 2: its `cpu.stat` tells of throttling only.
+        // A group of version 1 beside one of version 2: its `cpu.stat` only reports throttling.
         std::fs::create_dir_all(groups.path("other")).unwrap();
         std::fs::write(groups.path("other/cpu.stat"), "nr_periods 0\n").unwrap();
         assert!(Counter::of_group(&groups.scope("other")[0].cgroups).is_none());

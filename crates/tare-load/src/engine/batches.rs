@@ -1,10 +1,10 @@
-//! How fast a load was in parts of its turns, one after the other: what it varies by within one deployment. Loads that
-//! take turns do so in rounds, so that the same part of each of them is of the same time.
+//! How fast a load was in consecutive parts of its turns, which shows how much it varies within one deployment. Loads
+//! take turns in rounds, so the same part of each load covers the same time.
 
-/// Neighbouring rounds resemble each other, and become so many parts at most.
+/// Neighbouring rounds resemble each other, so they are merged into this many parts at most.
 const BATCHES: u32 = 8;
 
-/// What the turns of one load came to by round.
+/// The results of one load's turns, by round.
 #[derive(Default)]
 pub(crate) struct Rounds(Vec<Round>);
 
@@ -15,7 +15,8 @@ struct Round {
 }
 
 impl Rounds {
-    /// A turn in the round of this number, which grows, and is 0 before it counts; how long it took, ns.
+    /// Adds a turn to the round with this number. Round numbers never decrease, and are 0 until rounds count.
+    /// `active_ns` is how long the turn took.
     pub(crate) fn add(&mut self, number: u32, answers: u64, active_ns: u64) {
         match self.0.last_mut().filter(|round| round.number == number) {
             Some(round) => (round.answers, round.active_ns) = (round.answers + answers, round.active_ns + active_ns),
@@ -23,8 +24,8 @@ impl Rounds {
         }
     }
 
-    /// Answers a second in each part, of `rounds` that there were, numbered from 1. What moves cost is in them. 0 where
-    /// the load had no turn; none of no rounds.
+    /// Answers a second in each part, out of `rounds` rounds numbered from 1. The cost of moves is included. 0 if the
+    /// load had no turn in a part; empty if there were no rounds.
     pub(crate) fn rates(&self, rounds: u32) -> Vec<f64> {
         if rounds == 0 {
             return Vec::new();
@@ -48,7 +49,7 @@ mod tests {
     fn rounds_become_parts_of_about_as_many_in_their_order() {
         let mut rounds = Rounds::default();
         rounds.add(0, 99, 1_000_000_000);
-        // Two turns in each; the load becomes faster from round to round.
+        // Two turns in each round; the load becomes faster from round to round.
         for number in 1..=20 {
             rounds.add(number, u64::from(number), 1_000_000_000);
             rounds.add(number, u64::from(number), 1_000_000_000);

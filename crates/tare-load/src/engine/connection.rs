@@ -1,4 +1,4 @@
-//! One connection of the load: a socket, what is in flight on it, and what could not be sent yet.
+//! One connection of the load: a socket, the operations in flight on it, and the bytes that could not be sent yet.
 
 use crate::draw::Draw;
 use crate::operation::{Failure, Flight, SocketOptions};
@@ -15,14 +15,14 @@ use std::net::SocketAddr;
 /// Where connections go.
 #[derive(Debug, Clone)]
 pub(crate) enum Target {
-    /// Addresses, which connections go to in turn, and what is set on the sockets that go there.
+    /// Addresses that connections go to in turn, and the options set on their sockets.
     Tcp(Vec<SocketAddr>, SocketOptions),
     /// A UNIX socket.
     Unix(SocketAddrUnix),
 }
 
 impl Target {
-    /// Begins to connect the connection with this number: a socket that is connected or on its way.
+    /// Begins to open the connection with this number: returns a socket that is connected or connecting.
     fn connect(&self, number: usize) -> Result<OwnedFd, Errno> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let (socket, connected) = match self {
@@ -31,7 +31,7 @@ impl Target {
                 let family = if endpoint.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
                 let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
                 sockopt::set_tcp_nodelay(&socket, options.nodelay)?;
-                // Before the connection: the window's scale follows from the buffer.
+                // Set before connecting, because the window scale follows from the buffer size.
                 if let Some(bytes) = options.send_buffer {
                     sockopt::set_socket_send_buffer_size(&socket, bytes as usize)?;
                 }
@@ -69,11 +69,11 @@ impl std::fmt::Display for Target {
 /// What a connection is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Not connected; the next attempt is not before this moment, CLOCK_MONOTONIC, ns.
+    /// Not connected; the next attempt is not made before this moment, CLOCK_MONOTONIC, ns.
     Down(u64),
-    /// An attempt began at this moment.
+    /// Connecting since this moment.
     Connecting(u64),
-    /// Connected, and the protocol's greeting began at this moment.
+    /// Connected; the protocol's greeting began at this moment.
     Greeting(u64),
     /// Ready for operations.
     Up,
@@ -81,32 +81,32 @@ pub(crate) enum State {
 
 /// A connection. `S` is the protocol's session.
 pub(crate) struct Connection<S> {
-    /// What it is doing.
+    /// What the connection is doing.
     pub state: State,
-    /// Sent and not answered, oldest first. Never more than the pipeline's depth, so it never grows.
+    /// Operations sent and not yet answered, oldest first. Never more than the pipeline's depth, so it never grows.
     pub flights: VecDeque<Flight>,
     /// The protocol's session.
     pub session: S,
-    /// Its random choices.
+    /// The source of its random choices.
     pub draw: Draw,
-    /// The socket, unless it is down.
+    /// The socket, unless the connection is down.
     pub socket: Option<OwnedFd>,
-    /// An operation that waits for the connection to stand.
+    /// An operation waiting for the connection to be established.
     pub pending: Option<Start>,
     /// When the last attempt to connect began.
     pub opened_ns: u64,
-    /// Whether it is in the list of those that are free.
+    /// Whether it is in the list of free connections.
     pub listed: bool,
-    /// Whether it is in the list of those with more to do, and if so, whether its peer is ending.
+    /// Whether it is in the list of connections with more to do, and if so, whether the peer is closing it.
     pub unfinished: Option<bool>,
-    // Tells the events of this socket from those of the sockets before it.
+    // Distinguishes events of this socket from those of earlier sockets.
     generation: u32,
     unsent: Vec<u8>,
     unsent_from: usize,
 }
 
 impl<S> Connection<S> {
-    /// A connection that is still to be made.
+    /// A connection that is not open yet.
     pub(crate) fn new(draw: Draw, session: S, pipeline: usize) -> Self {
         let flights = VecDeque::with_capacity(pipeline);
         Connection {
@@ -125,11 +125,11 @@ impl<S> Connection<S> {
         }
     }
 
-    /// Begins to connect. Registered once, edge-triggered, for everything that may happen: no further system call is
+    /// Begins to connect. The socket is registered once, edge-triggered, for all events, so no further system call is
     /// spent on registration.
     ///
     /// # Errors
-    /// Why no attempt could be made.
+    /// When no attempt could be made.
     pub(crate) fn open(&mut self, target: &Target, epoll: &OwnedFd, index: usize, now_ns: u64) -> Result<(), Errno> {
         self.opened_ns = now_ns;
         self.generation = self.generation.wrapping_add(1);
@@ -147,7 +147,7 @@ impl<S> Connection<S> {
         (key >> 32) as u32 == self.generation
     }
 
-    /// Closes the socket and forgets what was unsent. What was in flight stays, for the caller to account for.
+    /// Closes the socket and drops what was unsent. What was in flight stays, for the caller to account for.
     pub(crate) fn close(&mut self, retry_ns: u64, session: S) {
         self.socket = None;
         self.state = State::Down(retry_ns);
@@ -156,7 +156,7 @@ impl<S> Connection<S> {
         self.unsent_from = 0;
     }
 
-    /// Sends `bytes`, after what is still unsent; keeps what the kernel does not take.
+    /// Sends `bytes` after anything still unsent; keeps what the kernel does not accept.
     ///
     /// # Errors
     /// When the connection is broken.
@@ -173,7 +173,7 @@ impl<S> Connection<S> {
         Ok(())
     }
 
-    /// Sends what is unsent, as far as the kernel takes it.
+    /// Sends unsent bytes, as far as the kernel accepts them.
     ///
     /// # Errors
     /// When the connection is broken.
@@ -191,12 +191,12 @@ impl<S> Connection<S> {
         Ok(())
     }
 
-    /// Whether the kernel has taken everything.
+    /// Whether the kernel has accepted everything.
     pub(crate) fn flushed(&self) -> bool {
         self.unsent.is_empty()
     }
 
-    /// How many bytes the kernel takes now; 0 when its buffer is full.
+    /// Offers bytes to the kernel and returns how many it accepted; 0 when its buffer is full.
     ///
     /// # Errors
     /// When the connection is broken.

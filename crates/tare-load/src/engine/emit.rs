@@ -1,4 +1,4 @@
-//! The other side of a running task: who reads its lines, and who gives it orders.
+//! The other side of a running task: where its lines go, and where its orders come from.
 
 use super::turns::Seat;
 use std::sync::mpsc::Receiver;
@@ -6,7 +6,7 @@ use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::Fault;
 use tare_core::load::{LoadLine, LoadOrder};
 
-/// The other side of a running task: where its lines go, and where its orders come from.
+/// Where a running task's lines go, and where its orders come from.
 pub struct Emit<'a> {
     write: &'a mut dyn FnMut(LoadLine) -> Result<(), Fault>,
     orders: Option<Receiver<LoadOrder>>,
@@ -14,7 +14,7 @@ pub struct Emit<'a> {
 }
 
 impl<'a> Emit<'a> {
-    /// Lines go to `write`; a guided load is told by `orders`.
+    /// Lines go to `write`; `orders` carries the orders for the load.
     pub(crate) fn new(
         write: &'a mut dyn FnMut(LoadLine) -> Result<(), Fault>,
         orders: Option<Receiver<LoadOrder>>,
@@ -22,17 +22,17 @@ impl<'a> Emit<'a> {
         Emit { write, orders, seat: None }
     }
 
-    /// For a load that takes turns with others.
+    /// Adds the seat of a load that takes turns with others.
     pub(crate) fn seated(self, seat: Seat) -> Self {
         Emit { seat: Some(seat), ..self }
     }
 
-    /// Whether the load takes turns with others, and has not begun.
+    /// Whether the load takes turns with others and has not taken its seat yet.
     pub(crate) fn takes_turns(&self) -> bool {
         self.seat.is_some()
     }
 
-    /// Where the load takes turns with others; none after the first time.
+    /// The seat of a load that takes turns with others; none from the second call on.
     pub(crate) fn seat(&mut self) -> Option<Seat> {
         self.seat.take()
     }
@@ -40,15 +40,15 @@ impl<'a> Emit<'a> {
     /// Writes a line.
     ///
     /// # Errors
-    /// When nobody listens any more.
+    /// If the lines have no reader any more.
     pub fn line(&mut self, line: LoadLine) -> Result<(), Fault> {
         (self.write)(line)
     }
 
-    /// Has a command run inside the form, and waits for how it went.
+    /// Has a command run inside the form and waits for its result.
     ///
     /// # Errors
-    /// Why it was not run, or that nobody is there to run it.
+    /// When the command was not run, or nothing can run it.
     pub fn inside(&mut self, command: CommandStart) -> Result<CommandEnd, Fault> {
         self.line(LoadLine::Inside(Box::new(command)))?;
         match self.orders.as_ref().map(Receiver::recv) {
@@ -60,7 +60,7 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// Whence a guided load is told; none after the first time.
+    /// Where a guided load's orders come from; none from the second call on.
     pub(crate) fn orders(&mut self) -> Option<Receiver<LoadOrder>> {
         self.orders.take()
     }

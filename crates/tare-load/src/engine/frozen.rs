@@ -1,9 +1,9 @@
-//! Services that are kept from running while it is not their turn.
+//! Freezes services while it is not their turn.
 //!
-//! By the control group where it is of version 2; else by signals to the processes in it. Whoever is frozen in one of
-//! these ways can be killed, so a load process that dies keeps nobody from cleaning up. The load process itself may do
-//! neither, as it takes apart what services answer: a process of its own does, started before root was given up, which
-//! can do this to these services and nothing else.
+//! A control group of version 2 is frozen as a whole; otherwise the processes in the group are stopped by signals.
+//! Processes frozen in either way can still be killed, so a load process that dies does not prevent anyone from
+//! cleaning up. The load process itself must not have the right to do either, because it parses what services answer. A
+//! separate process does it: it is started before root is given up, and can do this to these services and nothing else.
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -17,28 +17,28 @@ use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
 use tare_core::held::Held;
 
-/// How long all that serves a load may take to be frozen: a system call that cannot be interrupted may be under way,
-/// and who is told to stop must come to run for it, which on a machine that is busy took more than 100 ms.
+/// How long it may take to freeze all that serves a load. A system call that cannot be interrupted may be under way,
+/// and a process has to run to handle a stop signal, which took more than 100 ms on a busy machine.
 const WITHIN: Duration = Duration::from_secs(1);
-/// How long the process that freezes may take to answer.
+/// How long the freezing process may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
-/// What freezes what serves the loads, by their numbers.
+/// Freezes what serves the loads, by load number.
 pub(super) enum Freezer {
-    /// Nobody is frozen.
+    /// Nothing is frozen.
     Nobody,
-    /// This process does it, which may.
+    /// This process freezes, which has the right to.
     Here(Vec<Frozen>),
-    /// Another process does, see [`serve_freezer`], until it once does not answer in time: what it says later would be
-    /// taken for the answer to something else.
+    /// Another process freezes, see [`serve_freezer`]. Once it has not answered in time it is not asked again, because
+    /// a late answer would be taken for the answer to another request.
     There(UnixStream, AtomicBool),
 }
 
 impl Freezer {
-    /// Who freezes these: the process behind `there`, where there is one.
+    /// Freezes through the process behind `there` if there is one, and from this process otherwise.
     ///
     /// # Errors
-    /// When there is none, and one of these cannot be held here.
+    /// When there is no such process, and one of these cannot be held here.
     pub(super) fn of(held: &[Vec<Held>], there: Option<UnixStream>) -> Result<Freezer, Fault> {
         if held.is_empty() {
             return Ok(Freezer::Nobody);
@@ -58,7 +58,7 @@ impl Freezer {
         !matches!(self, Freezer::Nobody)
     }
 
-    /// Keeps what serves a load from running, or lets it run on; whether all of it could be.
+    /// Freezes or thaws what serves a load; returns whether that worked for all of it.
     pub(super) fn set(&self, load: usize, frozen: bool) -> bool {
         match self {
             Freezer::Nobody => true,
@@ -79,9 +79,9 @@ fn hold(held: &[Vec<Held>]) -> Result<Vec<Frozen>, Fault> {
     held.iter().map(|held| Frozen::hold(held)).collect()
 }
 
-/// Says by a byte that it can, and freezes and thaws what serves the loads of `held` as it is told on `orders`: two
-/// bytes, which load and whether it is to be frozen, are answered by one, whether all of it could be. When the other
-/// end is gone, all run on.
+/// Reports by one byte that it is ready, then freezes and thaws what serves the loads of `held` as `orders` asks: each
+/// request is two bytes, the load and whether to freeze it, and is answered by one byte, whether that worked for all of
+/// it. When the other end is gone, everything is thawed.
 ///
 /// # Errors
 /// When one of them cannot be held.
@@ -98,27 +98,27 @@ pub fn serve_freezer(held: &[Vec<Held>], orders: &mut (impl Read + Write)) -> Re
     Ok(())
 }
 
-/// All that serves one load. Runs on when this is dropped.
+/// All that serves one load. Thawed when this is dropped.
 pub(super) struct Frozen {
     each: Vec<One>,
 }
 
 enum One {
-    /// A group of version 2: what is written to, and what tells when that is done.
+    /// A group of version 2: the file that freezes it, and the file that shows when that is done.
     Group {
         freeze: OwnedFd,
         events: OwnedFd,
     },
-    /// A group of version 1, by the list of its processes.
+    /// A group of version 1, by the file that lists its processes.
     Members(PathBuf),
     Process(OwnedFd, i32),
 }
 
 impl Frozen {
-    /// Takes hold of what serves a load, and lets it run.
+    /// Takes hold of what serves a load, and leaves it running.
     ///
     /// # Errors
-    /// When there is nothing, or one of them is gone.
+    /// When there is nothing to hold, or one of them is gone.
     pub(super) fn hold(held: &[Held]) -> Result<Frozen, Fault> {
         if held.is_empty() {
             return Err(Fault::new("nothing is known of what serves this load, so it cannot be frozen"));
@@ -126,10 +126,10 @@ impl Frozen {
         Ok(Frozen { each: held.iter().map(One::hold).collect::<Result<_, Fault>>()? })
     }
 
-    /// Keeps it from running, or lets it run on; whether all of it could be.
+    /// Freezes or thaws it; returns whether that worked for all of it.
     pub(super) fn set(&self, frozen: bool) -> bool {
-        // All are tried, whatever becomes of the first, and have one time together, which whoever waits for the answer
-        // counts on.
+        // All are tried even if the first fails, and share one time limit, which the side waiting for the answer relies
+        // on.
         let began = Instant::now();
         let failed = self.each.iter().map(|one| one.set(frozen, began)).filter(Result::is_err).count();
         failed == 0
@@ -172,7 +172,7 @@ impl One {
         match self {
             One::Group { freeze, events } => {
                 pwrite(freeze, if frozen { b"1" } else { b"0" }, 0)?;
-                // What runs on begins at once; what is frozen must not run beside others.
+                // Thawing needs no confirmation, but what is frozen must not run while others do.
                 if frozen { await_frozen(events, began) } else { Ok(()) }
             }
             One::Members(list) => signal_members(list, frozen, began),
@@ -189,8 +189,8 @@ impl One {
     }
 }
 
-/// Stops or continues every process of a group, and those that it has started meanwhile; waits until those that are
-/// stopped are.
+/// Stops or continues every process of a group, including those started meanwhile; waits until the stopped ones have
+/// stopped.
 fn signal_members(list: &PathBuf, frozen: bool, began: Instant) -> rustix::io::Result<()> {
     let signal = if frozen { Signal::STOP } else { Signal::CONT };
     let members = || -> Vec<i32> {
@@ -202,7 +202,7 @@ fn signal_members(list: &PathBuf, frozen: bool, began: Instant) -> rustix::io::R
         let fresh: Vec<i32> = members().into_iter().filter(|number| !signalled_to.contains(number)).collect();
         let hold = |number: &i32| Some((*number, pidfd_open(Pid::from_raw(*number)?, PidfdFlags::empty()).ok()?));
         let held: Vec<(i32, OwnedFd)> = fresh.iter().filter_map(hold).collect();
-        // Read again: a number may have passed to another process before it was taken hold of.
+        // Read again: a process id may have been reused before it was taken hold of.
         let still = members();
         for (_, process) in held.iter().filter(|(number, _)| still.contains(number)) {
             signalled(process, signal)?;
@@ -226,7 +226,7 @@ fn is_stopped(number: i32) -> bool {
     stats.filter_map(state).all(|state| matches!(state, 'T' | 'Z' | 'X'))
 }
 
-/// It may have ended: then it does not run.
+/// Sends a signal. The process may have ended: then it does not run, which is fine.
 fn signalled(process: impl AsFd, signal: Signal) -> rustix::io::Result<()> {
     match pidfd_send_signal(process, signal) {
         Err(rustix::io::Errno::SRCH) => Ok(()),
@@ -261,7 +261,7 @@ mod tests {
             Sleeper(command.arg("60").stdin(Stdio::null()).spawn().expect("there is a sleep"))
         }
 
-        /// The letter by which the kernel tells what it is doing.
+        /// The letter by which the kernel reports the process state.
         fn state(&self) -> char {
             let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id())).expect("it is there");
             stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).expect("it has a state")
@@ -301,7 +301,7 @@ mod tests {
     fn those_in_a_group_are_stopped_and_nobody_else() {
         let (inside, beside) = (Sleeper::start(), Sleeper::start());
         let folder = tempfile::tempdir().unwrap();
-        // A group of version 1, as far as it is read.
+        // A group of version 1: only the file that is read.
         std::fs::write(folder.path().join("cgroup.procs"), format!("{}\n", inside.0.id())).unwrap();
         let frozen = Frozen::hold(&[Held::Group(folder.path().to_owned())]).unwrap();
         beside.becomes('S');

@@ -1,4 +1,4 @@
-//! Puts together what the workers counted: a row a second, a row a level, a summary at the end.
+//! Merges what the workers counted: a row per second, a row per level, and a summary at the end.
 
 use super::emit::Emit;
 use super::late_acks::LateAcks;
@@ -34,7 +34,7 @@ struct Open {
     missing: usize,
     row: SecondRow,
     times: Vec<Histogram>,
-    // For the log.
+    // By operation: times for the log.
     counted: Vec<Histogram>,
 }
 
@@ -49,14 +49,14 @@ struct OpenWindow {
 /// The gathering side of a run.
 pub(crate) struct Gather {
     operations: Vec<String>,
-    // By operation: whether its times say nothing of the service.
+    // By operation: whether its times say nothing about the service.
     lingers: Vec<bool>,
     crew: Vec<Crew>,
     open: VecDeque<Open>,
     windows: VecDeque<OpenWindow>,
-    // By answers: everything that was answered while measuring.
+    // By operation: times of everything answered while measuring.
     times: Vec<Histogram>,
-    // And what was answered after it, of what was begun before.
+    // By operation: times of what began while measuring and was answered afterwards.
     rest: Vec<Histogram>,
     errors: Vec<u64>,
     empty: Vec<u64>,
@@ -66,7 +66,7 @@ pub(crate) struct Gather {
     started: u64,
     dropped: u64,
     lag: Histogram,
-    // By planned starts: all windows together; none where operations are counted by answers only.
+    // Counted by planned start: all windows merged; none if operations are counted by their answers only.
     planned: Option<Box<Window>>,
     rows: Vec<WindowRow>,
     levels: bool,
@@ -91,7 +91,7 @@ fn merge(to: &mut [Histogram], from: &[Histogram]) {
 }
 
 impl Gather {
-    /// A gatherer for these operations. With `levels` each window has a row of its own.
+    /// A gatherer for these operations. With `levels`, each window is reported as a row of its own.
     pub(crate) fn new(operations: &[OperationRow], levels: bool, log: Option<HdrLog>) -> Self {
         let count = operations.len();
         Gather {
@@ -122,8 +122,8 @@ impl Gather {
         }
     }
 
-    /// Adds the next worker and what it keeps going, where a closed loop may be called saturated; returns where it gets
-    /// its tallies back.
+    /// Adds the next worker, with its part of a closed loop if it may be called saturated; returns the channel on which
+    /// the worker gets its tallies back.
     pub(crate) fn worker(&mut self, closed: Option<Loop>) -> Receiver<Box<Tally>> {
         let (spares, back) = channel();
         self.crew.push(Crew { spares, closed, effort: Effort::default() });
@@ -138,7 +138,7 @@ impl Gather {
     /// Waits until `workers` are connected.
     ///
     /// # Errors
-    /// The first worker's that cannot.
+    /// The error of the first worker that cannot connect.
     pub(crate) fn await_connected(&mut self, workers: usize, reports: &Receiver<Report>) -> Result<(), Fault> {
         for _ in 0..workers {
             match reports.recv() {
@@ -153,17 +153,17 @@ impl Gather {
         Ok(())
     }
 
-    /// Collects to the end of the run and emits its rows.
+    /// Collects until the end of the run and emits the rows.
     ///
     /// # Errors
-    /// The first worker's that fails, or that nobody reads the rows.
+    /// The error of the first worker that fails, or an error if the rows have no reader any more.
     pub(crate) fn collect(
         &mut self,
         timeline: &Timeline,
         reports: &Receiver<Report>,
         emit: &mut Emit<'_>,
     ) -> Result<(), Fault> {
-        // It may be told to end before its time.
+        // The load may be told to end early.
         self.span = (timeline.measure_start_ns, timeline.measure_start_ns);
         self.cpu_mark_ns = clock::thread_cpu_ns();
         self.late_acks.mark();
@@ -192,7 +192,7 @@ impl Gather {
         Ok(())
     }
 
-    /// Takes one worker's tally of one span; a row when it was the last worker's.
+    /// Takes one worker's tally of one span; returns a row if it was the last worker's.
     fn take(
         &mut self,
         worker: usize,
@@ -214,7 +214,7 @@ impl Gather {
         open.row.started += tally.started;
         open.row.dropped += tally.dropped;
         open.row.at_ns = open.row.at_ns.max(cut.at_ns);
-        // A load may be told to end before the span has begun that it was about to count.
+        // A load may be told to end before the next span to be counted has begun.
         let length_ns = cut.at_ns.saturating_sub(cut.from_ns);
         open.row.seconds = open.row.seconds.max(length_ns as f64 / SECOND_NS as f64);
         open.missing -= 1;
@@ -226,7 +226,7 @@ impl Gather {
             self.late_acks.mark();
         }
         tally.clear();
-        // A worker that is gone needs no tally any more.
+        // A worker that is gone no longer needs a tally.
         let _ = self.crew[worker].spares.send(tally);
         if self.open[at].missing > 0 {
             return Ok(None);
@@ -239,7 +239,7 @@ impl Gather {
         Ok(Some(second(open.row, &open.times, &self.lingers)))
     }
 
-    /// Takes what one worker counted after the end. Where windows count it is theirs already.
+    /// Takes what one worker counted after the end. Where windows count, it is already in them.
     fn take_rest(&mut self, tally: &Tally) -> Result<(), Fault> {
         if let Some(log) = &mut self.log {
             let times = if tally.counted.is_empty() { &tally.times } else { &tally.counted };
@@ -251,7 +251,7 @@ impl Gather {
         Ok(())
     }
 
-    /// Adds a tally of a span that is measured.
+    /// Adds the tally of a measured span.
     fn add(&mut self, worker: usize, tally: &Tally) {
         merge(&mut self.times, &tally.times);
         self.errors.iter_mut().zip(&tally.errors).for_each(|(to, from)| *to += from);
@@ -269,7 +269,7 @@ impl Gather {
         effort.crowd += tally.crowd;
     }
 
-    /// Takes one worker's window; a row when it was the last worker's and levels are reported.
+    /// Takes one worker's window; returns a row if it was the last worker's and levels are reported.
     fn take_window(&mut self, worker: usize, window: Box<Window>) -> Option<WindowRow> {
         let length = Duration::from_nanos(window.span.to_ns - window.span.from_ns);
         let busy = window.effort.busy(length);
@@ -308,8 +308,8 @@ impl Gather {
         self.cpu_ns = clock::thread_cpu_ns() - self.cpu_mark_ns;
     }
 
-    /// The summary. `verified` is what the server's own counts gave; `turns` is what those of the load came to, and
-    /// whether an operation of any load has failed in them.
+    /// The summary. `verified` is the result from the server's own counts; `turns` is the summary of the load's turns,
+    /// and whether any load lost an operation in its turns.
     pub(crate) fn finish(
         self,
         plan: &LoadPlan,
@@ -321,7 +321,7 @@ impl Gather {
             |of: &[u64]| of.iter().zip(&self.lingers).map(|(count, lingers)| count * u64::from(!lingers)).sum();
         let [sent, answered, gone]: [u64; 3] =
             [&self.ledger.sent, &self.ledger.answered, &self.ledger.lost].map(|counts| awaited(counts));
-        // By turns a worker is at work for a part of the time only.
+        // A load that takes turns is at work for only part of the time.
         let measured_ns = turns.map_or(self.span.1 - self.span.0, |turns| turns.active_ns);
         let measured = Duration::from_nanos(measured_ns);
         let busy: Vec<f64> = self.crew.iter().map(|crew| crew.effort.busy(measured)).collect();
@@ -338,7 +338,7 @@ impl Gather {
             always: false,
             outcome: false,
             name: "every request was answered or counted as failed".into(),
-            // Some of those that are gone were given up before they were sent.
+            // Some of the lost operations were given up before they were sent.
             passed: answered <= sent && sent - answered <= gone,
             detail: format!("{sent} sent, {answered} answered; {lost} failures of what was measured{after_end}"),
         }];
@@ -447,8 +447,8 @@ fn ended_early() -> Fault {
     Fault::new("a load worker ended before its time")
 }
 
-/// The check that fails where a load was at work for less than half of what was asked of it: another one has taken the
-/// time. Where operations of any of them were `lost`, that is what a service came to, and voids no one's figures.
+/// The check that fails if a load was at work for less than half of the requested time: another load has taken the
+/// time. If any load `lost` operations, a service's behaviour caused that, and it invalidates no load's figures.
 fn too_short(turns: &TurnsSummary, asked: Duration, lost: bool) -> Option<Check> {
     let [active_s, asked_s] = [Duration::from_nanos(turns.active_ns), asked].map(|time| time.as_secs_f64());
     (active_s < 0.5 * asked_s).then(|| Check {

@@ -1,28 +1,28 @@
-//! How long a worker had nothing to do.
+//! How long a worker was idle.
 
 use crate::clock;
 use rustix::event::epoll;
 use std::mem::MaybeUninit;
 
-/// How often the shortest question is asked.
+/// How often the shortest wait is measured.
 const TRIES: u32 = 64;
-/// A wait that takes so many times as long as the shortest question has slept: putting a thread to sleep and waking it
-/// takes longer than that, and reading events that are there does not.
+/// A wait that takes more than this many times as long as the shortest one has slept: putting a thread to sleep and
+/// waking it takes longer than that, and reading events that are already there does not.
 const SLEPT: u64 = 4;
 
-/// Tells waits that slept from those that found something at once, which are work.
+/// Distinguishes waits that slept from those that found events at once, which count as work.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Idle {
-    /// What asking the kernel for events takes where it need not wait, ns.
+    /// How long it takes to ask the kernel for events without having to wait, ns.
     ask_ns: u64,
 }
 
 impl Idle {
-    /// By trying it out.
+    /// Measures it.
     pub(super) fn measured() -> Idle {
         let mut events = [MaybeUninit::uninit(); 1];
         let mut ask_ns = u64::MAX;
-        // Of its own, for what is told once is not told again.
+        // An epoll of its own: an edge-triggered event read here would not be reported again.
         if let Ok(epoll) = epoll::create(epoll::CreateFlags::CLOEXEC) {
             for _ in 0..TRIES {
                 let began_ns = clock::monotonic_ns();
@@ -35,7 +35,7 @@ impl Idle {
         Idle { ask_ns: if ask_ns == u64::MAX { 0 } else { ask_ns } }
     }
 
-    /// How long it was idle in a wait from `asked_ns` to `woke_ns`.
+    /// The idle time in a wait from `asked_ns` to `woke_ns`.
     #[inline]
     pub(super) fn of(&self, asked_ns: u64, woke_ns: u64) -> u64 {
         let waited_ns = woke_ns - asked_ns;
@@ -55,7 +55,7 @@ mod tests {
         let here = Idle::measured();
         println!("  asking for events takes {} ns", here.ask_ns);
         assert!((1..100_000).contains(&here.ask_ns), "{here:?}");
-        // An hour is an hour.
+        // Nearly all of an hour's wait is idle.
         assert!(here.of(0, 3_600_000_000_000) > 3_599_000_000_000);
     }
 }

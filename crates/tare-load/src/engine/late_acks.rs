@@ -1,8 +1,8 @@
-//! How often the load's side held an acknowledgment back until its time was up, which the kernel counts by network
-//! namespace. A server that sends an answer in pieces, and the next only when the one before is acknowledged (Nagle's
-//! algorithm), waits as long: 40 ms each.
+//! How often the load's side delayed an acknowledgment until its timer ran out, which the kernel counts by network
+//! namespace. A server that sends an answer in pieces, and the next piece only once the previous one is acknowledged
+//! (Nagle's algorithm), waits equally long: 40 ms each time.
 
-/// What the kernel has counted, and what it had when measuring began.
+/// The kernel's count when measuring began.
 #[derive(Debug, Default)]
 pub(super) struct LateAcks {
     marked: Option<u64>,
@@ -14,18 +14,18 @@ impl LateAcks {
         self.marked = counted();
     }
 
-    /// How many there were since; none where the kernel does not tell.
+    /// How many there have been since then; none if the kernel does not report them.
     pub(super) fn since_mark(&self) -> Option<u64> {
         Some(counted()?.saturating_sub(self.marked?))
     }
 }
 
-/// Of the network namespace that this process is in.
+/// The count for this process's network namespace.
 fn counted() -> Option<u64> {
     told(&std::fs::read_to_string("/proc/self/net/netstat").ok()?)
 }
 
-/// Names stand in one line of the file, and their values in the next.
+/// One line of the file contains the names, and the next one their values.
 fn told(netstat: &str) -> Option<u64> {
     let mut lines = netstat.lines().filter(|line| line.starts_with("TcpExt:"));
     let (names, values) = (lines.next()?, lines.next()?);

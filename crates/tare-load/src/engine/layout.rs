@@ -1,4 +1,4 @@
-//! What a plan means for workers: how many connections there are, whose they are, and where the starts come from.
+//! What a plan means for workers: how many connections there are, whose they are, and where starts come from.
 
 use super::timeline::{Guide, Span, Timeline};
 use crate::clock::{self, SECOND_NS, span_ns};
@@ -11,10 +11,10 @@ use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::load::{Behaviour, Distribution, LoadPlan, LoadProfile, Pause, UserConnections};
 
-/// Connections that are made for single operations, at one time and in the whole run: about as many as there are local
-/// ports to one endpoint.
+/// The most connections made for single operations that exist at one time in the whole run: about as many as there are
+/// local ports to one endpoint.
 const FRESH_MAX: u64 = 30_000;
-/// Before the first start every worker must be ready: this long, and so much longer for each user, ns.
+/// Every worker must be ready before the first start. This is the time for that, and the extra time for each user, ns.
 const LEAD_NS: u64 = 2_000_000;
 const LEAD_PER_USER_NS: u64 = 500;
 
@@ -27,7 +27,7 @@ pub(crate) enum Manner {
     Shared,
     /// Each user has a connection.
     Own,
-    /// Each operation makes one.
+    /// Each operation makes a connection of its own.
     Fresh,
 }
 
@@ -37,19 +37,19 @@ pub(crate) struct Layout {
     pub manner: Manner,
     /// Connections of the whole run.
     pub connections: u64,
-    /// Users of the whole run whose state outlives operations: by connection, or by user.
+    /// Users of the whole run whose state outlives operations: one per connection, or one per user.
     pub users: u64,
     /// Places for companions beside each user; each has a connection and a state of its own.
     pub beside: u64,
     /// Operations in flight on each connection.
     pub pipeline: u64,
-    /// Operations due and not answered, in the whole run, at most.
+    /// The most operations that may be due and unanswered in the whole run.
     pub in_flight: u64,
     /// Whether connections are made when they are first needed.
     pub lazy: bool,
     /// Whether operations are counted by their planned starts.
     pub planned: bool,
-    /// Whether there are levels, each with a row of its own.
+    /// Whether there are levels, each reported as a row of its own.
     pub levels: bool,
     base: LoadProfile,
     profile: LoadProfile,
@@ -65,8 +65,8 @@ pub(crate) struct Loop {
 }
 
 impl Loop {
-    /// How many operations the worker keeps in flight when the whole run keeps `level` connections busy; without levels
-    /// all of them.
+    /// How many operations the worker keeps in flight while the whole run keeps `level` connections busy; without a
+    /// level, all of its connections.
     pub(crate) fn in_flight(&self, level: Option<f64>) -> u64 {
         let connections = level.map_or(self.connections, |level| self.connections.min(level as u64));
         self.share.of(connections) * self.pipeline
@@ -77,7 +77,7 @@ impl Layout {
     /// Lays out the profile of a plan. With `fresh` each operation makes a connection of its own.
     ///
     /// # Errors
-    /// When the profile asks for nothing, or its file cannot be read.
+    /// When the profile asks for no load, or its file cannot be read.
     pub(crate) fn new(plan: &LoadPlan, operations: &[OperationRow], fresh: bool) -> Result<Self, Fault> {
         let mut base = plan.profile.base().clone();
         if let (LoadProfile::Closed { connections, pipeline }, true) = (&base, fresh) {
@@ -85,7 +85,7 @@ impl Layout {
                 let message = "a connection that is made for one operation has no pipeline";
                 return Err(Fault::new(message).remedy("leave 'pipeline' at 1, or keep connections").as_mistake());
             }
-            // A connection that lasts for one operation is a user who does not pause.
+            // A connection that lasts for one operation is equivalent to a user who does not pause.
             base = LoadProfile::Users {
                 users: *connections,
                 behaviour: Behaviour::Mix,
@@ -121,7 +121,7 @@ impl Layout {
             LoadProfile::Users { users, connections, ramp, behaviour, .. } => {
                 layout.users = u64::from(*users);
                 layout.seat(behaviour, *connections, fresh)?;
-                // Users who come one by one connect when they come, and so do companions.
+                // Users who arrive one by one connect when they arrive, and so do companions.
                 let comes = levels || !ramp.is_zero() || layout.beside > 0;
                 layout.lazy = layout.manner == Manner::Fresh || layout.manner == Manner::Own && comes;
             }
@@ -141,10 +141,10 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Which connections users have, and the companions beside them.
+    /// Decides which connections users have, and the companions beside them.
     ///
     /// # Errors
-    /// When users share connections, and there are companions.
+    /// When there are companions and users share connections or make them afresh.
     fn seat(&mut self, behaviour: &Behaviour, connections: UserConnections, fresh: bool) -> Result<(), Fault> {
         self.manner = match (fresh, connections) {
             (true, _) | (_, UserConnections::Fresh) => Manner::Fresh,
@@ -166,7 +166,7 @@ impl Layout {
         Ok(())
     }
 
-    /// When what happens, if the run begins as soon as everybody can be ready.
+    /// When everything happens, if the run begins as soon as every worker can be ready.
     pub(crate) fn timeline(&self, plan: &LoadPlan) -> Timeline {
         let lead_ns = match self.base {
             LoadProfile::Users { users, .. } => LEAD_NS + u64::from(users) * LEAD_PER_USER_NS,
@@ -242,7 +242,7 @@ impl Layout {
     /// Where one worker's starts come from.
     ///
     /// # Errors
-    /// When users are to ask for an unknown operation.
+    /// When users are to run an unknown operation.
     pub(crate) fn source(
         &self,
         plan: &LoadPlan,
@@ -277,20 +277,20 @@ impl Layout {
         share.of(self.connections) * (1 + self.beside)
     }
 
-    /// The numbers in the whole run of a worker's users whose state outlives operations; companions are behind them.
+    /// The numbers, in the whole run, of a worker's users whose state outlives operations; companions follow them.
     pub(crate) fn users_of(&self, share: Share) -> impl Iterator<Item = u64> {
         let own = share.of(self.users);
-        // A companion begins with the state of its user, whatever it is made with.
+        // A companion starts with its user's state, whatever it was created with.
         (0..own * (1 + self.beside)).map(move |local| share.global(local))
     }
 
-    /// What one worker keeps going, if this is a closed loop.
+    /// What one worker keeps in flight, if this is a closed loop.
     pub(crate) fn closed_loop(&self, share: Share) -> Option<Loop> {
         let (connections, pipeline) = (self.connections, self.pipeline);
         (self.manner == Manner::Closed).then_some(Loop { share, connections, pipeline })
     }
 
-    /// The longest time that a worker may wait before it looks for news.
+    /// The longest that a worker may wait before it checks for orders.
     pub(crate) fn news_ns(&self) -> u64 {
         if matches!(self.profile, LoadProfile::Guided { .. }) { SECOND_NS / 200 } else { u64::MAX }
     }

@@ -1,27 +1,26 @@
-//! Turns of several lengths, to see how much slower a service is in short ones, where it has less time to get warm
-//! after each rest. What else the machine does lasts longer than a turn of any length, so the lengths take turns as
+//! Turns of several lengths, to measure how much slower a service is in short ones, where it has less time to warm up
+//! after each rest. Other work on the machine lasts longer than a turn of any length, so the lengths take turns as
 //! well: a cycle has turns of all of them, and rates are compared within cycles.
 
 use super::waves::Amid;
 use tare_core::load::TurnLength;
 
-/// Turns of one length count so often in a cycle, at most.
+/// The most counted turns of one length in a cycle.
 const TURNS_MAX: u64 = 4;
 
-/// So many cycles there are at least. Four are needed for an error worth that name, and one in which a turn could not
-/// tell is lost.
+/// The fewest cycles. A meaningful error needs four, and a cycle with a turn that yields no rate is lost.
 const CYCLES_MIN: usize = 6;
 
 /// The lengths that are compared, and the place in the cycle.
 pub(crate) struct Lengths {
     all_ns: Vec<u64>,
-    // The rounds of a cycle: which length, and whether its turns count.
+    // The rounds of a cycle: the length of each, and whether its turns count.
     cycle: Vec<(usize, bool)>,
     next: usize,
     cycles: usize,
 }
 
-/// Where a turn counts.
+/// Where a turn counts: its length and its cycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cell {
     length: usize,
@@ -29,13 +28,13 @@ pub(crate) struct Cell {
 }
 
 impl Lengths {
-    /// From the shortest by doubling to the longest; the last step may be somewhat more or less than twice.
+    /// Doubles from the shortest to the longest; the last step may be somewhat more or less than twice.
     pub(crate) fn between(shortest_ns: u64, longest_ns: u64) -> Lengths {
         let doubled = std::iter::successors(Some(shortest_ns.max(1)), |ns| Some(2 * ns));
         let mut all_ns: Vec<u64> = doubled.take_while(|ns| ns * 7 / 5 < longest_ns).collect();
         all_ns.push(longest_ns.max(shortest_ns));
         let rounds = |(length, ns): (usize, &u64)| {
-            // Before the first round of a length all have rested for as long as turns of another one last.
+            // Before the first round of a length, every load has rested for as long as turns of another length last.
             let first = (length + 1 < all_ns.len()).then_some((length, false));
             let counting = (longest_ns / (4 * ns)).clamp(1, TURNS_MAX) as usize;
             first.into_iter().chain(std::iter::repeat_n((length, true), counting))
@@ -49,7 +48,7 @@ impl Lengths {
         self.all_ns.len() > 1
     }
 
-    /// Whether no cycle is under way, and there were enough of them.
+    /// Whether no cycle is under way and there have been enough of them.
     pub(crate) fn are_enough(&self) -> bool {
         self.next == 0 && self.cycles >= CYCLES_MIN
     }
@@ -65,7 +64,7 @@ impl Lengths {
         (self.all_ns[length], cell)
     }
 
-    /// What one load came to, by length.
+    /// The results of one load, by length.
     pub(crate) fn rows(&self, sums: &Sums) -> Vec<TurnLength> {
         let row = |(length, slice_ns): (usize, &u64)| {
             let rate = |cycle| sums.rate(Cell { length, cycle });
@@ -75,12 +74,12 @@ impl Lengths {
     }
 }
 
-/// What the turns of one load came to by length and cycle.
+/// The results of one load's turns, by length and cycle.
 #[derive(Default)]
 pub(crate) struct Sums(Vec<(Cell, u64, Amid)>);
 
 impl Sums {
-    /// A turn, by its whole waves.
+    /// Adds a turn, by its whole waves.
     pub(crate) fn add(&mut self, cell: Cell, amid: Amid) {
         match self.0.last_mut().filter(|sum| sum.0 == cell) {
             Some(sum) => (sum.1, sum.2) = (sum.1 + 1, sum.2.and(amid)),
@@ -117,7 +116,7 @@ mod tests {
             assert_eq!(lengths.next, 0);
             loop {
                 let (length_ns, cell) = lengths.next_round();
-                // A server that answers once a millisecond, and not at all for the first five.
+                // A server that answers once a millisecond, but not in the first five.
                 if let Some(cell) = cell {
                     let answers = length_ns / MS - 5;
                     sums.add(cell, Amid { waves: answers, answers, ns: length_ns, ..Amid::default() });

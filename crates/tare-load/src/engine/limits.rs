@@ -1,10 +1,10 @@
-//! What the process needs of the kernel: open files, CPUs.
+//! What the process needs from the kernel: open files and CPUs.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use tare_core::fault::{Doing, Fault};
 
-/// Files open besides connections: standard streams, epoll, control connections.
+/// Files open in addition to connections: standard streams, epoll, control connections.
 const OTHER_FILES: u64 = 64;
 
 /// Makes room for `connections` open sockets.

@@ -1,8 +1,8 @@
 //! Keeps connections busy, measures and counts. Generic over the protocol.
 //!
-//! One thread a CPU, each with its own epoll and its share of the connections; nothing is shared while they work.
-//! Time is read once for each batch of bytes received: that moment ends the operations answered by them and starts
-//! those sent in their place.
+//! There is one thread per CPU, each with its own epoll and its share of the connections; they share nothing while they
+//! work. Time is read once for each batch of bytes received: that moment ends the operations answered by them and
+//! starts those sent in their place.
 
 mod accounts;
 mod batches;
@@ -54,10 +54,10 @@ use tare_core::load::{Check, LoadPlan, LoadSummary, LoadTask};
 use turns::Seat;
 use worker::{Orders, Worker};
 
-/// How long one look at readiness may take at most.
+/// The longest that one readiness check may take.
 const READY_MAX: Duration = Duration::from_secs(1);
 
-/// Carries out a plan with a protocol: sees whether the service is ready, writes the data set, or loads and measures.
+/// Carries out a plan with a protocol: checks whether the service is ready, writes the data set, or loads and measures.
 ///
 /// # Errors
 /// When the endpoint cannot be reached, or the task did not succeed.
@@ -135,12 +135,13 @@ fn run<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<'_>) -> Resul
             crew.follow(scope, &timeline, (&mut gather, &reports), emit)?;
             Ok((before, timeline.told()))
         });
-        // Those that still connect or wait for the start are let go.
+        // Workers that are still connecting or waiting for the start are released.
         crew.stop.store(true, Ordering::Relaxed);
         result
     })?;
     gather.own_cpu();
-    // Who wants an end does not wait for a server's counts, which say nothing of a load that was cut off.
+    // A load that was told to end does not wait for the server's counts, which say nothing about a load that was cut
+    // off.
     let checks = match told {
         true => Verified::default(),
         false => closing_checks(protocol, plan, &before, gather.ledger()),
@@ -153,8 +154,8 @@ fn run<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<'_>) -> Resul
     Ok(LoadSummary { lengths, batches, spans, cpu_by_turn, ..summary })
 }
 
-/// The server's own counts against ours. A server that does not tell any more is a check that failed, and its own
-/// doing: what was measured was measured.
+/// Checks the server's own counts against ours. A server that no longer reports them fails this check; that is the
+/// server's behaviour and does not void what was measured.
 fn closing_checks<P: Protocol>(protocol: &P, plan: &LoadPlan, before: &P::Before, ledger: &Ledger) -> Verified {
     protocol.verify(plan, before, ledger).unwrap_or_else(|fault| Verified {
         checks: vec![Check {

@@ -1,8 +1,8 @@
-//! In which order loads have their turns within a round: each comes after each other one equally often (Williams 1949,
-//! Australian Journal of Scientific Research A 2).
+//! The order in which loads have their turns within a round: each load follows each other load equally often (Williams
+//! 1949, Australian Journal of Scientific Research A 2).
 
-/// Orders of `count` things in which each comes directly after each other one equally often: once in `count` orders
-/// where that is even, twice in as many again where it is odd.
+/// Orders of `count` things in which each directly follows each other one equally often: once in `count` orders if
+/// `count` is even, twice in `2 * count` orders if it is odd.
 pub(crate) fn balanced(count: usize) -> Vec<Vec<usize>> {
     let zigzag = |at: usize| if at % 2 == 1 { at.div_ceil(2) } else { (count - at / 2) % count };
     let order = |shift: usize| -> Vec<usize> { (0..count).map(|at| (zigzag(at) + shift) % count).collect() };

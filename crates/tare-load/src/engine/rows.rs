@@ -1,4 +1,4 @@
-//! What was counted, as rows for whoever started the load.
+//! Turns what was counted into rows for the process that started the load.
 
 use super::saturation;
 use super::window::Window;
@@ -21,7 +21,7 @@ pub(super) fn second(row: SecondRow, parts: &[Histogram], lingers: &[bool]) -> S
     }
 }
 
-/// The response times of a window, but for those of operations that linger.
+/// The response times of a window, without those of operations that linger.
 pub(super) fn response(window: &Window, lingers: &[bool]) -> Histogram {
     awaited(window.outcomes.iter().map(|outcomes| &outcomes.response), lingers)
 }
@@ -52,7 +52,7 @@ pub(super) fn row(
     let all = response(window, lingers);
     let awaited = window.outcomes.iter().zip(lingers).filter(|(_, lingers)| !**lingers);
     let failed: u64 = awaited.map(|(of, _)| of.failed + of.dropped + of.unanswered()).sum();
-    // Who gets no answer waits longest.
+    // Operations without an answer rank as the longest.
     let ranked = |quantile: f64| {
         let rank = quantile * (all.total() + failed) as f64 / all.total() as f64;
         us(all.quantile(rank.min(1.0)))

@@ -1,60 +1,60 @@
-//! Whether the generator was what was measured.
+//! Whether the generator, rather than the service, set the pace.
 //!
 //! **In a closed loop** a worker that never rests proves nothing: a closed loop on a server of about the same speed
-//! keeps both busy. What proves it is where the operations wait. There is a fixed number in flight, and each is either
-//! with the server (or on its way) or answered and waiting for the generator. A server that is the limit always has
-//! work, so a good part of the operations is with it whenever the generator looks; a server that starves has given
-//! nearly all of them back already. So a worker is called saturated only when both hold over the whole time measured:
+//! keeps both busy. The proof is where the operations wait. A fixed number is in flight, and each is either with the
+//! server (or on its way) or answered and waiting for the generator. A server that is the limit always has work, so a
+//! good part of the operations is with it whenever the generator looks; a server that starves has already given nearly
+//! all of them back. So a worker is called saturated only if both of these hold over the whole time measured:
 //!
 //! - it was idle for less than 2 % of the time, so it hardly ever waited for the server, and
 //! - a reply found, on average, more than 80 % of the worker's operations answered and waiting together with itself.
 //!
-//! A burst after a pause of the server crowds replies too, but then the worker rested during the pause. Two stations
-//! of equal speed hold half each. What counts is the time in which it had nothing to do, not the CPU time that it was
-//! charged: a worker whose CPU others take away from it, or a hypervisor does, is as much of a limit as a slow one.
+//! A burst after a pause of the server crowds replies too, but then the worker rested during the pause. Two stations of
+//! equal speed hold half each. The criterion is the time in which the worker was idle, not the CPU time it was charged:
+//! a worker that loses its CPU to other processes or to a hypervisor is as much of a limit as a slow one.
 //!
-//! **Where starts are planned** the plan itself is the witness: the generator is at fault when it comes to its starts
-//! too late. What an operation then waits for a connection is the service's doing and is not counted as late. Late
-//! starts make response times longer than a user's would be; they are called saturation when the 99th percentile of
-//! lateness is above 2 ms and above a quarter of the 99th percentile of the response times, so that the figure itself
-//! is ours.
+//! **If starts are planned** the plan itself is the witness: the generator is at fault when it makes its starts too
+//! late. If an operation then has to wait for a connection, that is the service's doing and does not count as late.
+//! Late starts make response times longer than a user's would be. They are called saturation when the 99th percentile
+//! of lateness is above 2 ms and above a quarter of the 99th percentile of the response times, so that the generator
+//! made a large part of the figure.
 
 use crate::histogram::Histogram;
 use std::time::Duration;
 
 const BUSY: f64 = 0.98;
 const CROWDED: f64 = 0.80;
-/// Lateness below this is how any machine wakes its threads, ns.
+/// Lateness below this is normal for how a machine wakes its threads, ns.
 const LATE_NS: u64 = 2_000_000;
-/// Share of the response time that may be our own lateness.
+/// The share of the response time that may be the generator's own lateness.
 const LATE_SHARE: f64 = 0.25;
 
-/// How hard one worker had to work while it measured.
+/// How hard one worker worked while it measured.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Effort {
     /// CPU time, ns.
     pub cpu_ns: u64,
-    /// Time in which it waited and nothing was there to be read, ns.
+    /// Time in which it waited with nothing to read, ns.
     pub idle_ns: u64,
     /// Replies read.
     pub replies: u64,
-    /// Over all replies, how many were read in the same round of the event loop.
+    /// Summed over all replies: how many were read in the same round of the event loop.
     pub crowd: u64,
 }
 
 impl Effort {
-    /// The share of a CPU that it used of the time measured.
+    /// The share of the measured time for which it used a CPU.
     pub(crate) fn busy(&self, measured: Duration) -> f64 {
         if measured.is_zero() { 0.0 } else { self.cpu_ns as f64 / measured.as_nanos() as f64 }
     }
 
-    /// The share of the time measured in which it was not idle.
+    /// The share of the measured time in which it was not idle.
     pub(crate) fn awake(&self, measured: Duration) -> f64 {
         if measured.is_zero() { 0.0 } else { (1.0 - self.idle_ns as f64 / measured.as_nanos() as f64).max(0.0) }
     }
 }
 
-/// Why the worker may have been the limit; none when it was not. `in_flight` is how many operations it keeps going.
+/// Why the worker may have been the limit; none if it was not. `in_flight` is how many operations it keeps in flight.
 pub(crate) fn closed(effort: Effort, measured: Duration, in_flight: u64) -> Option<String> {
     if effort.replies == 0 || measured.is_zero() {
         return None;
@@ -72,7 +72,7 @@ pub(crate) fn closed(effort: Effort, measured: Duration, in_flight: u64) -> Opti
     ))
 }
 
-/// Why late starts void what was measured; none when they do not. `busy` is the busiest worker's share of its CPU.
+/// Why late starts void what was measured; none if they do not. `busy` is the busiest worker's share of its CPU.
 pub(crate) fn planned(late: &Histogram, response: &Histogram, busy: f64) -> Option<String> {
     let (late_ns, response_ns) = (late.quantile(0.99), response.quantile(0.99));
     if late_ns <= LATE_NS || late_ns as f64 <= LATE_SHARE * response_ns as f64 {
@@ -98,7 +98,7 @@ mod tests {
 
     fn judge(busy: f64, crowd_each: f64, in_flight: u64) -> bool {
         let idle_ns = ((1.0 - busy) * 1e10) as u64;
-        // What it was charged does not count: a hypervisor may have had the CPU in between.
+        // The CPU time charged does not count: a hypervisor may have had the CPU in between.
         let effort = Effort { cpu_ns: 5_000_000_000, idle_ns, replies: 1000, crowd: (crowd_each * 1000.0) as u64 };
         closed(effort, Duration::from_secs(10), in_flight).is_some()
     }

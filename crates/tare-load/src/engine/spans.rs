@@ -1,26 +1,27 @@
-//! How fast a load was when: spans of its turns, short against what is done to all loads for seconds.
+//! How fast a load was at what time: spans of its turns, short compared with disturbances that affect all loads for
+//! seconds.
 
 use super::turn::Worked;
 use crate::clock::SECOND_NS;
 use tare_core::load::{TurnSpan, TurnUse};
 
-/// How long a span lasts at most, unless it is a single turn, ns.
+/// The longest span, unless it is a single turn, ns.
 const LONGEST_NS: u64 = SECOND_NS / 4;
 
-/// So many spans are kept: the first quarter of an hour, more or less.
+/// The most spans kept: about the first quarter of an hour.
 const MOST: usize = 4096;
 
 /// The turns of one load, span by span.
 #[derive(Default)]
 pub(super) struct Spans {
     rows: Vec<TurnSpan>,
-    // What serves the load had used when a turn was last added.
+    // What had been used when a turn was last added.
     counted: TurnUse,
 }
 
 impl Spans {
-    /// A turn that has just ended, and took so long. What serves the load `used` in its own turns before this one, all
-    /// added up, belongs to the turn that was added last: only by now is it known.
+    /// Adds a turn that has just ended and counts as `took_ns` long. `used` is what serves the load has used in all its
+    /// own turns before this one; the increase belongs to the turn added last, because it becomes known only now.
     pub(super) fn add(&mut self, turn: &Worked, took_ns: u64, used: Option<TurnUse>) {
         let since = used.map_or_else(TurnUse::default, |used| used.since(self.counted));
         self.counted = used.unwrap_or(self.counted);
@@ -38,7 +39,7 @@ impl Spans {
         (last.answers, last.active_ns) = (last.answers + turn.answers, last.active_ns + took_ns);
     }
 
-    /// All of them, once all turns are over; with what serves the load `used` in its own turns.
+    /// All spans, once all turns are over; `used` is what serves the load has used in all its own turns.
     pub(super) fn rows(&self, used: Option<TurnUse>) -> Vec<TurnSpan> {
         let mut rows = self.rows.clone();
         if let Some((last, used)) = rows.last_mut().filter(|_| self.rows.len() < MOST).zip(used) {

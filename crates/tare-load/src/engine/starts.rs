@@ -1,4 +1,4 @@
-//! Starting operations: which connection takes one, and which has to wait.
+//! Starts operations: which connection takes one, and which operation has to wait.
 
 use super::connection::State;
 use super::layout::Manner;
@@ -7,7 +7,7 @@ use crate::clock;
 use crate::operation::{Failure, Flight, Protocol, Reply};
 use crate::profile::{NOBODY, Source, Start};
 
-/// Starts made in one round before events have their turn again.
+/// The most starts made in one round before events are handled again.
 const STARTS_MAX: usize = 64;
 
 impl<P: Protocol> Worker<'_, P> {
@@ -24,8 +24,8 @@ impl<P: Protocol> Worker<'_, P> {
         }
     }
 
-    /// Starts what came due before the end and was not come to until then. A load that is held up at the end is late
-    /// with it, as at any other time; it was due all the same.
+    /// Starts operations that were due before the end but had not been started by then. A load held up at the end
+    /// starts them late, as at any other time; they were due all the same.
     pub(super) fn start_overdue(&mut self, end_ns: u64) {
         while let Some(start) = self.due(end_ns.saturating_sub(1)) {
             self.admit(start, clock::monotonic_ns());
@@ -51,11 +51,11 @@ impl<P: Protocol> Worker<'_, P> {
         self.place(start, now_ns);
     }
 
-    /// In a closed loop: as many connections as the level says are kept busy.
+    /// In a closed loop: keeps as many connections busy as the level says.
     #[inline]
     pub(super) fn activate(&mut self, now_ns: u64) {
         let Source::Closed(levels) = &self.source else { return };
-        // By turns all are kept busy, or none.
+        // A load that takes turns keeps all or none of them busy.
         if self.orders.seat.is_some() {
             return;
         }
@@ -70,7 +70,7 @@ impl<P: Protocol> Worker<'_, P> {
         }
     }
 
-    /// The first operations of a connection that was idle.
+    /// Sends the first operations of a connection that was idle.
     pub(super) fn begin(&mut self, index: usize) {
         let mut outgoing = std::mem::take(&mut self.outgoing);
         self.refill(index, &mut outgoing, clock::monotonic_ns());
@@ -78,8 +78,9 @@ impl<P: Protocol> Worker<'_, P> {
         self.outgoing = outgoing;
     }
 
-    /// Brings the connection up to the pipeline's depth. The moment of sending is the moment of the last reply: what
-    /// lies between the two is our own work, and in a closed loop the next operation starts when one is answered.
+    /// Fills the connection up to the pipeline's depth. The moment of the last reply counts as the moment of sending:
+    /// the time between the two is the generator's own work, and in a closed loop the next operation starts when one is
+    /// answered.
     #[inline]
     pub(super) fn refill(&mut self, index: usize, outgoing: &mut Vec<u8>, now_ns: u64) {
         let connection = &mut self.connections[index];
@@ -110,7 +111,7 @@ impl<P: Protocol> Worker<'_, P> {
                 let asleep = connection.socket.is_none() && connection.opened_ns == 0;
                 connection.pending = Some(start);
                 if asleep {
-                    // The user is new: nobody has connected for them.
+                    // The user is new: nothing has connected for them yet.
                     connection.opened_ns = now_ns;
                     self.down.push(index);
                 }
@@ -124,7 +125,7 @@ impl<P: Protocol> Worker<'_, P> {
         }
     }
 
-    /// A connection that can take an operation at once.
+    /// A connection that can take an operation immediately.
     fn free_connection(&mut self) -> Option<usize> {
         loop {
             let index = self.free.pop_front()? as usize;
@@ -137,7 +138,7 @@ impl<P: Protocol> Worker<'_, P> {
         }
     }
 
-    /// Makes connections for operations that wait for one of their own, as far as there may be more.
+    /// Makes connections for operations that wait for one of their own, as long as free slots are left.
     pub(super) fn connect_waiting(&mut self) {
         for _ in 0..STARTS_MAX {
             let now_ns = clock::monotonic_ns();
@@ -150,7 +151,8 @@ impl<P: Protocol> Worker<'_, P> {
         }
     }
 
-    /// After a failure a connection rests, so that a service that is down is not flooded; the others go on.
+    /// After a failure a connection slot rests, so that a service that is down is not flooded; the other slots remain
+    /// usable.
     fn end_rests(&mut self, now_ns: u64) {
         while let Some(index) = self.resting.front().copied()
             && matches!(self.connections[index as usize].state, State::Down(retry_ns) if retry_ns <= now_ns)
@@ -169,7 +171,7 @@ impl<P: Protocol> Worker<'_, P> {
         self.outgoing = outgoing;
     }
 
-    /// Begins an operation on a free connection; it is sent at `start_ns`.
+    /// Begins an operation on a free connection; `start_ns` counts as the moment of sending.
     #[inline]
     fn launch(&mut self, index: usize, start: &Start, outgoing: &mut Vec<u8>, start_ns: u64) {
         let connection = &mut self.connections[index];
@@ -182,7 +184,7 @@ impl<P: Protocol> Worker<'_, P> {
         self.recorder.sent(planned_ns, operation);
     }
 
-    /// The connection stands and may take operations. What is to be sent is appended to `outgoing`.
+    /// The connection is ready for operations. What is to be sent is appended to `outgoing`.
     pub(super) fn ready(&mut self, index: usize, outgoing: &mut Vec<u8>, now_ns: u64) {
         let connection = &mut self.connections[index];
         if !connection.flights.is_empty() {
@@ -193,7 +195,7 @@ impl<P: Protocol> Worker<'_, P> {
             Manner::Shared => self.next(index, outgoing, now_ns),
             Manner::Own | Manner::Fresh => {
                 let connection = &mut self.connections[index];
-                // To connect is part of an operation that has a connection of its own.
+                // Connecting is part of an operation that makes a connection of its own.
                 let start_ns = if self.manner == Manner::Fresh { connection.opened_ns } else { now_ns };
                 if let Some(start) = connection.pending.take() {
                     self.launch(index, &start, outgoing, start_ns);
@@ -202,7 +204,7 @@ impl<P: Protocol> Worker<'_, P> {
         }
     }
 
-    /// An operation came to its end on a connection that still stands.
+    /// An operation was completed on a connection that is still open.
     #[inline]
     pub(super) fn answered(
         &mut self,
@@ -235,15 +237,16 @@ impl<P: Protocol> Worker<'_, P> {
         }
     }
 
-    /// An operation that was never sent comes to nothing.
+    /// An operation that was never sent has failed.
     pub(super) fn give_up(&mut self, start: &Start, now_ns: u64, failure: Failure) {
         self.over(start.operation);
         self.recorder.lost(now_ns, start.planned_ns, start.operation, failure);
         self.source.done(start.user, now_ns, false);
     }
 
-    /// An operation that was sent will not be answered any more. Who waits for news for a user that has gone since may
-    /// be told so by the end of the connection, or never: nobody waits for that any more, and it fails nobody.
+    /// An operation that was sent will not be answered any more. If it waited for news on behalf of a user who has
+    /// since left, the server may report that by closing the connection, or never: the answer is no longer awaited, so
+    /// it does not count as a failure.
     pub(super) fn lose(&mut self, now_ns: u64, flight: &Flight, failure: Failure) {
         self.over(flight.operation);
         let lingers = self.lingers[usize::from(flight.operation)];
@@ -255,22 +258,22 @@ impl<P: Protocol> Worker<'_, P> {
         self.source.done(flight.user, now_ns, false);
     }
 
-    /// An operation came due, and is live until it came to its end.
+    /// An operation came due; it is live until it is completed or lost.
     #[inline]
     pub(super) fn begun(&mut self, operation: u16) {
         self.live += 1;
         self.lingering += u64::from(self.lingers[usize::from(operation)]);
     }
 
-    /// An operation came to its end.
+    /// An operation was completed or lost.
     #[inline]
     pub(super) fn over(&mut self, operation: u16) {
         self.live -= 1;
         self.lingering -= u64::from(self.lingers[usize::from(operation)]);
     }
 
-    /// Counts a reply. A companion that its user has ended, as by logging out, was right to ask and may be refused:
-    /// that fails nobody.
+    /// Counts a reply. If a user has ended their companion, as by logging out, the companion's request was legitimate
+    /// but may be refused: that does not count as a failure.
     #[inline]
     pub(super) fn count(&mut self, now_ns: u64, flight: &Flight, reply: Reply) {
         self.replies += 1;
@@ -287,7 +290,8 @@ impl<P: Protocol> Worker<'_, P> {
         }
     }
 
-    /// Whether the operation that was just answered is a ruler's weight: of so many that it makes, in even steps.
+    /// Whether the operation just answered is part of a ruler's weight, which is spread evenly over the operations it
+    /// makes.
     #[inline]
     fn is_weight(&mut self) -> bool {
         let Some(share) = self.orders.plan.weight else { return false };
@@ -297,8 +301,8 @@ impl<P: Protocol> Worker<'_, P> {
         is
     }
 
-    /// A user's operation was answered: what goes on beside it begins with a right answer, and what a companion has
-    /// learnt from one is told to its user.
+    /// Follows up a right answer to an operation: companions that start with it begin, and what a companion has learnt
+    /// from it is passed to its user.
     #[inline]
     pub(super) fn follow_up(&mut self, flight: &Flight, reply: Reply, now_ns: u64) {
         if self.orders.layout.beside == 0 || reply.failure().is_some() {

@@ -1,4 +1,4 @@
-//! What comes over connections, and what is sent.
+//! Handles what comes over connections, and what is sent.
 
 use super::connection::{Connection, State, failure_of};
 use super::layout::Manner;
@@ -9,20 +9,20 @@ use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown, sockopt};
 
-/// Full buffers read from one connection before the others have their turn.
+/// The most full buffers read from one connection before the others have their turn.
 const READS_MAX: u32 = 16;
-/// Operations of one connection that have come before they were waited for, before the others have their turn.
+/// The most operations completed on one connection by being sent before the others have their turn.
 const STREAMED_MAX: u32 = 256;
-/// One that sends something counts as so many.
+/// One that sends something counts as this many.
 const SENT_WEIGHT: u32 = STREAMED_MAX / READS_MAX;
 
 impl<P: Protocol> Worker<'_, P> {
-    /// Something happened to the connection that `key` names.
+    /// Handles an event of the connection that `key` names.
     pub(super) fn handle(&mut self, key: u64, flags: epoll::EventFlags) {
         let index = (key & u64::from(u32::MAX)) as usize;
         let connection = &mut self.connections[index];
         if !connection.owns(key) {
-            // Its socket was replaced since.
+            // The event is of an earlier socket.
             return;
         }
         match connection.state {
@@ -49,7 +49,7 @@ impl<P: Protocol> Worker<'_, P> {
         }
     }
 
-    /// The connection stands: the protocol may have something to say before operations start.
+    /// The connection is established: the protocol may have to greet before operations start.
     fn greet(&mut self, index: usize) {
         let now_ns = clock::monotonic_ns();
         let mut outgoing = std::mem::take(&mut self.outgoing);
@@ -63,7 +63,7 @@ impl<P: Protocol> Worker<'_, P> {
         self.outgoing = outgoing;
     }
 
-    /// Sends what the greeting has to say, and the first operations when it is over.
+    /// Sends the greeting's bytes, and the first operations once it is over.
     fn greeted(&mut self, index: usize, greeting: Greeting, outgoing: &mut Vec<u8>, now_ns: u64) {
         if greeting == Greeting::Ready {
             self.connections[index].state = State::Up;
@@ -102,7 +102,7 @@ impl<P: Protocol> Worker<'_, P> {
                 break;
             }
             reads += 1;
-            // What has come is counted before more is read, so that none is forgotten.
+            // Operations already completed are counted before more is read, so that none is forgotten.
             if reads == READS_MAX || self.connections[index].unfinished.is_some() {
                 self.postpone(index, ending);
                 break;
@@ -111,7 +111,7 @@ impl<P: Protocol> Worker<'_, P> {
         self.incoming = incoming;
     }
 
-    /// The connection has more to do, which no event will tell; the others have their turn first.
+    /// The connection has more to do, which no event will announce; the others have their turn first.
     fn postpone(&mut self, index: usize, ending: bool) {
         let unfinished = &mut self.connections[index].unfinished;
         if unfinished.is_none() {
@@ -120,11 +120,11 @@ impl<P: Protocol> Worker<'_, P> {
         *unfinished = Some(ending || *unfinished == Some(true));
     }
 
-    /// Goes on with the connections that had more to do.
+    /// Resumes the connections that had more to do.
     pub(super) fn finish(&mut self) {
         for index in std::mem::take(&mut self.unfinished) {
             let Some(ending) = self.connections[index].unfinished.take() else { continue };
-            // It may have been closed since, and be on its way to a new start.
+            // It may have been closed since, and be waiting to be reopened.
             if self.connections[index].socket.is_none() {
                 continue;
             }
@@ -136,7 +136,8 @@ impl<P: Protocol> Worker<'_, P> {
         }
     }
 
-    /// Bytes came: replies, or the greeting's next part. Whatever is to be sent for them goes out at once.
+    /// Handles bytes that came: replies, or the next part of the greeting. What is to be sent in response goes out at
+    /// once.
     #[inline]
     fn take(&mut self, index: usize, bytes: &[u8], now_ns: u64) {
         let mut outgoing = std::mem::take(&mut self.outgoing);
@@ -145,7 +146,7 @@ impl<P: Protocol> Worker<'_, P> {
             match self.protocol.shake(&mut connection.session, bytes, &mut outgoing) {
                 Ok(greeting) => self.greeted(index, greeting, &mut outgoing, now_ns),
                 Err(failure) => {
-                    // An alert that says why goes out as far as the peer still listens.
+                    // An alert that gives the reason is sent if the peer still listens.
                     let _ = connection.send(&outgoing);
                     self.fail(index, failure);
                 }
@@ -160,13 +161,13 @@ impl<P: Protocol> Worker<'_, P> {
         self.outgoing = outgoing;
     }
 
-    /// Takes the replies in `bytes`; whether the connection still stands.
+    /// Takes the replies in `bytes`; returns whether the connection is still open.
     #[inline]
     fn feed(&mut self, index: usize, mut bytes: &[u8], outgoing: &mut Vec<u8>, now_ns: u64) -> bool {
         while !bytes.is_empty() {
             let connection = &mut self.connections[index];
             let Some(flight) = connection.flights.front().copied() else {
-                // Nobody asked for this.
+                // These bytes answer no operation.
                 let idle = self.protocol.idle(&mut connection.session, bytes, outgoing);
                 return idle.map_err(|failure| self.fail(index, failure)).is_ok();
             };
@@ -185,7 +186,8 @@ impl<P: Protocol> Worker<'_, P> {
                     }
                     bytes = &bytes[used..];
                     if self.manner == Manner::Shared && !bytes.is_empty() {
-                        // What waits for this connection was not sent yet, so this is not its answer.
+                        // The operation waiting for this connection was not sent yet, so these bytes are not its
+                        // answer.
                         let surplus = std::mem::take(&mut bytes);
                         let idle = self.protocol.idle(&mut self.connections[index].session, surplus, outgoing);
                         if let Err(failure) = idle {
@@ -212,7 +214,7 @@ impl<P: Protocol> Worker<'_, P> {
         true
     }
 
-    /// Sends what is to be sent, if the connection still stands.
+    /// Sends `outgoing` if the connection is still open.
     #[inline]
     pub(super) fn send(&mut self, index: usize, outgoing: &mut Vec<u8>) {
         let connection = &mut self.connections[index];
@@ -228,7 +230,7 @@ impl<P: Protocol> Worker<'_, P> {
         }
     }
 
-    /// Goes on with a connection whose operations end by being sent.
+    /// Resumes a connection whose operations are completed by being sent.
     pub(super) fn pump(&mut self, index: usize) {
         if self.streams {
             let mut outgoing = std::mem::take(&mut self.outgoing);
@@ -237,7 +239,7 @@ impl<P: Protocol> Worker<'_, P> {
         }
     }
 
-    /// Ends operations that end by being sent, and sends the next ones, as long as the kernel takes them.
+    /// Completes operations that end by being sent, and sends the next ones, as long as the kernel accepts them.
     fn stream(&mut self, index: usize, outgoing: &mut Vec<u8>) {
         let mut streamed = 0;
         while streamed < STREAMED_MAX {
@@ -251,7 +253,7 @@ impl<P: Protocol> Worker<'_, P> {
                     Ok(taken) => {
                         self.protocol.poured(&mut connection.session, taken);
                         if taken < bulk.len() {
-                            // Full; an event tells when there is room again.
+                            // The kernel's buffer is full; an event reports when there is room again.
                             return;
                         }
                     }
@@ -323,7 +325,8 @@ impl<P: Protocol> Worker<'_, P> {
         }
     }
 
-    /// The peer ends the connection amid an operation that goes on: it is made anew, and keeps operation and session.
+    /// The peer closes the connection in the middle of an operation that continues: it is reopened, and keeps the
+    /// operation and the session.
     #[cold]
     fn renew(&mut self, index: usize) {
         let connection = &mut self.connections[index];
@@ -338,7 +341,7 @@ impl<P: Protocol> Worker<'_, P> {
     fn ended(&mut self, index: usize, now_ns: u64) {
         let connection = &mut self.connections[index];
         if connection.state != State::Up {
-            // Amid the greeting nothing is answered, and whoever does not let us in is not asked again at once.
+            // During the greeting nothing is answered, and a server that does not let us in is not asked again at once.
             return self.fail(index, Failure::Closed);
         }
         let flight = connection.flights.front().copied();
@@ -347,7 +350,8 @@ impl<P: Protocol> Worker<'_, P> {
         if reply.is_none() && self.protocol.goes_on(&connection.session) {
             return self.renew(index);
         }
-        // A server closes what has been idle for long: that fails nobody. Who closes at once is not asked again soon.
+        // A server may close a connection that has long been idle: that is no failure. A server that closes it right
+        // away is not asked again soon.
         let rested = now_ns.saturating_sub(connection.opened_ns) > RETRY_NS;
         let idle = flight.is_none() && connection.pending.is_none() && rested;
         let orderly = reply.is_some() || idle;

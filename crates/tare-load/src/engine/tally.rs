@@ -1,4 +1,5 @@
-//! What a worker counts. It shares nothing while it works: once a second it hands its tally over and takes a fresh one.
+//! What a worker counts. Workers share nothing while they work: once a second each hands its tally over and takes a
+//! fresh one.
 
 use super::timeline::{Cut, Timeline};
 use super::window::{Window, Windows};
@@ -14,15 +15,15 @@ use tare_core::fault::Fault;
 pub(crate) struct Tally {
     /// Response times of right answers, by operation.
     pub times: Vec<Histogram>,
-    /// Of these only those that a window counts, for a log; none where there is no log or no window.
+    /// Of these, only those that a window counts, for a log; empty if there is no log or there are no windows.
     pub counted: Vec<Histogram>,
     /// Operations without a right answer, by operation.
     pub errors: Vec<u64>,
-    /// Right answers that said that there is nothing, by operation.
+    /// Right answers that say there is nothing, by operation.
     pub empty: Vec<u64>,
-    /// Right answers that count, and whose times do not: those of a service that has rested, by operation.
+    /// Right answers that count although their times do not: those of a service that has rested, by operation.
     pub rested: Vec<u64>,
-    /// What went wrong, by kind; broken connections without an operation in flight are here only.
+    /// Failures, by kind; connections broken with no operation in flight appear only here.
     pub failures: Failures,
     /// Operations that came due.
     pub offered: u64,
@@ -32,12 +33,12 @@ pub(crate) struct Tally {
     pub dropped: u64,
     /// CPU time the worker took, ns.
     pub cpu_ns: u64,
-    /// Time in which it waited and nothing was there to be read, ns.
+    /// Time in which it waited with nothing to read, ns.
     pub idle_ns: u64,
     /// Replies that were read.
     pub replies: u64,
-    /// Over all replies, how many were read in the same round of the event loop. Divided by `replies`: how many
-    /// replies a reply found waiting together with itself.
+    /// Summed over all replies: how many were read in the same round of the event loop. Divided by `replies`, this is
+    /// how many replies a reply found waiting, including itself.
     pub crowd: u64,
     /// How long rounds of the event loop took.
     pub lag: Histogram,
@@ -77,9 +78,9 @@ impl Tally {
     }
 }
 
-/// What a worker tells the thread that gathers.
+/// What a worker reports to the gathering thread.
 pub(crate) enum Report {
-    /// All its connections stand.
+    /// All its connections are established.
     Connected,
     /// A span is over.
     Cut {
@@ -97,9 +98,10 @@ pub(crate) enum Report {
         /// What was counted in it.
         window: Box<Window>,
     },
-    /// What came after the end of measuring to operations of a closed loop that were begun before it.
+    /// What came after the end of measuring to operations begun before it. Windows have counted it already; without
+    /// them it completes the figures.
     Rest(Box<Tally>),
-    /// The worker is done, or failed.
+    /// The worker is done, or has failed.
     Ended(Result<Ledger, Fault>),
 }
 
@@ -112,10 +114,10 @@ pub(crate) struct Recorder {
     timeline: Option<Arc<Timeline>>,
     next: usize,
     next_cut: Cut,
-    // When it ends before its time; `u64::MAX` as long as nobody says so.
+    // When an early end is due; `u64::MAX` if none was requested.
     end_ns: u64,
     cpu_mark_ns: u64,
-    // Turns of the guide that were heard.
+    // How many of the guide's levels have been taken over.
     heard: usize,
     windows: Option<Windows>,
     out: Sender<Report>,
@@ -127,8 +129,8 @@ const OVER: Cut = Cut { from_ns: u64::MAX, at_ns: u64::MAX, measured: false };
 
 impl Recorder {
     /// A recorder for worker number `worker`, which hands its tallies to `out` and gets them back from `spares`. With
-    /// `windows` operations are counted by their planned starts as well, and what these count is told apart where it is
-    /// `logged`.
+    /// `windows`, operations are also counted by their planned starts; if they are also `logged`, the times that
+    /// windows count are kept separately.
     pub(crate) fn new(
         worker: usize,
         operations: usize,
@@ -145,11 +147,11 @@ impl Recorder {
 
     /// Tells the gathering thread that this worker is connected.
     pub(crate) fn connected(&self) {
-        // A gatherer that is gone has given up; the worker learns it when it asks for the start.
+        // A gatherer that is gone has given up; the worker finds out when it waits for the start.
         let _ = self.out.send(Report::Connected);
     }
 
-    /// Counting begins.
+    /// Begins counting.
     pub(crate) fn begin(&mut self, timeline: Arc<Timeline>) {
         self.tally.clear();
         self.next_cut = timeline.cut(0).unwrap_or(OVER);
@@ -160,7 +162,8 @@ impl Recorder {
         self.timeline = Some(timeline);
     }
 
-    /// Learns what was told since the last time: levels, each with a window later than all others, and the end.
+    /// Takes over what was requested since the last call: levels, each with a window later than all others, and the
+    /// end.
     pub(crate) fn listen(&mut self, source: &mut Source) {
         let turns = self.timeline.as_ref().map(|line| line.news(self.heard)).unwrap_or_default();
         for turn in turns {
@@ -173,25 +176,25 @@ impl Recorder {
         self.heed_end();
     }
 
-    /// Whether operations are to be started: from the beginning to the end of measuring.
+    /// Whether operations are being started: from the beginning to the end of measuring.
     #[inline]
     pub(crate) fn sending(&self) -> bool {
         self.next_cut.at_ns != u64::MAX
     }
 
-    /// The end of measuring, if it is past at `now_ns` and its last span is still being counted.
+    /// The end of measuring, if it has passed at `now_ns` and its last span is still being counted.
     #[inline]
     pub(crate) fn over(&self, now_ns: u64) -> Option<u64> {
         let end_ns = self.timeline.as_ref()?.end_ns();
         (now_ns >= end_ns && self.sending()).then_some(end_ns)
     }
 
-    /// When the span ends that is being counted; `u64::MAX` when none is.
+    /// When the span being counted ends; `u64::MAX` if none is.
     pub(crate) fn next_at_ns(&self) -> u64 {
         self.next_cut.at_ns
     }
 
-    /// Hands over what was counted in every span that is over at `now_ns`.
+    /// Hands over the counts of every span that is over at `now_ns`.
     #[inline]
     pub(crate) fn advance(&mut self, now_ns: u64) {
         while now_ns >= self.next_cut.at_ns {
@@ -199,11 +202,11 @@ impl Recorder {
         }
     }
 
-    /// Sees whether the run was told to end before its time; if so, what is counted ends then.
+    /// Checks whether the run was told to end early; if so, counting ends then.
     fn heed_end(&mut self) {
         let Some(timeline) = self.timeline.as_ref().filter(|line| line.told_end_ns() < self.end_ns) else { return };
         self.end_ns = timeline.told_end_ns();
-        // What a guide asks for is whole or nothing.
+        // A guided load's windows are counted whole or not at all.
         if let (Some(windows), None) = (&mut self.windows, &timeline.guide) {
             windows.end(self.end_ns);
         }
@@ -222,14 +225,14 @@ impl Recorder {
         let fresh =
             self.spares.try_recv().unwrap_or_else(|_| Tally::new(self.tally.errors.len(), self.tally.counted.len()));
         let tally = std::mem::replace(&mut self.tally, fresh);
-        // A gatherer that is gone has raised the stop flag, which ends this worker soon.
+        // A gatherer that is gone has raised the stop flag, which soon ends this worker.
         let _ = self.out.send(Report::Cut { worker: self.worker, cut: (self.next, self.next_cut), tally });
         self.next += 1;
         let next = timeline.cut(self.next).filter(|cut| cut.from_ns < self.end_ns);
         self.next_cut = next.map_or(OVER, |cut| Cut { at_ns: cut.at_ns.min(self.end_ns), ..cut });
     }
 
-    /// An operation came due, and the generator came to it at `now_ns`.
+    /// An operation came due, and the generator reached it at `now_ns`.
     #[inline]
     pub(crate) fn planned(&mut self, start: &Start, now_ns: u64) {
         self.tally.offered += 1;
@@ -238,7 +241,7 @@ impl Recorder {
         }
     }
 
-    /// An operation of a closed loop: it is planned and sent at one moment.
+    /// An operation of a closed loop: it is planned and sent at the same moment.
     #[inline]
     pub(crate) fn looped(&mut self, now_ns: u64, operation: u16) {
         self.tally.offered += 1;
@@ -292,13 +295,14 @@ impl Recorder {
         }
     }
 
-    /// Counts a refusal that came after what had asked was ended: it was answered, and is neither right nor a failure.
+    /// Counts a refusal that came after its companion was ended: the operation was answered, and is neither right nor a
+    /// failure.
     pub(crate) fn after_end(&mut self, now_ns: u64, flight: &Flight) {
         self.let_go(now_ns, flight);
         self.ledger.answered[usize::from(flight.operation)] += 1;
     }
 
-    /// Counts what came to no answer after what had asked was ended: it is neither right nor a failure.
+    /// Counts an operation left unanswered after its companion was ended: it is neither right nor a failure.
     pub(crate) fn let_go(&mut self, now_ns: u64, flight: &Flight) {
         self.advance(now_ns);
         if let Some(windows) = &mut self.windows {
@@ -306,7 +310,7 @@ impl Recorder {
         }
     }
 
-    /// Counts a right answer of a service that has rested: its time is not that of one that never rests.
+    /// Counts a right answer of a service that has rested: its time is not representative of one that never rests.
     pub(crate) fn rested(&mut self, now_ns: u64, flight: &Flight, reply: Reply) {
         self.uncounted(now_ns, flight, reply);
         let operation = usize::from(flight.operation);
@@ -314,12 +318,13 @@ impl Recorder {
         self.tally.empty[operation] += u64::from(reply == Reply::Empty);
     }
 
-    /// How many operations have failed without an answer so far.
+    /// How many operations have been lost, that is failed without an answer, so far.
     pub(crate) fn lost_so_far(&self) -> u64 {
         self.ledger.lost.iter().sum()
     }
 
-    /// Takes note of an answer that is only a weight: it was made and answered, and stands in no figure.
+    /// Records an answer that belongs to a ruler's weight: the operation was made and answered, and appears in no
+    /// figure.
     pub(crate) fn uncounted(&mut self, now_ns: u64, flight: &Flight, reply: Reply) {
         self.advance(now_ns);
         let operation = usize::from(flight.operation);
@@ -338,7 +343,7 @@ impl Recorder {
         }
     }
 
-    /// Counts a connection that failed with nothing in flight; what happens after the end is nobody's failure.
+    /// Counts a connection that failed with nothing in flight; after the end of measuring that is not counted.
     pub(crate) fn broken(&mut self, now_ns: u64, failure: Failure) {
         self.advance(now_ns);
         if !self.sending() {
@@ -350,15 +355,16 @@ impl Recorder {
         }
     }
 
-    /// There has been no connection for `away_ns`, for this reason; of importance while operations are to be started.
+    /// There has been no connection for `away_ns`, because of `failure`; this matters only while operations are to be
+    /// started.
     pub(crate) fn away(&mut self, away_ns: u64, failure: Failure) {
         if self.sending() && self.ledger.away.is_none_or(|(longest_ns, _)| longest_ns < away_ns) {
             self.ledger.away = Some((away_ns, failure));
         }
     }
 
-    /// Counts a round of the event loop from `woke_ns` to `now_ns` in which `replies` were read, after it had been idle
-    /// for `idle_ns`. The next start is due at `next_ns`: if that is past already, its window is not over.
+    /// Counts a round of the event loop from `woke_ns` to `now_ns` in which `replies` were read, after `idle_ns` of
+    /// idleness. The next start is due at `next_ns`: if that has passed already, its window is not over.
     #[inline]
     pub(crate) fn round(&mut self, (woke_ns, now_ns): (u64, u64), idle_ns: u64, replies: u64, next_ns: u64) {
         self.tally.idle_ns += idle_ns;
@@ -373,10 +379,10 @@ impl Recorder {
         }
     }
 
-    /// The run is over: hands over the windows that were over by `end_ns`, whatever is missing in them, and what came
-    /// after it.
+    /// The run is over: hands over what came after the end, and the windows that were over by `end_ns`, even if answers
+    /// are missing.
     pub(crate) fn finish(mut self, end_ns: u64) -> Ledger {
-        // Before it nothing is measured, and where it was not reached nothing was.
+        // If measuring had not begun by then, nothing was measured.
         if self.timeline.as_ref().is_some_and(|line| line.measure_start_ns < end_ns) {
             let _ = self.out.send(Report::Rest(self.tally));
         }

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tare_core::load::Hold;
 
-/// A level that is asked for holds not before this long after it was asked: every worker must have learnt of it.
+/// A requested level takes effect this long after the request at the earliest: every worker must have learnt of it.
 const NOTICE_NS: u64 = SECOND_NS / 50;
-/// A load that is told to end before its time goes on for so long, so that every worker has learnt of it by then.
+/// A load that is told to end early goes on for this long, so that every worker has learnt of it by then.
 const LAST_NS: u64 = SECOND_NS / 5;
 
-/// A span that is reported by itself, once a second.
+/// A span that is reported separately, once a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cut {
     /// When the span began, CLOCK_MONOTONIC, ns.
@@ -22,12 +22,12 @@ pub(crate) struct Cut {
     pub measured: bool,
 }
 
-/// A span by whose planned starts operations are counted.
+/// A span that counts the operations whose planned starts fall into it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Span {
     /// Its number.
     pub number: u64,
-    /// The level that holds in it.
+    /// Its level.
     pub level: f64,
     /// When it begins.
     pub from_ns: u64,
@@ -42,15 +42,15 @@ pub(crate) struct Timeline {
     pub start_ns: u64,
     /// When measuring begins.
     pub measure_start_ns: u64,
-    /// When it ends; `u64::MAX` when that is told while it runs.
+    /// When it ends; `u64::MAX` if that is decided while it runs.
     pub measure_end_ns: u64,
-    /// What is known beforehand of spans to count by; empty where operations are counted by their answers.
+    /// The spans to count by that are known in advance; empty if operations are counted by their answers.
     pub spans: Vec<Span>,
-    /// What is told while it runs.
+    /// The levels requested while it runs.
     pub guide: Option<Guide>,
-    // When it was told to end; `u64::MAX` while it was not.
+    // When it is to end by request; `u64::MAX` without one.
     told_end_ns: AtomicU64,
-    // Whether it has come to its end by itself, which nobody knew beforehand.
+    // Whether it ended by itself, at a moment that was not known in advance.
     closed: AtomicBool,
 }
 
@@ -63,18 +63,19 @@ impl Timeline {
         Timeline { start_ns, measure_start_ns, measure_end_ns, spans: Vec::new(), guide: None, told_end_ns, closed }
     }
 
-    /// What its guide was told after the first `known` turns.
+    /// The levels requested after the first `known`.
     pub(crate) fn news(&self, known: usize) -> Vec<Turn> {
         self.guide.as_ref().map(|guide| guide.news(known)).unwrap_or_default()
     }
 
-    /// The run is to end, whatever was planned. A guided one ends at once: between its windows nothing is counted.
+    /// Requests the end of the run, whatever was planned. A guided one ends at once: between its windows nothing is
+    /// counted.
     pub(crate) fn end(&self) {
         let notice_ns = if self.guide.is_some() { 0 } else { LAST_NS };
         self.told_end_ns.fetch_min(clock::monotonic_ns() + notice_ns, Ordering::Release);
     }
 
-    /// Everything has come to its end: nothing is in flight, and nothing more is started.
+    /// Everything is done: nothing is in flight, and nothing more is started.
     pub(crate) fn close(&self) {
         if self.told_end_ns() == u64::MAX {
             self.closed.store(true, Ordering::Release);
@@ -82,17 +83,17 @@ impl Timeline {
         self.told_end_ns.fetch_min(clock::monotonic_ns(), Ordering::Release);
     }
 
-    /// When it was told to end; `u64::MAX` while nobody has said.
+    /// When it is to end by request; `u64::MAX` without one.
     pub(crate) fn told_end_ns(&self) -> u64 {
         self.told_end_ns.load(Ordering::Acquire)
     }
 
-    /// Whether somebody wanted an end of it; that of a guided one is always told.
+    /// Whether an early end was requested; a guided load always ends by request, which is not an early end.
     pub(crate) fn told(&self) -> bool {
         self.guide.is_none() && self.told_end_ns() != u64::MAX && !self.closed.load(Ordering::Acquire)
     }
 
-    /// When it ends, by plan or because it was told.
+    /// When it ends, by plan or by request.
     pub(crate) fn end_ns(&self) -> u64 {
         self.measure_end_ns.min(self.told_end_ns())
     }
@@ -110,29 +111,30 @@ impl Timeline {
     }
 }
 
-/// Levels that are set from outside while a run goes on.
+/// Levels that are set from outside during a run.
 #[derive(Debug)]
 pub(crate) struct Guide {
     told: Mutex<Vec<Turn>>,
     count: AtomicUsize,
 }
 
-/// A level, from when on, and what is counted at it.
+/// A level, when it takes effect, and what is counted at it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Turn {
-    /// From when on the level holds.
+    /// When the level takes effect.
     pub at_ns: u64,
     /// What is counted, and the level.
     pub span: Span,
 }
 
 impl Guide {
-    /// Nothing was told yet.
+    /// A guide without requests yet.
     pub(crate) fn new() -> Self {
         Guide { told: Mutex::new(Vec::new()), count: AtomicUsize::new(0) }
     }
 
-    /// A level is to be held as soon as everybody can know, and not before the last one was counted.
+    /// Requests a level. It takes effect as soon as every worker can know, but not before the previous one has been
+    /// counted.
     pub(crate) fn hold(&self, hold: &Hold) {
         let mut told = self.told.lock().expect("nothing panics while it is held");
         let free_ns = told.last().map_or(0, |turn| turn.span.to_ns);
@@ -144,7 +146,7 @@ impl Guide {
         self.count.store(told.len(), Ordering::Release);
     }
 
-    /// What was told after the first `known` turns.
+    /// The levels requested after the first `known`.
     pub(crate) fn news(&self, known: usize) -> Vec<Turn> {
         if self.count.load(Ordering::Acquire) == known {
             return Vec::new();

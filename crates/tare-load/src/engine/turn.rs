@@ -1,19 +1,19 @@
-//! A turn of one of the loads that take them, and what a worker does in it.
+//! A turn of one of several loads, and what a worker does in it.
 
 use super::waves::Amid;
 
 /// A turn of one load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Turn {
-    /// Counted over all loads, from 1.
+    /// Its number, counted over all loads, from 1.
     pub number: u64,
     /// Nothing is started before this moment.
     pub from_ns: u64,
-    /// How long operations are started.
+    /// For how long operations are started.
     pub length_ns: u64,
-    /// Whether it holds so few response times that those of its first answers count as well.
+    /// Whether it covers so few response times that those of its first answers count as well.
     pub first_counts: bool,
-    /// Whose it is.
+    /// The load whose turn it is.
     pub(super) load: usize,
 }
 
@@ -22,14 +22,14 @@ pub(crate) struct Turn {
 pub(crate) struct Worked {
     /// Its first start.
     pub start_ns: u64,
-    /// Its last answer, or the latest that the turn's end may be.
+    /// When its last answer came, or the latest end of the turn.
     pub end_ns: u64,
-    /// How long operations were in flight after that, all added up.
+    /// How long operations were in flight after that, summed.
     pub stuck_ns: u64,
     /// Replies that it read.
     pub answers: u64,
-    /// Whether an operation failed.
+    /// Whether an operation was lost.
     pub lost: bool,
-    /// What its whole waves amid the turn took.
+    /// Its whole waves inside the turn.
     pub amid: Option<Amid>,
 }

@@ -1,10 +1,11 @@
-//! Loads that take turns: each holds its connections to a deployment of its own, and one at a time is at work, for
-//! milliseconds. Whatever else the machine does lasts longer than that, so it falls on all of them alike.
+//! Loads that take turns: each has connections to a deployment of its own, and one at a time is at work, for
+//! milliseconds. Disturbances on the machine last longer than that, so they affect all of them alike.
 //!
 //! A turn is counted whole, from its first start to its last answer, so that nothing is cut off at its ends. Within a
-//! round every load has one turn of the same length; lengths vary by a tenth from round to round, so that they keep in
-//! step with nothing. The order of rounds is such that each load comes after each other load equally often (Williams
-//! 1949, Australian Journal of Scientific Research A 2): what one leaves behind falls on all the others.
+//! round every load has one turn of the same length; lengths vary by a tenth from round to round, so that they do not
+//! stay in step with anything periodic. The order of rounds is such that each load follows each other load equally
+//! often (Williams 1949, Australian Journal of Scientific Research A 2), so that the after-effects of one load fall on
+//! all the others.
 
 use super::accounts::Accounts;
 use super::batches::Rounds;
@@ -22,22 +23,22 @@ use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::load::{self, LoadPlan, TurnLength, TurnSpan, TurnUse, TurnsSummary};
 
-/// So many response times of the slowest load make a turn, where none was asked for: the start and the end of a turn,
-/// when fewer operations are in flight, are then a small part of it.
+/// A turn lasts this many response times of the slowest load, if no length was requested: its start and its end, when
+/// fewer operations are in flight, are then a small part of it.
 const RESPONSES: u64 = 10;
-/// The shortest and the longest turn that is taken by itself, ns.
+/// The shortest and the longest turn chosen automatically, ns.
 const SHORTEST_NS: u64 = SECOND_NS / 100;
 const LONGEST_NS: u64 = SECOND_NS;
-/// A turn while loads warm up and their response times are not known, ns.
+/// The length of a turn while loads warm up and their response times are unknown, ns.
 const WARMING_NS: u64 = SECOND_NS / 20;
-/// From so many response times of the slowest load on, a turn can do without the times of its first answers.
+/// A turn of at least this many response times of the slowest load can do without the times of its first answers.
 const RESPONSES_MIN: u64 = 5;
-/// Each load warms up for so many turns at least.
+/// The fewest turns for which each load warms up.
 const WARMING_TURNS: u64 = 3;
-/// Who waits for a turn looks so often whether there will be one.
+/// How often a load waiting for a turn checks whether there will be one.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What several loads share.
+/// State shared by several loads.
 pub(crate) struct Turns {
     settle_ns: u64,
     measure_ns: u64,
@@ -45,7 +46,7 @@ pub(crate) struct Turns {
     at_least_ns: u64,
     compared_to_ns: Option<u64>,
     patience_ns: u64,
-    // What freezes what serves each load between its turns.
+    // Freezes what serves each load between its turns.
     freezer: Freezer,
     state: Mutex<State>,
     changed: Condvar,
@@ -54,35 +55,35 @@ pub(crate) struct Turns {
 #[derive(Default)]
 struct State {
     loads: Vec<Load>,
-    // When the first turn began; none while not all are connected.
+    // When the first turn began; none until all are connected.
     start_ns: Option<u64>,
     turn: Option<Turn>,
-    // Workers that have not come to the end of the turn under way, and what the others brought.
+    // How many workers have not ended the current turn, and the results of the others.
     working: usize,
     span: Option<Worked>,
     told: Vec<(u64, Amid)>,
     number: u64,
-    // Of the round under way: how long its turns are, and whose are left.
+    // For the current round: how long its turns are, and whose are left.
     length_ns: u64,
     round: VecDeque<usize>,
     rounds: Vec<Vec<usize>>,
-    // How many have begun since it is measured.
+    // How many rounds have begun since measuring began.
     measured_rounds: u32,
-    // Whose turn ends the round under way.
+    // The load whose turn ends the current round.
     last: Option<usize>,
-    // Where lengths are compared, once there is measured; and where the turns of the round under way count.
+    // The lengths that are compared, if any, once measuring has begun; and where the turns of the current round count.
     lengths: Option<Lengths>,
     cell: Option<Cell>,
     measuring: bool,
     ended: bool,
-    // By how much a turn that warmed up was longer than it was meant to be, at most.
+    // The most by which a warm-up turn exceeded its intended length.
     overrun_ns: u64,
-    // Whether an operation of any load has failed.
+    // Whether any load has lost an operation.
     lost: bool,
-    // Whose servers run, where those of the others are frozen; and whether some could not be.
+    // The load whose servers run while those of the others are frozen; and whether some could not be frozen or thawed.
     awake: Option<usize>,
     ran_on: bool,
-    // What services use in whose turns, where that is counted.
+    // What services use in each load's turns, if that is counted.
     accounts: Option<Accounts>,
     random: u64,
 }
@@ -100,33 +101,33 @@ struct Load {
     by_length: Sums,
     by_round: Rounds,
     by_time: Spans,
-    // What it took to freeze others before its measured turns, ns.
+    // The time spent freezing others before its measured turns, ns.
     freezing_ns: u64,
 }
 
-/// Turns added up.
+/// Sums over turns.
 #[derive(Default, Clone, Copy)]
 struct Sum {
     turns: u32,
     meant_ns: u64,
     active_ns: u64,
-    // The longest, and when it began.
+    // The longest turn, and when it began.
     longest: (u64, u64),
     answers: u64,
 }
 
-/// A load's place among those that take turns. Dropped, it has no more turns, and the others go on without it.
+/// A load's place among those that take turns. Once dropped, it has no more turns, and the others continue without it.
 pub(crate) struct Seat {
     turns: Arc<Turns>,
     load: usize,
 }
 
 impl Turns {
-    /// Seats for `plan` and those beside it, which warm up for its `settle` together, and are at work for its `measure`
-    /// each after that.
+    /// Seats for `plan` and the loads beside it. They warm up together for its `settle`, and then each is at work for
+    /// its `measure`.
     ///
     /// # Errors
-    /// When what serves one of them is to be frozen, and cannot be.
+    /// When what serves one of them is to be frozen and cannot be.
     pub(crate) fn seats(
         plan: &LoadPlan,
         turns: &load::Turns,
@@ -160,7 +161,7 @@ impl Turns {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins when everybody is there who will be, and gives the first turn.
+    /// Begins once every load is connected or gone, and starts the first turn.
     fn begin(&self, state: &mut State) {
         let waited_for = state.loads.iter().any(|load| load.workers.is_none() && !load.gone);
         if state.start_ns.is_none() && !waited_for {
@@ -174,7 +175,7 @@ impl Turns {
         self.changed.notify_all();
     }
 
-    /// The next turn, or the end.
+    /// Starts the next turn, or ends.
     fn pass(&self, state: &mut State, now_ns: u64) {
         let ended = state.turn.take().map(|turn| turn.load);
         let Some(start_ns) = state.start_ns else { return };
@@ -183,12 +184,12 @@ impl Turns {
         }
         let measure_start_ns = start_ns + self.settle_ns;
         let mut from_ns = now_ns;
-        // A turn that warms up does not reach into what is measured.
+        // A warm-up turn must not reach into the measured time.
         if !state.measuring && now_ns + 2 * state.length_ns + state.overrun_ns > measure_start_ns {
             state.measuring = true;
             state.round.clear();
             let shortest_ns = state.slice_ns(self.at_least_ns);
-            // Several times the shortest, so that there is something to see.
+            // Several times the shortest, so that there is a difference to see.
             let longest_ns = |to_ns: u64| to_ns.max(4 * shortest_ns).min(LONGEST_NS);
             state.lengths = self.compared_to_ns.map(|to_ns| Lengths::between(shortest_ns, longest_ns(to_ns)));
             from_ns = measure_start_ns.max(now_ns);
@@ -217,7 +218,7 @@ impl Turns {
         state.turn = Some(Turn { number: state.number, from_ns, length_ns: state.length_ns, first_counts, load });
     }
 
-    /// Whether everybody has been at work for as long as was asked, or never will be.
+    /// Whether every load has been at work for the requested time, or never will be.
     fn enough(&self, state: &State, now_ns: u64, measure_start_ns: u64) -> bool {
         let there = || state.loads.iter().filter(|load| !load.gone);
         let patience_ns = there().count() as u64 * (2 * self.measure_ns + self.patience_ns);
@@ -227,8 +228,8 @@ impl Turns {
             || now_ns.saturating_sub(measure_start_ns) > patience_ns
     }
 
-    /// Freezes what served the last turn, where that is wanted, and lets run what serves `load`; tells when that was
-    /// done.
+    /// Freezes what served the last turn, if that is wanted, and thaws what serves `load`; returns when that was done,
+    /// or 0 if there was nothing to do.
     fn wake(&self, state: &mut State, load: usize) -> u64 {
         if !self.freezer.is_there() || state.awake == Some(load) {
             return 0;
@@ -247,7 +248,7 @@ impl Turns {
     /// There are no more turns.
     fn thaw_all(&self, loads: usize) {
         for load in 0..loads {
-            // What cannot run on is found where its end is looked for.
+            // A service that cannot be thawed is detected where its end is awaited.
             self.freezer.set(load, false);
         }
     }
@@ -272,7 +273,7 @@ impl Turns {
             state.rounds = rounds.into_iter().map(named).collect();
         }
         let mut round = state.rounds.pop().unwrap_or_default();
-        // Who has two turns in a row does not rest before the second.
+        // A load that has two turns in a row does not rest before the second.
         if round.first() == state.last.as_ref() {
             round.reverse();
         }
@@ -282,13 +283,13 @@ impl Turns {
 }
 
 impl State {
-    /// A turn of ten response times of the slowest load, as they were while it warmed up: operations in flight by
-    /// operations a second (Little 1961).
+    /// The length of a turn: ten response times of the slowest load, as measured during warm-up, which are operations
+    /// in flight divided by operations a second (Little 1961).
     fn slice_ns(&self, at_least_ns: u64) -> u64 {
         self.slowest_ns().saturating_mul(RESPONSES).clamp(SHORTEST_NS, LONGEST_NS).max(at_least_ns)
     }
 
-    /// The response time of the slowest load; 0 while none is known.
+    /// The response time of the slowest load; 0 if none is known.
     fn slowest_ns(&self) -> u64 {
         let response_ns = |load: &Load| match load.warming.answers {
             0 => 0,
@@ -307,9 +308,10 @@ impl State {
         }
     }
 
-    /// What the turn that has just ended tells of its move. Where all workers of `load` tell, it took from the first
-    /// start of any to the last answer of any, as its time is counted: that one is done before the other is a cost of
-    /// moves. Where one of them cannot tell, it was held up, and that is none; it is left to the others.
+    /// What the turn that has just ended shows about the cost of its move. If all workers of `load` have figures, the
+    /// turn took from the first start of any worker to the last answer of any, as its time is counted: that one worker
+    /// finishes before another is a cost of moves. A worker without figures was held up, which is no cost of moves; the
+    /// others' figures are used.
     fn told_by(&mut self, span: Worked, load: usize) -> Option<Told> {
         let (took_ns, amid): (Vec<u64>, Vec<Amid>) = std::mem::take(&mut self.told).into_iter().unzip();
         let workers = self.loads[load].workers.unwrap_or(1);
@@ -320,7 +322,7 @@ impl State {
         Some(Told { took_ns, answers: span.answers, amid })
     }
 
-    /// Xorshift: good enough to keep in step with nobody.
+    /// Xorshift: good enough to avoid staying in step with anything.
     fn random(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -342,8 +344,8 @@ impl Seat {
         Duration::from_nanos(self.turns.settle_ns)
     }
 
-    /// The load is connected, with so many workers, and would keep so many operations in flight. Waits for all others;
-    /// tells when the first turn begins. None when there will be none.
+    /// Reports that the load is connected, with this many workers, and keeps this many operations in flight. Waits for
+    /// all others; returns when the first turn begins. None if there will be none.
     pub(crate) fn join(&self, workers: usize, in_flight: u64) -> Option<u64> {
         let mut state = self.turns.state();
         let load = &mut state.loads[self.load];
@@ -355,8 +357,8 @@ impl Seat {
         state.start_ns
     }
 
-    /// The load's next turn after number `seen`. Waits for it; none when there will be none, when the load `leaves`, or
-    /// when all is `over`, which ends it for the others too.
+    /// Waits for the load's next turn after number `seen`. None if there will be none, if the load `leaves`, or if
+    /// everything is `over`, which ends it for the others too.
     pub(crate) fn next(&self, seen: u64, leaves: impl Fn() -> bool, over: impl Fn() -> bool) -> Option<Turn> {
         let mut state = self.turns.state();
         loop {
@@ -376,12 +378,12 @@ impl Seat {
         }
     }
 
-    /// The load has sent the first operations of its turn: what served the last one sleeps by now.
+    /// The load has sent the first operations of its turn: what served the previous one is asleep by now.
     pub(crate) fn begun(&self) {
         self.turns.state().accounts.iter_mut().for_each(Accounts::read_late);
     }
 
-    /// A worker has come to the end of the turn; the last one of the load hands over to the next load.
+    /// A worker has finished the turn; the last worker of the load hands over to the next load.
     pub(crate) fn done(&self, turn: Turn, worked: Worked) {
         let mut state = self.turns.state();
         if state.turn != Some(turn) {
@@ -402,7 +404,7 @@ impl Seat {
         let told = state.told_by(span, self.load);
         let used = state.accounts.as_ref().and_then(|accounts| accounts.own(self.load));
         let load = &mut state.loads[self.load];
-        // Outside of turns, who waits keeps none of the others from going on.
+        // Without turns, an operation that waits does not stop the others from continuing.
         let took_ns = span.end_ns - span.start_ns + span.stuck_ns / load.in_flight.max(1);
         if let (true, Some(told)) = (measuring, told) {
             load.told.push(told);
@@ -418,7 +420,7 @@ impl Seat {
         sum.active_ns += took_ns;
         sum.longest = sum.longest.max((took_ns, span.start_ns));
         sum.answers += span.answers;
-        // Whoever answers nothing in all this time would take it from the others again and again.
+        // A load that gets no answer in all this time would take it from the others again and again.
         load.gone |= span.answers == 0 && took_ns > 2 * turn.length_ns + SECOND_NS;
         if !measuring {
             state.overrun_ns = state.overrun_ns.max(took_ns.saturating_sub(turn.length_ns));
@@ -427,43 +429,43 @@ impl Seat {
         self.turns.changed.notify_all();
     }
 
-    /// Whether an operation of any of the loads has failed: then one may have had less time than was asked for it.
+    /// Whether any of the loads has lost an operation: then one may have had less time than requested.
     pub(crate) fn lost(&self) -> bool {
         self.turns.state().lost
     }
 
-    /// What turns of each length came to, where several were compared.
+    /// The results for turns of each length, if several were compared.
     pub(crate) fn lengths(&self) -> Vec<TurnLength> {
         let state = self.turns.state();
         state.lengths.as_ref().map_or_else(Vec::new, |lengths| lengths.rows(&state.loads[self.load].by_length))
     }
 
-    /// What serves it used in the turns of each load; nothing where that was not counted.
+    /// What serves the load used in the turns of each load; empty if that was not counted.
     pub(crate) fn cpu_by_turn(&self) -> Vec<TurnUse> {
         self.turns.state().accounts.as_ref().map_or_else(Vec::new, |accounts| accounts.used(self.load))
     }
 
-    /// How fast it was in parts of its turns; none of turns of several lengths.
+    /// How fast it was in parts of its turns; empty if lengths were compared.
     pub(crate) fn batches(&self) -> Vec<f64> {
         let state = self.turns.state();
         let rounds = if state.lengths.is_none() { state.measured_rounds } else { 0 };
         state.loads[self.load].by_round.rates(rounds)
     }
 
-    /// How fast it was when; none of turns of several lengths.
+    /// How fast it was at what time; empty if lengths were compared.
     pub(crate) fn spans(&self) -> Vec<TurnSpan> {
         let state = self.turns.state();
         let used = state.accounts.as_ref().and_then(|accounts| accounts.own(self.load));
         if state.lengths.is_none() { state.loads[self.load].by_time.rows(used) } else { Vec::new() }
     }
 
-    /// What its turns came to.
+    /// The summary of its turns.
     pub(crate) fn summary(&self) -> TurnsSummary {
         let state = self.turns.state();
         let load = &state.loads[self.load];
         let Sum { turns, meant_ns, active_ns, answers, longest: (longest_ns, longest_at_ns) } = load.measured;
         let (slice_ns, longest_at_ns) = (meant_ns / u64::from(turns).max(1), (turns > 0).then_some(longest_at_ns));
-        // None where most turns could not tell.
+        // None if most turns did not yield a figure.
         let move_ns = move_ns(&load.told).filter(|_| 2 * load.told.len() as u64 >= u64::from(turns));
         let warming = warming(&load.told).filter(|_| move_ns.is_some() && state.lengths.is_none());
         let all_frozen = self.turns.freezer.is_there() && !state.ran_on;

@@ -1,6 +1,6 @@
-//! Counting by planned start: an operation belongs to the window in which it was to start, whenever it is answered. So
-//! what waits while a server stands still is counted where it was due, and an answer that comes after the end is not
-//! forgotten.
+//! Counts by planned start: an operation belongs to the window in which it was to start, whenever it is answered. So
+//! operations that wait while a server stalls are counted where they were due, and an answer that comes after the end
+//! is not forgotten.
 
 use super::saturation::Effort;
 use super::timeline::Span;
@@ -9,7 +9,7 @@ use crate::histogram::Histogram;
 use crate::operation::{Failure, Failures, Flight, Reply};
 use std::collections::VecDeque;
 
-/// What one operation came to within a window.
+/// The results of one operation within a window.
 pub(crate) struct Outcomes {
     /// Planned starts.
     pub planned: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Outcomes {
     pub failed: u64,
     /// Given up before it was sent.
     pub dropped: u64,
-    /// Refused, or not answered, after what asked had been ended: not among those planned, as it were.
+    /// Refused or left unanswered after their companion was ended: treated as if they had not been planned.
     pub after_end: u64,
     /// From the planned start to the right answer.
     pub response: Histogram,
@@ -35,33 +35,33 @@ impl Outcomes {
         Outcomes { planned: 0, answered: 0, over_limit: 0, failed: 0, dropped: 0, after_end: 0, response, service }
     }
 
-    /// Those of which nothing was heard.
+    /// Operations about which nothing is known yet.
     pub(crate) fn unanswered(&self) -> u64 {
         self.planned - self.answered - self.failed - self.dropped
     }
 }
 
-/// What one worker counted of one window.
+/// What one worker counted in one window.
 pub(crate) struct Window {
-    /// Which, and from when to when.
+    /// Its number, its bounds and its level.
     pub span: Span,
     /// Operations sent.
     pub started: u64,
     /// By operation.
     pub outcomes: Vec<Outcomes>,
-    /// What went wrong, by kind.
+    /// Failures, by kind.
     pub failures: Failures,
     /// How late starts were by the generator's own fault.
     pub late: Histogram,
-    /// How hard the worker worked within it.
+    /// How hard the worker worked during it.
     pub effort: Effort,
     outstanding: u64,
-    // CPU time of the thread when the window began; none before it did and after it was over.
+    // The thread's CPU time when the window began; none before it began and after it was over.
     cpu_mark_ns: Option<u64>,
 }
 
 impl Window {
-    /// An empty one.
+    /// An empty window.
     pub(crate) fn new(span: Span, operations: usize) -> Box<Self> {
         Box::new(Window {
             span,
@@ -75,7 +75,7 @@ impl Window {
         })
     }
 
-    /// Adds what another worker counted of the same window.
+    /// Adds what another worker counted in the same window.
     pub(crate) fn merge(&mut self, other: &Window) {
         self.started += other.started;
         for (to, from) in self.outcomes.iter_mut().zip(&other.outcomes) {
@@ -100,14 +100,14 @@ pub(crate) struct Windows {
     limits: Vec<u64>,
     // By operation: whether nobody waits for its answer.
     lingers: Vec<bool>,
-    // How long after its end a window waits for answers.
+    // How long a window waits for answers after its end.
     patience_ns: u64,
 }
 
 impl Windows {
-    /// No windows yet. `limits` are those of the response times, by operation, ns; answers are awaited for
-    /// `patience_ns` after the end of a window, but for those of operations that linger: such as are not answered by
-    /// the end of the window and what it waits for are not counted.
+    /// No windows yet. `limits` are the limits of response times, by operation, ns. Answers are awaited for
+    /// `patience_ns` after the end of a window, except those of operations that linger: of these, the ones still
+    /// unanswered when the window closes are not counted.
     pub(crate) fn new(limits: Vec<u64>, lingers: Vec<bool>, patience_ns: u64) -> Self {
         Windows { open: VecDeque::new(), limits, lingers, patience_ns }
     }
@@ -117,7 +117,7 @@ impl Windows {
         self.open.push_back(Window::new(span, self.limits.len()));
     }
 
-    /// Nothing is counted that was planned later than `end_ns`.
+    /// Counts nothing that was planned for `end_ns` or later.
     pub(crate) fn end(&mut self, end_ns: u64) {
         self.open.retain(|window| window.span.from_ns < end_ns);
         self.open.iter_mut().for_each(|window| window.span.to_ns = window.span.to_ns.min(end_ns));
@@ -129,7 +129,7 @@ impl Windows {
         self.open.iter_mut().rev().find(holds).map(|window| &mut **window)
     }
 
-    /// An operation was to start, and the generator came to it at `now_ns`.
+    /// An operation was due, and the generator reached it at `now_ns`.
     #[inline]
     pub(crate) fn planned(&mut self, planned_ns: u64, operation: u16, now_ns: u64) {
         let awaited = self.awaited(operation);
@@ -155,7 +155,7 @@ impl Windows {
         window.outstanding -= awaited;
     }
 
-    /// It was answered; whether rightly and within a window.
+    /// It was answered; returns whether that was right and within a window.
     #[inline]
     pub(crate) fn answered(&mut self, now_ns: u64, flight: &Flight, reply: Reply) -> bool {
         let limit_ns = self.limits[usize::from(flight.operation)];
@@ -175,7 +175,7 @@ impl Windows {
         true
     }
 
-    /// It was refused, or its connection closed, after what asked had been ended.
+    /// It was refused, or its connection closed, after its companion had been ended.
     pub(crate) fn after_end(&mut self, planned_ns: u64, operation: u16) {
         let awaited = self.awaited(operation);
         let Some(window) = self.of(planned_ns) else { return };
@@ -185,7 +185,7 @@ impl Windows {
         window.outstanding -= awaited;
     }
 
-    /// It came to nothing.
+    /// It failed.
     pub(crate) fn failed(&mut self, planned_ns: u64, operation: u16, failure: Failure) {
         let awaited = self.awaited(operation);
         let Some(window) = self.of(planned_ns) else { return };
@@ -201,7 +201,7 @@ impl Windows {
         }
     }
 
-    /// A round of the event loop is over in which `replies` were read, after `idle_ns` without anything to do.
+    /// A round of the event loop is over in which `replies` were read, after `idle_ns` of idleness.
     #[inline]
     pub(crate) fn round(&mut self, now_ns: u64, replies: u64, idle_ns: u64) {
         for window in &mut self.open {
@@ -229,13 +229,13 @@ impl Windows {
         if over && (first.outstanding == 0 || late) { self.close() } else { None }
     }
 
-    /// How many more answers of this operation a window waits for.
+    /// 1 if a window waits for the answer to this operation, 0 if not.
     #[inline]
     fn awaited(&self, operation: u16) -> u64 {
         u64::from(!self.lingers[usize::from(operation)])
     }
 
-    /// The first window, as it stands: what lingers still was not planned in it, as it were.
+    /// Removes the first window as it is: operations that linger and are still unanswered are treated as not planned.
     fn close(&mut self) -> Option<Box<Window>> {
         let mut window = self.open.pop_front()?;
         for (outcomes, lingers) in window.outcomes.iter_mut().zip(&self.lingers) {

@@ -24,24 +24,24 @@ use std::sync::mpsc::Receiver;
 use tare_core::fault::{Doing, Fault};
 use tare_core::load::LoadPlan;
 
-/// A lost connection is made anew after this long, so that a service that is down is not flooded.
+/// A lost connection is reopened after this long, so that a service that is down is not flooded.
 pub(super) const RETRY_NS: u64 = SECOND_NS / 10;
-/// Attempts to connect under way at one time: below every usual listen backlog.
+/// The most attempts to connect at one time: below every usual listen backlog.
 const CONNECTING_MAX: usize = 64;
-/// With no connection for this long nobody is there: a run does not begin, and one that has begun says so. An attempt
-/// that is still under way may take as long as an operation.
+/// After this long without a connection the service counts as unreachable: a run does not begin, and one that has begun
+/// reports it. Before a run, an attempt still under way may take as long as an operation.
 pub(super) const NOBODY_NS: u64 = 2 * SECOND_NS;
-/// A load that is told to end waits so long for what is still in flight.
+/// How long a load that is told to end waits for what is still in flight.
 const LAST_ANSWERS_NS: u64 = SECOND_NS;
-/// All connections must stand after this long, and so much longer for each.
+/// All connections must be established after this long, plus the second figure for each.
 const CONNECT_ALL_NS: u64 = 15 * SECOND_NS;
 const CONNECT_EACH_NS: u64 = SECOND_NS / 2000;
-/// Bytes received at once; shared by all connections of a worker.
+/// The most bytes received at once; the buffer is shared by all connections of a worker.
 const INCOMING: usize = 128 * 1024;
-/// Events taken at once.
+/// The most events taken at once.
 const EVENTS: usize = 1024;
 
-/// What a worker is given.
+/// A worker's orders.
 pub(crate) struct Orders<'a> {
     /// The plan.
     pub plan: &'a LoadPlan,
@@ -55,7 +55,7 @@ pub(crate) struct Orders<'a> {
     pub timeout_ns: u64,
     /// Raised when everything is to end.
     pub stop: &'a AtomicBool,
-    /// Where the load takes turns with others.
+    /// The load's seat, if it takes turns with others.
     pub seat: Option<&'a Seat>,
 }
 
@@ -67,34 +67,33 @@ pub(crate) struct Worker<'a, P: Protocol> {
     pub(super) epoll: OwnedFd,
     pub(super) manner: Manner,
     pub(super) pipeline: usize,
-    // Whether operations may end by being sent.
+    // Whether operations may be completed by being sent.
     pub(super) streams: bool,
     pub(super) source: Source,
     pub(super) mix: Mix,
     pub(super) connections: Vec<Connection<P::Session>>,
-    // By number; where connections are not users' own each connection is a user.
+    // By number; unless connections are users' own, each connection is a user.
     pub(super) users: Vec<P::User>,
-    // In a closed loop: connections below this one are kept busy.
+    // In a closed loop: connections below this index are kept busy.
     pub(super) active: usize,
-    // Connections that are free, and operations that wait for one. Where connections are made for operations the free
-    // ones are those that are down.
+    // Free connections. If each operation makes its own, the free ones are those that are down.
     pub(super) free: VecDeque<u32>,
-    // Those made for operations that have failed and rest, in the order in which they may be used again.
+    // Slots of failed connections made for single operations: they rest, in the order in which they may be used again.
     pub(super) resting: VecDeque<u32>,
     pub(super) waiting: VecDeque<Start>,
     pub(super) in_flight_max: u64,
-    // Connections that are down and to be made anew.
+    // Connections that are down and to be reopened.
     pub(super) down: Vec<usize>,
-    // Connections with more to read or to count, which will not be announced again; each stands here once.
+    // Connections with more to read or to count, which no event will announce; each is listed once.
     pub(super) unfinished: Vec<usize>,
     pub(super) connecting: usize,
     pub(super) up: usize,
-    // Operations that came due and have not come to their end.
+    // Operations that came due and are neither completed nor lost.
     pub(super) live: u64,
-    // Of these, such as are answered when there is news; and which operations those are.
+    // Of these, those answered only when there is news; and which operations are of that kind.
     pub(super) lingering: u64,
     pub(super) lingers: Vec<bool>,
-    // When a connection was last up, or none was wanted; and whether an attempt takes long.
+    // When a connection was last up, or none was wanted; and whether an attempt is taking long.
     pub(super) alive_ns: u64,
     slow: bool,
     idle: Idle,
@@ -102,18 +101,18 @@ pub(crate) struct Worker<'a, P: Protocol> {
     pub(super) incoming: Vec<u8>,
     pub(super) outgoing: Vec<u8>,
     pub(super) replies: u64,
-    // Where turns are taken: whether one is coming to its end, and what was answered in it when.
+    // If turns are taken: whether one is ending, and when its answers came.
     pub(super) parking: bool,
     pub(super) waves: Waves,
-    // Of a ruler: how much of an operation is due as its weight.
+    // For a ruler: the fraction of an operation due as its weight.
     pub(super) due: f64,
 }
 
 impl<'a, P: Protocol> Worker<'a, P> {
-    /// A worker that is still to connect.
+    /// A worker that is not connected yet.
     ///
     /// # Errors
-    /// When the kernel has no epoll to give.
+    /// When the kernel cannot provide an epoll.
     pub(crate) fn new(protocol: &'a P, orders: Orders<'a>, recorder: Recorder) -> Result<Self, Fault> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).doing("create an epoll")?;
         let (layout, share, seed) = (orders.layout, orders.share, orders.plan.seed);
@@ -158,12 +157,12 @@ impl<'a, P: Protocol> Worker<'a, P> {
         })
     }
 
-    /// Connects, waits for the start, drives the load to its end, waits for the last replies.
+    /// Connects, waits for the start, drives the load to its end, and waits for the last replies.
     ///
     /// # Errors
-    /// When the connections cannot be made. A service that goes away later is counted and told, not an error.
+    /// When the connections cannot be made. A service that goes away later is counted and reported, not an error.
     pub(crate) fn run(mut self, start: &Receiver<Arc<Timeline>>) -> Result<Ledger, Fault> {
-        // Threads are woken up to 50 us late otherwise; without the right to it they are.
+        // Otherwise threads are woken up to 50 us late; if this fails, they still are.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let mut events = [MaybeUninit::uninit(); EVENTS];
         self.connect_all(&mut events)?;
@@ -197,7 +196,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
         Ok(self.recorder.finish(timeline.end_ns()))
     }
 
-    /// Is at work whenever it is this load's turn; ends when there is none any more, with nothing in flight.
+    /// Works whenever it is this load's turn; returns when there are no more turns, with nothing in flight.
     fn take_turns(
         &mut self,
         seat: &Seat,
@@ -210,7 +209,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
             let early_ns = turn.from_ns.saturating_sub(clock::monotonic_ns());
             std::thread::sleep(std::time::Duration::from_nanos(early_ns));
             self.parking = false;
-            // What was closed while the load rested is no failure of an operation that is sent into it.
+            // A connection closed while the load rested must not fail an operation sent into it.
             self.round(events, 1)?;
             let start_ns = clock::monotonic_ns();
             self.recorder.advance(start_ns);
@@ -223,7 +222,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
                 self.begin(index);
             }
             seat.begun();
-            // The last wave is waited for as long as the turn itself.
+            // The last wave may take as long again as the turn itself.
             let (latest_ns, mut now_ns) = (until_ns + turn.length_ns, clock::monotonic_ns());
             while !self.parking && now_ns < latest_ns && !self.stopped() {
                 let next_ns = if now_ns < until_ns { until_ns } else { latest_ns };
@@ -240,14 +239,15 @@ impl<'a, P: Protocol> Worker<'a, P> {
                 self.round(events, SECOND_NS / 1000)?;
                 stuck.add(waiting, clock::monotonic_ns());
             }
-            // What was not answered was waited for as long as the turn lasted.
+            // If something was not answered, the wait for it lasted as long as the turn.
             let now_ns = clock::monotonic_ns();
             let lost = self.recorder.lost_so_far() > lost;
             let left = lost || self.live > 0 || self.waves.answers() == 0;
             let end_ns = stuck.end_ns(if left { now_ns } else { self.waves.last_ns() });
-            // Without a connection at the end of one turn, it has been without one for as long at the next.
+            // If there is no connection at the end of a turn, the next turn begins with the same time without one.
             away_ns = if self.up > 0 { 0 } else { now_ns - self.alive_ns };
-            // A turn that was cut off, or waited for what never came, was long for another reason than its move.
+            // A turn that was cut off, or waited for something that never came, was long for reasons other than its
+            // move.
             let amid = self.waves.amid().filter(|_| !cut && !left);
             let answers = self.waves.answers();
             seat.done(turn, Worked { start_ns, end_ns, stuck_ns: stuck.sum_ns(), answers, lost, amid });
@@ -257,13 +257,13 @@ impl<'a, P: Protocol> Worker<'a, P> {
         Ok(())
     }
 
-    /// The turn comes to its end: nothing is started any more.
+    /// The turn ends: nothing is started any more.
     pub(super) fn park(&mut self) {
         (self.active, self.parking) = (0, true);
         self.waves.ebb();
     }
 
-    /// Makes the connections that must stand before anything starts.
+    /// Makes the connections that must be established before anything starts.
     fn connect_all(&mut self, events: &mut [MaybeUninit<epoll::Event>]) -> Result<(), Fault> {
         let begun_ns = clock::monotonic_ns();
         let patience_ns = CONNECT_ALL_NS + self.connections.len() as u64 * CONNECT_EACH_NS;
@@ -282,7 +282,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
         Ok(())
     }
 
-    /// Waits for the last replies. What a closed loop has not heard of by then has failed; windows count that by
+    /// Waits for the last replies. In a closed loop, what is unanswered by then has failed; windows count that by
     /// themselves.
     fn drain(
         &mut self,
@@ -290,9 +290,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
         pace_ns: u64,
         timeline: &Timeline,
     ) -> Result<(), Fault> {
-        // What waits for a connection may wait as long as an operation may take, and then take as long.
+        // An operation may wait for a connection for the whole timeout, and then take as long again.
         let planned_ns = timeline.end_ns().saturating_add(2 * self.orders.timeout_ns);
-        // Who wants an end does not wait that long; a guided load is always told, and its answers are part of it.
+        // A load told to end does not wait that long. A guided load always ends by request, and its answers count.
         let told_ns = || if timeline.told() { timeline.told_end_ns() } else { u64::MAX };
         let deadline_ns = || planned_ns.min(told_ns().saturating_add(LAST_ANSWERS_NS));
         while self.live > self.lingering && clock::monotonic_ns() < deadline_ns() && !self.stopped() {
@@ -326,9 +326,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
             .remedy("see the service's log: it ended, or does not listen there")
     }
 
-    /// Waits for events until something is due but at most about `pace_ns`, and handles them. What is due at a pace
-    /// (time limits, connecting anew) is looked after when the wait ends; under load that is far more often than
-    /// needed, so it is skipped until `pace_ns` have gone by.
+    /// Waits for events until something is due, but for at most about `pace_ns`, and handles them. Periodic work (time
+    /// limits, reconnecting) is done when the wait ends; under load that would be far more often than needed, so it is
+    /// skipped until `pace_ns` have passed.
     fn round(&mut self, events: &mut [MaybeUninit<epoll::Event>], pace_ns: u64) -> Result<(), Fault> {
         let mut now_ns = clock::monotonic_ns();
         let due_ns = now_ns + pace_ns;
@@ -369,7 +369,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
                 self.connect_waiting();
             }
             now_ns = clock::monotonic_ns();
-            // Held up since it woke.
+            // The worker was held up since it woke.
             if over_ns.is_none()
                 && let Some(end_ns) = self.recorder.over(now_ns)
             {
@@ -383,7 +383,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
             );
             self.recorder.advance(now_ns);
             if !self.recorder.sending() || self.parking && self.live == 0 {
-                // Connecting or draining: what the caller waits for may have come.
+                // While connecting or draining, what the caller waits for may have come.
                 break;
             }
         }
@@ -399,7 +399,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
             let connection = &self.connections[index];
             let since_ns = match connection.state {
                 State::Up => connection.flights.front().map(|flight| flight.start_ns),
-                // An operation may have begun on the connection before this one.
+                // An operation may have begun on the previous connection.
                 State::Connecting(since_ns) | State::Greeting(since_ns) => {
                     self.slow |= now_ns.saturating_sub(since_ns) > RETRY_NS;
                     Some(connection.flights.front().map_or(since_ns, |flight| flight.start_ns))
@@ -430,7 +430,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
         }
     }
 
-    /// Connects what is down and due.
+    /// Reconnects what is down and due.
     fn reopen(&mut self, now_ns: u64) {
         let mut at = 0;
         while at < self.down.len() && self.connecting < CONNECTING_MAX {
@@ -455,7 +455,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
         }
     }
 
-    /// Ends a connection. What was in flight is lost to `failure`; after an `orderly` end it is made anew at once.
+    /// Ends a connection. What was in flight is lost to `failure`; after an `orderly` end it is reopened at once.
     pub(super) fn disconnect(&mut self, index: usize, failure: Failure, orderly: bool) {
         let now_ns = clock::monotonic_ns();
         let connection = &mut self.connections[index];
@@ -490,7 +490,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
         }
     }
 
-    /// The connection is of no use any more.
+    /// The connection is no longer usable.
     #[cold]
     pub(super) fn fail(&mut self, index: usize, failure: Failure) {
         self.disconnect(index, failure, false);

@@ -1,4 +1,4 @@
-//! Starting workers and following them to the end of a run, whatever it is that they do.
+//! Starts workers and follows them to the end of a run, whatever work they do.
 
 use super::emit::Emit;
 use super::gather::Gather;
@@ -25,7 +25,7 @@ pub(crate) struct Workers<'a> {
     pub plan: &'a LoadPlan,
     /// The plan, laid out.
     pub layout: &'a Layout,
-    /// What is asked for.
+    /// The operations of the protocol.
     pub operations: &'a [OperationRow],
     /// The CPUs of each worker; an empty list leaves it to the kernel.
     pub cpus: Vec<Vec<u32>>,
@@ -34,15 +34,15 @@ pub(crate) struct Workers<'a> {
 }
 
 impl<'a> Workers<'a> {
-    /// At most so many workers.
+    /// At most `at_most` workers.
     pub(crate) fn new(plan: &'a LoadPlan, layout: &'a Layout, operations: &'a [OperationRow], at_most: usize) -> Self {
         let each: Vec<_> = plan.cpus.cpus().iter().take(at_most.max(1)).map(|cpu| vec![*cpu]).collect();
         let cpus = if each.is_empty() { vec![Vec::new()] } else { each };
         Workers { plan, layout, operations, cpus, stop: AtomicBool::new(false) }
     }
 
-    /// Starts them: each does what `work` makes of its share. Returns what they report to `gather`. Where they are not
-    /// `judged`, none is called saturated.
+    /// Starts them: each does the work that `work` returns for its share. Returns the channel of their reports, for
+    /// `gather`. If they are not `judged`, none of them is called saturated.
     pub(crate) fn start<'scope, W>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
@@ -66,10 +66,10 @@ impl<'a> Workers<'a> {
         reports
     }
 
-    /// Collects what they report to the end of the run, and hands on what the load is told.
+    /// Collects their reports to the end of the run, and passes the load's orders on.
     ///
     /// # Errors
-    /// The first worker's that fails, or that nobody reads the rows.
+    /// The error of the first worker that fails, or an error if the rows have no reader any more.
     pub(crate) fn follow<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
@@ -84,7 +84,7 @@ impl<'a> Workers<'a> {
         collected
     }
 
-    /// The windows by which operations are counted, where they are counted by their planned starts.
+    /// The windows that count operations by their planned starts, if they are counted so.
     fn windows(&self) -> Option<Windows> {
         let Workers { plan, layout, .. } = self;
         let limit = |operation: &OperationRow| {
@@ -92,24 +92,24 @@ impl<'a> Workers<'a> {
             limit.map_or(u64::MAX, |limit| clock::span_ns(*limit))
         };
         let longest = plan.limits.values().max().unwrap_or(&plan.timeout);
-        // One level's answers are awaited while the next one runs; where there are no levels, to the end.
+        // One level's answers are awaited while the next one runs; without levels, to the end.
         let patience_ns = if layout.levels { clock::span_ns(*longest) } else { u64::MAX };
         let lingers = self.operations.iter().map(|operation| operation.lingers).collect();
         layout.planned.then(|| Windows::new(self.operations.iter().map(limit).collect(), lingers, patience_ns))
     }
 }
 
-/// Runs a worker and reports how it ended, even by a broken invariant, which the gatherer would wait for in vain.
+/// Runs a worker and reports how it ended, even at a broken invariant: otherwise the gatherer would wait for ever.
 fn report_end(out: &Sender<Report>, work: impl FnOnce() -> Result<Ledger, Fault>) {
     let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         Err(Fault::new("a load worker stopped at a broken invariant; this is a defect of tare").remedy("report it"))
     });
-    // A gatherer that is gone has failed already.
+    // A gatherer that is gone has already failed.
     let _ = out.send(Report::Ended(result));
 }
 
-/// Hands on what a load is told, until it is told to end. Nobody may be there to tell it any more: then a guided load
-/// ends, and any other goes on as planned.
+/// Passes on a load's orders until it is told to end. If the source of orders is gone, a guided load ends, and any
+/// other goes on as planned.
 fn guide(timeline: &Timeline, orders: Option<Receiver<LoadOrder>>, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         match (orders.as_ref().map(|orders| orders.recv_timeout(Duration::from_millis(50))), &timeline.guide) {

@@ -1,4 +1,4 @@
-//! What windows and turns that were made up come to.
+//! The results of made-up windows and turns.
 
 use super::super::layout::Layout;
 use super::super::timeline::Span;
@@ -6,7 +6,7 @@ use super::*;
 use crate::profile::Share;
 use tare_core::load::{Arrivals, LoadProfile};
 
-/// The verdict on a second at a level, of a worker that never rested and found so many replies at once.
+/// The verdict on one second at a level, for a worker that never rested and found `crowd` replies at once.
 fn verdict(of: LoadProfile, level: f64, crowd: u64) -> Option<String> {
     let steps = LoadProfile::Steps {
         of: Box::new(of),
@@ -38,8 +38,8 @@ fn a_level_is_judged_by_its_own_operations() {
     assert!(verdict(open, 10.0, 1).is_none(), "a plan is judged by its starts");
 }
 
-/// What is said of the length of a load that was at work for so many of the 10 s asked of it, where this operation of
-/// its own was lost, or one of any load that took turns with it.
+/// The check on the length of a load that was at work for `active_s` of the requested 10 s, if an operation of its own
+/// was lost, or one of any load that took turns with it.
 fn shortness(active_s: u64, own_lost: bool, lost_by_any: bool) -> Option<Check> {
     let closed = LoadProfile::Closed { connections: 1, pipeline: 1 };
     let plan = LoadPlan {

@@ -5,13 +5,13 @@ use tare_core::held::Held;
 use tare_core::load::LoadProfile;
 use tare_core::telemetry::Scope;
 
-/// Loads whose operations take so long, one at a time; what each came to.
+/// The results of loads whose operations take these times, one at a time.
 fn played(each: &[Duration], slice: Option<Duration>, leaves: Option<usize>) -> Vec<TurnsSummary> {
     let played = played_beside(each, leaves, load::Turns { slice, ..load::Turns::default() }, &|_| ());
     played.into_iter().map(|(summary, _)| summary).collect()
 }
 
-/// The same with servers; `look` is told whose turn it is. What they used in whose turns, too.
+/// The same with servers, and what they used in each load's turns. `look` is called with the load whose turn it is.
 fn played_beside(
     each: &[Duration],
     leaves: Option<usize>,
@@ -76,7 +76,7 @@ fn everybody_is_at_work_for_as_long_as_was_asked() {
 #[test]
 fn a_turn_is_ten_response_times_of_the_slowest() {
     let summaries = played(&[Duration::from_millis(1), Duration::from_millis(4)], None, None);
-    // A sleep of 4 ms takes 4.1 ms, on a busy machine a few more; lengths vary by a tenth.
+    // A sleep of 4 ms takes 4.1 ms, or a few more on a busy machine; lengths vary by a tenth.
     assert!(summaries.iter().all(|summary| (36_000_000..100_000_000).contains(&summary.slice_ns)), "{summaries:?}");
 }
 
@@ -97,7 +97,7 @@ fn who_waits_is_frozen_and_runs_on_at_the_end() {
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).expect("it is there");
         stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).expect("it has a state")
     };
-    // A signal may be on its way for a moment.
+    // A signal may take a moment to arrive.
     let becomes = |id: u32, wanted: char| {
         let began_ns = clock::monotonic_ns();
         while state(id) != wanted {
@@ -119,7 +119,7 @@ fn who_waits_is_frozen_and_runs_on_at_the_end() {
         server.kill().and_then(|()| server.wait()).expect("it is ours");
     }
     for (summary, _) in with_servers {
-        // How long it takes is the machine's doing.
+        // How long it takes depends on the machine.
         assert!(summary.freeze_ns.expect("all of them were") > 0, "{summary:?}");
     }
     assert_eq!(played(&[millis(1), millis(1)], Some(millis(10)), None)[0].freeze_ns, None);
@@ -145,11 +145,11 @@ fn who_works_in_the_turns_of_others_is_told_from_who_rests() {
     let [(_, rests), (_, works)] = played.as_slice() else { panic!("there are two") };
     let share = |used: &TurnUse| used.cpu_ns as f64 / used.during_ns as f64;
     assert!(rests.iter().all(|used| used.during_ns > 0 && share(used) < 0.01), "{rests:?}");
-    // On a busy machine it gets but a part of a CPU, in all turns alike.
+    // On a busy machine it gets only part of a CPU, equally in all turns.
     assert!(works.len() == 2 && works.iter().all(|used| share(used) > 0.05), "{works:?}");
 }
 
-/// Two workers, of which the second is done a while after the first in every turn.
+/// Two workers; the second finishes a while after the first in every turn.
 #[test]
 fn what_workers_wait_for_each_other_is_a_cost_of_moves() {
     let worked = |start_ns: u64, end_ns: u64| {
@@ -168,7 +168,7 @@ fn what_workers_wait_for_each_other_is_a_cost_of_moves() {
         state.told_by(Worked { answers: 100, end_ns: 11_000_000, ..first }, 0).unwrap()
     };
     assert_eq!(told(&mut state, &[first, second]).took_ns, 11_000_000);
-    // 100 answers at 80 in 8 ms take 10 ms.
+    // At 80 answers in 8 ms, 100 answers take 10 ms.
     let both = [told(&mut state, &[first, second]); 3];
     assert_eq!(move_ns(&both), Some(1_000_000));
     assert_eq!(told(&mut state, &[first]).took_ns, 10_000_000, "the second was held up, which is no cost of moves");

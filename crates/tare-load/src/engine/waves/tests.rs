@@ -2,7 +2,7 @@ use super::*;
 use std::collections::BinaryHeap;
 use tare_core::load::TurnsSummary;
 
-/// A turn of `waves` waves of four, each answer `each_ns` after the one before; the first comes `cold_ns` later.
+/// A turn of `waves` waves of four, each answer `each_ns` after the previous one; the first comes `cold_ns` later.
 fn turn(waves: u64, each_ns: u64, cold_ns: u64) -> Told {
     let over_ns = 1000 + cold_ns + each_ns * ((waves - 2) * 4 + 2);
     let mut seen = Waves::begin(4, 1000, over_ns, false);
@@ -29,7 +29,7 @@ fn what_a_rested_service_takes_longer_is_the_cost_of_the_move() {
 
 #[test]
 fn what_gets_warm_amid_a_turn_is_faster_in_its_second_half() {
-    // Answers of 1 us that take a fifth longer right after the move, and less and less so over some answers.
+    // Answers of 1 us that take a fifth longer right after the move, fading over some answers.
     let turn = |fades: f64| {
         let (mut seen, mut now_ns, mut over) = (Waves::begin(4, 0, 40_000, false), 0, false);
         for answer in 0.. {
@@ -46,7 +46,7 @@ fn what_gets_warm_amid_a_turn_is_faster_in_its_second_half() {
     assert!(shares[0].abs() < 0.001, "{shares:?}: over before the loop was going");
     assert!((0.03..0.06).contains(&shares[1]), "{shares:?}");
     assert!(shares[2].abs() < 0.001, "{shares:?}: what lasts longer than turns is not seen in one");
-    // What it does when it is warm is an answer each 1 us; over whole turns it is up to 6 % slower.
+    // When warm it answers once per 1 us; over whole turns it is up to 6 % slower.
     for fades in [1.0, 4.0, 8.0] {
         let told = [turn(fades); 3];
         let rate = 3.0 * told[0].answers as f64 * 1000.0 / steady_ns(&told, 3 * told[0].took_ns, 3);
@@ -57,7 +57,7 @@ fn what_gets_warm_amid_a_turn_is_faster_in_its_second_half() {
 #[test]
 fn stalls_longer_than_a_turn_make_neither_half_the_faster_one() {
     const LENGTH_NS: u64 = 40_000;
-    // A wave takes 2 us; of every twenty turns one stands still for somewhat longer than a turn, at any moment.
+    // A wave takes 2 us; one turn in twenty stalls for somewhat longer than a turn, at any moment.
     let turn = |at: u64| {
         let stalls_at_ns = at.is_multiple_of(20).then(|| at * 7919 % LENGTH_NS);
         let (mut seen, mut now_ns, mut stalled) = (Waves::begin(4, 0, LENGTH_NS, false), 0, false);
@@ -66,7 +66,7 @@ fn stalls_longer_than_a_turn_make_neither_half_the_faster_one() {
             if stalls_at_ns.is_some_and(|stall| now_ns > stall && !stalled) {
                 (now_ns, stalled) = (now_ns + LENGTH_NS * 6 / 5, true);
             }
-            // What is not over after a turn's time again is cut off.
+            // A turn not over after twice its length is cut off.
             let cut = now_ns > 2 * LENGTH_NS;
             if cut || seen.answered(now_ns) {
                 let (took_ns, answers) = (now_ns, seen.answers());
@@ -93,11 +93,11 @@ fn a_stall_is_no_cost_of_moves() {
 fn turns_of_few_waves_tell_nothing() {
     assert_eq!(move_ns(&[turn(5, 500, 0)]), None, "two get going, one ebbs, and two are left");
     assert!(move_ns(&[turn(6, 500, 0)]).is_some());
-    // What counts is how many there are on average: to leave out slow turns would be to choose fast ones.
+    // The criterion is the average number of waves: leaving out slow turns would mean choosing fast ones.
     assert!(move_ns(&[turn(5, 500, 0), turn(7, 500, 0)]).is_some());
     let nothing = Waves::begin(4, 1000, 2000, true);
     assert_eq!((nothing.amid(), nothing.answers(), nothing.last_ns()), (None, 0, 1000));
-    // Two waves get it going, and it is cut off before the third is whole.
+    // Two waves get it going, and it is cut off before the third is complete.
     let mut cut = Waves::begin(1, 1000, 2000, true);
     (0..2).for_each(|at| assert!(!cut.answered(1500 + at)));
     cut.ebb();
@@ -116,14 +116,14 @@ fn workers_beside_each_other_add_their_answers() {
     assert_eq!(Amid::beside(&[], 2), None);
 }
 
-/// The time that counts of so many turns, of which `told` tell.
+/// The time that counts for this many turns, of which `told` have figures.
 fn steady_ns(told: &[Told], active_ns: u64, turns: usize) -> f64 {
     let (move_ns, warming) = (move_ns(told), warming(told));
     assert!(move_ns.is_some());
     TurnsSummary { turns: turns as u32, active_ns, move_ns, warming, ..TurnsSummary::default() }.steady_ns() as f64
 }
 
-/// Times that operations take, of mean 1000 ns and a given coefficient of variation.
+/// Operation times with a mean of 1000 ns and a given coefficient of variation.
 struct Service {
     random: u64,
     variation: f64,
@@ -144,21 +144,21 @@ impl Service {
         (1000.0 * (variance.sqrt() * normal - 0.5 * variance).exp()).max(1.0) as u64
     }
 
-    /// A turn of about `waves` waves with so many operations in flight; the server does one of them at a time, or
-    /// all of them at once. As long again as it was meant to be it is cut off, and tells nothing of its move. How long
-    /// it counts, and its answers.
+    /// A turn of about `waves` waves with this many operations in flight; the server does one of them at a time, or all
+    /// of them at once. It is cut off at twice its intended length, and then tells nothing about its move. Returns the
+    /// time that counts, the answers, and the figures.
     fn turn(&mut self, in_flight: usize, at_once: bool, waves: u64) -> (u64, u64, Option<Told>) {
         let wave_ns = if at_once { 1000 } else { 1000 * in_flight as u64 };
         let length_ns = (wave_ns as f64 * waves as f64 * (0.9 + 0.2 * self.uniform())) as u64;
         self.turn_of(in_flight, at_once, length_ns)
     }
 
-    /// The same with a turn that is to last so long.
+    /// The same for a turn of this intended length.
     fn turn_of(&mut self, in_flight: usize, at_once: bool, length_ns: u64) -> (u64, u64, Option<Told>) {
         let (latest_ns, all) = (2 * length_ns, in_flight as u64);
         let parked = |seen: &Waves, now_ns| Stuck::after(latest_ns.max(seen.over_ns(0, now_ns)), (all, all));
         let mut seen = Waves::begin(in_flight, 0, length_ns, false);
-        // When those end that are worked on, the first one first, and how many wait.
+        // When the operations being worked on end, soonest first, and how many wait.
         let mut ends = BinaryHeap::new();
         let workers = if at_once { in_flight } else { 1 };
         let mut waiting = in_flight - workers;
@@ -186,13 +186,13 @@ impl Service {
             }
         }
         let (stuck, answers) = (stuck.expect("every turn ends"), seen.answers());
-        // As turns are counted: what is stuck adds to the time, and not to what is a cost of moves.
+        // As turns are counted: stuck operations add to the time, but not to the cost of moves.
         let took_ns = stuck.end_ns(seen.last_ns());
         let told = seen.amid().filter(|_| !cut).map(|amid| Told { took_ns, answers, amid });
         (took_ns + stuck.sum_ns() / all, answers, told)
     }
 
-    /// The rate that a load reports by so many turns, as a multiple of the true one, and by how much second halves
+    /// The rate that a load reports from this many turns, as a multiple of the true one, and by how much second halves
     /// are faster.
     fn rate(&mut self, in_flight: usize, at_once: bool, waves: u64, turns: usize) -> (f64, f64) {
         let all: Vec<(u64, u64, Option<Told>)> = (0..turns).map(|_| self.turn(in_flight, at_once, waves)).collect();
@@ -204,8 +204,8 @@ impl Service {
     }
 }
 
-// Until the last whole wave before the end of a turn's time, the rates of one operation in flight would read 2, 9
-// and 19 % high at a variation of 0.5, 1 and 2 and ten waves.
+// Counted only up to the last whole wave before the end of a turn's time, the rates with one operation in flight would
+// read 2, 9 and 19 % high at a variation of 0.5, 1 and 2 and ten waves.
 #[test]
 fn rates_amid_turns_of_few_waves_are_those_of_a_loop_that_never_rests() {
     const TURNS: usize = 8_000;
@@ -213,9 +213,9 @@ fn rates_amid_turns_of_few_waves_are_those_of_a_loop_that_never_rests() {
         let mut service = Service { random: seed as u64, variation };
         for (in_flight, at_once) in [(1, false), (4, false), (16, false), (4, true), (16, true)] {
             let (rate, warming) = service.rate(in_flight, at_once, 10, TURNS);
-            // Three errors of the mean of so many waves.
+            // Three standard errors of the mean of this many waves.
             let error = 3.0 * variation / (in_flight as f64 * 8.0 * TURNS as f64).sqrt();
-            // Who does everything at once needs some time until the loop is as uneven as it will be: of a
+            // A server that does everything at once needs some time until the loop is as uneven as it will be: at a
             // variation of 2, ten waves are not enough.
             let start = if at_once { 0.01 * variation.powi(3) } else { 0.0 };
             let what = format!("variation {variation}, {in_flight} in flight, at once: {at_once}");
@@ -242,7 +242,7 @@ fn forms_that_answer_unevenly_are_weighed_without_bias_in_turns_of_few_waves() {
     const TURNS: usize = 20_000;
     let [mut even, mut uneven] = [0.0, 1.0].map(|variation| Service { random: 7, variation });
     for (in_flight, waves) in [(1, 6), (1, 10), (4, 6), (4, 10)] {
-        // The truth is 1: both need as long, one of them evenly.
+        // The true ratio is 1: both take equally long, one of them evenly.
         let [even, uneven] = [&mut even, &mut uneven].map(|service| service.rate(in_flight, false, waves, TURNS).0);
         let ratio = uneven / even;
         assert!((ratio - 1.0).abs() < 0.012, "{in_flight} in flight, {waves} waves: {ratio}");
