@@ -1,8 +1,8 @@
 //! Arrivals at a rate that may change.
 //!
-//! Arrival `i` comes when the area under the rate reaches `g(0) + ... + g(i)`: with all gaps 1 the arrivals are evenly
-//! spaced, with exponential ones of mean 1 they are a Poisson process of that rate, constant or not (time change of a
-//! unit process; Çinlar: Introduction to Stochastic Processes, 1975, ch. 4.7).
+//! Arrival `i` comes when the area under the rate reaches `g(0) + ... + g(i)`: with gaps of 1, except that `g(0)` is 0,
+//! the arrivals are evenly spaced; with exponential gaps of mean 1 they are a Poisson process of that rate, constant or
+//! not (time change of a unit process; Çinlar: Introduction to Stochastic Processes, 1975, ch. 4.7).
 
 use super::level::{Cursor, Levels};
 use super::{NOBODY, Share, Start, stream};
@@ -15,7 +15,7 @@ pub(crate) struct Schedule {
     cursor: Cursor,
     poisson: bool,
     gaps: Draw,
-    // The area at the next arrival, and that arrival's number in the whole run.
+    // The area at the next arrival, and its number in the whole run.
     area: f64,
     index: u64,
     share: Share,
@@ -61,7 +61,7 @@ impl Schedule {
         self.next_ns = self.cursor.moment(&self.levels, self.area);
     }
 
-    /// When the next one arrives; `u64::MAX` when none does.
+    /// When the next one arrives; `u64::MAX` if none does.
     #[inline]
     pub(crate) fn next_ns(&self) -> u64 {
         self.next_ns
@@ -140,7 +140,7 @@ mod tests {
         let n = gaps.len() as f64;
         let mean = gaps.iter().sum::<f64>() / n;
         let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / n;
-        // Standard errors: of the mean 1/sqrt(n), of the variance sqrt(8/n); five of each.
+        // Standard errors: 1/sqrt(n) for the mean, sqrt(8/n) for the variance; five of each.
         assert!((mean - 1.0).abs() < 5.0 / n.sqrt(), "{mean}");
         assert!((variance - 1.0).abs() < 5.0 * (8.0 / n).sqrt(), "{variance}");
         let beyond = gaps.iter().filter(|gap| **gap > 3.0).count() as f64 / n;

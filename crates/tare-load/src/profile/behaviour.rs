@@ -1,4 +1,4 @@
-//! Which operation a user asks for next, compiled to flat tables.
+//! Which operation a user runs next, compiled to flat tables.
 
 use crate::draw::{Draw, Mix};
 use crate::operation::OperationRow;
@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use tare_core::fault::Fault;
 use tare_core::load::{self, Behaviour, Followers};
 
-/// A weight of 1 out of all; weights are shares of it.
+/// The whole, of which weights are shares.
 const WHOLE: f64 = (1u64 << 40) as f64;
 
-/// A user's way through the operations. Where a user is on it is a number of 16 bits, 0 in the beginning.
+/// A user's path through the operations. A user's place on it is a 16-bit number, 0 at the beginning.
 #[derive(Debug, Clone)]
 pub(crate) enum Path {
     /// Drawn anew each time.
@@ -21,7 +21,8 @@ pub(crate) enum Path {
     Markov(Vec<Vec<Branch>>),
 }
 
-/// Whom it is for, a choice, and what it chooses from: nothing ends a companion.
+/// The conditions under which a branch applies, a choice, and the operations it chooses from; without any, a companion
+/// ends.
 #[derive(Debug, Clone)]
 pub(crate) struct Branch {
     when: Option<Condition>,
@@ -30,20 +31,20 @@ pub(crate) struct Branch {
     followers: Vec<u16>,
 }
 
-/// Something of a user that holds or does not.
+/// A condition on a user.
 #[derive(Debug, Clone)]
 pub(crate) struct Condition {
-    /// Of what.
+    /// What it tests.
     pub of: Subject,
     test: Test,
 }
 
-/// What of a user a condition asks for.
+/// What a condition tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subject {
-    /// A value.
+    /// A value of the user.
     Value(Slot),
-    /// How many of its companions of a kind go on.
+    /// How many companions of this kind are active beside the user.
     Companions(usize),
 }
 
@@ -56,7 +57,7 @@ enum Test {
 }
 
 impl Condition {
-    /// Whether it holds of a user for whom what it asks for is `found`; `value` gives its other values.
+    /// Whether it holds for a user for whom the tested value is `found`; `value` gives the user's other values.
     pub(crate) fn holds<'v>(&self, found: ValueRef<'v>, value: impl Fn(Slot) -> ValueRef<'v>) -> bool {
         match (&self.test, found) {
             (_, ValueRef::Unset) => false,
@@ -69,12 +70,12 @@ impl Condition {
     }
 }
 
-/// What behaviours are compiled for: the operations, and where users have a value of a name.
+/// What behaviours are compiled against: the operations, and the slots of users' values.
 #[derive(Clone, Copy)]
 pub(crate) struct Spoken<'a> {
     /// The operations, in the order of their numbers.
     pub operations: &'a [OperationRow],
-    /// Where users have the value of this name.
+    /// The slot of the value with this name.
     pub variable: &'a dyn Fn(&str) -> Option<Slot>,
 }
 
@@ -82,7 +83,7 @@ impl Spoken<'_> {
     /// The number of an operation.
     ///
     /// # Errors
-    /// When there is none of this name.
+    /// When there is no operation of this name.
     pub(crate) fn operation(&self, name: &str) -> Result<u16, Fault> {
         let found = self.operations.iter().position(|operation| operation.name == name);
         found.map(|at| at as u16).ok_or_else(|| {
@@ -95,7 +96,7 @@ impl Spoken<'_> {
 
     /// Where users have a value.
     ///
-    /// # Errors
+    /// The slot of a user's value.
     /// When no operation gives it to them.
     pub(crate) fn slot(&self, name: &str) -> Result<Slot, Fault> {
         (self.variable)(name).ok_or_else(|| {
@@ -108,7 +109,7 @@ impl Spoken<'_> {
 impl Path {
     /// Compiles a behaviour.
     ///
-    /// # Errors
+    /// When no operation sets it.
     /// When it names something unknown.
     pub(crate) fn new(behaviour: &Behaviour, spoken: Spoken<'_>) -> Result<Self, Fault> {
         match behaviour {
@@ -140,14 +141,14 @@ impl Path {
             rows.push(match next.get(&operation.name) {
                 Some(Followers::Weighted(weights)) => vec![branch(&to(weights))?],
                 Some(Followers::Fitting(given)) => given.iter().map(branch).collect::<Result<_, _>>()?,
-                // Nothing leads there, or the reader would have complained.
+                // Nothing leads there, or the reader would have reported it.
                 None => rows[0].clone(),
             });
         }
         Ok(Path::Markov(rows))
     }
 
-    /// The next operation of a user that is at `place`, which moves on; none at an end. `holds` says what holds of the
+    /// The next operation of a user at `place`, which is advanced; none at an end. `holds` evaluates conditions on the
     /// user.
     #[inline]
     pub(crate) fn next(&self, place: &mut u16, draw: &mut Draw, holds: impl Fn(&Condition) -> bool) -> Option<u16> {
@@ -163,7 +164,7 @@ impl Path {
                     branch.when.as_ref().is_none_or(&holds) && !branch.unless.as_ref().is_some_and(&holds)
                 };
                 let branches = &rows[usize::from(*place)];
-                // The reader has seen to it that the last one fits all.
+                // The reader has ensured that the last one fits all.
                 let branch = branches.iter().find(fits).unwrap_or(&branches[branches.len() - 1]);
                 let operation = branch.followers[branch.mix.as_ref()?.draw(draw)];
                 *place = operation + 1;

@@ -1,4 +1,4 @@
-//! What goes on beside users, compiled to flat tables: of which kinds, begun and ended by which operations.
+//! Companions of users, compiled to flat tables: their kinds, and the operations that start and end them.
 
 use super::behaviour::{Path, Spoken};
 use crate::script::Slot;
@@ -7,13 +7,13 @@ use std::ops::Range;
 use tare_core::fault::Fault;
 use tare_core::load::{Companion, Ending, Pause};
 
-/// Places for companions beside one user: as many as may go on, and as many that end still, since what they wait for
-/// may take longer than the user's way to the next ones.
+/// Places for companions beside one user: as many as may be active, and as many again that are still ending, because
+/// what they wait for may take longer than the user takes to start the next ones.
 fn places(companion: &Companion) -> u32 {
     2 * companion.at_most
 }
 
-/// How many places companions need beside each user.
+/// How many places for companions are needed beside each user.
 pub(crate) fn places_beside(companions: &BTreeMap<String, Companion>) -> u32 {
     companions.values().map(places).sum()
 }
@@ -21,17 +21,17 @@ pub(crate) fn places_beside(companions: &BTreeMap<String, Companion>) -> u32 {
 /// A kind of companion.
 #[derive(Debug, Clone)]
 pub(crate) struct Kind {
-    /// Its way through the operations.
+    /// Its path through the operations.
     pub path: Path,
     /// How long it pauses.
     pub pause: Pause,
-    /// How many go on beside one user, at most.
+    /// The most that are active beside one user.
     pub at_most: usize,
     /// The places of this kind among those beside a user.
     pub places: Range<u32>,
-    /// What the user is told: its own slot, and the companion's.
+    /// What its user learns from it: the user's slot, and the companion's.
     pub tells: Vec<(Slot, Slot)>,
-    // By operation of the user.
+    // By operation of the user: whether it starts one, and which ones it ends.
     after: Vec<bool>,
     until: Vec<Option<Ending>>,
 }

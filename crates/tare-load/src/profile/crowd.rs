@@ -1,5 +1,5 @@
-//! Users: who is due, what they do, how long they pause, and what goes on beside them. A user is a few numbers in flat
-//! tables, a companion another one behind all users.
+//! Users: who is due, what they do, how long they pause, and their companions. A user is a few numbers in flat tables,
+//! and a companion is another user stored after all users.
 
 use super::behaviour::{Condition, Path, Subject};
 use super::companions::Kind;
@@ -13,21 +13,21 @@ use crate::script::{Slot, ValueRef};
 use std::ops::Range;
 use tare_core::load::{Ending, Pause};
 
-/// A companion that was refused an answer asks again after this long.
+/// A companion without a right answer asks again after this long at the earliest.
 const REFUSED_NS: u64 = SECOND_NS;
 
-/// Whether a user is there.
+/// Whether a user is active.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Presence {
-    /// It is.
+    /// Active.
     Here,
-    /// Not asking for anything, waiting to be called.
+    /// Inactive, until called in.
     Away,
     /// A companion that starts nothing more.
     Ending,
 }
 
-/// Where a user stands.
+/// The state of a user.
 #[derive(Debug, Clone, Copy)]
 struct User {
     /// Operations begun.
@@ -35,17 +35,17 @@ struct User {
     /// The place on the path.
     place: u16,
     presence: Presence,
-    /// Of a companion: its number among those that go on beside its user, in the order of their starts.
+    /// For a companion: its number among those active beside its user, in the order of their starts.
     rank: u8,
 }
 
-/// What users of one worker do: their own way and pause, and what goes on beside them.
+/// What users of one worker do: their own path and pause, and their companions.
 pub(crate) struct Ways {
-    /// Which operation a user asks for next.
+    /// Which operation a user runs next.
     pub path: Path,
     /// How long a user pauses.
     pub pause: Pause,
-    /// Whether a user begins anew after an operation that was not answered rightly. Companions always do.
+    /// Whether a user starts over after an operation without a right answer. Companions always do.
     pub restarts: bool,
     /// The kinds of companions.
     pub kinds: Vec<Kind>,
@@ -53,25 +53,25 @@ pub(crate) struct Ways {
 
 /// One worker's users.
 ///
-/// Users with numbers below the level are active. A user that comes in is in the midst of a pause, as one who has
-/// always been there would be: so the rate of starts is even from the beginning on. One that is no longer wanted leaves
-/// when the next start would be due, and its companions with it.
+/// Users with numbers below the level are active. A user who is called in starts in the middle of a pause, as if they
+/// had always been there, so the rate of starts is even from the beginning. A user who is no longer wanted leaves when
+/// their next start would be due, together with their companions.
 ///
-/// Users have the numbers from 0 on; behind them stand the places of their companions, those of one user together.
+/// Users have the numbers from 0 on; the places of their companions follow, grouped by user.
 pub(crate) struct Crowd {
     ways: Ways,
     levels: Levels,
     seed: u64,
     share: Share,
     users: Vec<User>,
-    // How many are users themselves, and how many places there are beside each.
+    // How many are users proper, and how many places there are beside each.
     own: u32,
     beside: u32,
     wheel: Wheel,
-    // Users below this number were called in, and the next one will be at that moment.
+    // Users below this number have been called in, and when the next one will be.
     called: u32,
     call_ns: u64,
-    // Up to where the level was followed.
+    // Up to when the level has been followed.
     seen_ns: u64,
 }
 
@@ -95,12 +95,12 @@ impl Crowd {
             seen_ns: now_ns,
         };
         crowd.follow();
-        // Those who are there from the beginning, so that nobody waits for it then.
+        // Calls in those present from the beginning, so that this does not delay the start.
         crowd.call(now_ns);
         crowd
     }
 
-    /// When the next user is due or to be called in; `u64::MAX` when there is none.
+    /// When the next user is due or to be called in; `u64::MAX` if there is none.
     #[inline]
     pub(crate) fn next_ns(&mut self) -> u64 {
         self.wheel.peek().min(self.call_ns)
@@ -153,7 +153,7 @@ impl Crowd {
         }
     }
 
-    /// The user's operation came to its end at `now_ns`, by a right answer or not.
+    /// The user's operation ended at `now_ns`, with a right answer or not.
     #[inline]
     pub(crate) fn done(&mut self, user: u32, now_ns: u64, right: bool) {
         let User { begun, presence, .. } = self.users[user as usize];
@@ -172,7 +172,7 @@ impl Crowd {
             Pause::Think(_) => now_ns.saturating_add(length),
             Pause::Cycle(_) => self.wheel.time(user).saturating_add(length).max(now_ns),
         };
-        // One that waits for news without a pause would flood a service that refuses to tell any.
+        // A companion that waits for news without a pause would flood a service that refuses to give any.
         let rested_ns = if right || kind.is_none() { 0 } else { now_ns.saturating_add(REFUSED_NS) };
         let next_ns = next_ns.max(rested_ns);
         self.wheel.insert(user, next_ns);
@@ -188,8 +188,8 @@ impl Crowd {
         self.ways.kinds.len()
     }
 
-    /// The user's operation was answered rightly at `now_ns`: the companion of this kind that begins with it, to be
-    /// given the user's values before anything else is taken.
+    /// The user's operation was answered rightly at `now_ns`: returns the companion of this kind that starts with it.
+    /// It must be given the user's values before anything else is taken.
     #[inline]
     pub(crate) fn right(&mut self, user: u32, operation: u16, kind: usize, now_ns: u64) -> Option<u32> {
         if user >= self.own || !self.ways.kinds[kind].starts_after(operation) {
@@ -207,14 +207,14 @@ impl Crowd {
         Some(free)
     }
 
-    /// Whom a companion tells what it has learnt, and of which values: the user's, and its own.
+    /// The user to whom a companion passes what it has learnt, and the slots: the user's, and its own.
     #[inline]
     pub(crate) fn told_by(&self, user: u32) -> Option<(u32, &[(Slot, Slot)])> {
         let (owner, kind) = self.owner(user);
         kind.map(|kind| (owner, self.ways.kinds[kind].tells.as_slice())).filter(|(_, tells)| !tells.is_empty())
     }
 
-    /// The user itself, or the one beside whom it goes on, and of which kind it is then.
+    /// The user itself, or the user that a companion belongs to together with its kind.
     #[inline]
     fn owner(&self, user: u32) -> (u32, Option<usize>) {
         if user < self.own {
@@ -225,7 +225,7 @@ impl Crowd {
         (at / self.beside, self.ways.kinds.iter().position(|kind| kind.places.contains(&place)))
     }
 
-    /// The number in the whole run that a user draws by; companions of one user have different ones.
+    /// The number in the whole run that determines a user's random choices; companions of one user have different ones.
     #[inline]
     fn number(&self, user: u32) -> u64 {
         if user < self.own {
@@ -243,7 +243,7 @@ impl Crowd {
         first + places.start..first + places.end
     }
 
-    /// The companions of a kind that go on beside a user.
+    /// The active companions of a kind beside a user.
     fn going(&self, owner: u32, kind: usize) -> impl Iterator<Item = u32> {
         self.places(owner, kind).filter(|at| self.users[*at as usize].presence == Presence::Here)
     }
@@ -269,7 +269,7 @@ impl Crowd {
         self.follow();
     }
 
-    /// Finds out when the next user is to be called in.
+    /// Works out when the next user is to be called in.
     fn follow(&mut self) {
         let next = self.users[..self.own as usize].get(self.called as usize);
         let wanted = self.share.global(u64::from(self.called)) + 1;
@@ -313,7 +313,7 @@ mod tests {
         Crowd::new(levels, users, ways, 3, share, 0)
     }
 
-    /// Every start up to `end_ns`, each answered after `service_ns`; with the user's number in the whole run.
+    /// Every start up to `end_ns`, each answered after `service_ns`, with the user's number in the whole run.
     fn lived(mut crowd: Crowd, end_ns: u64, service_ns: u64) -> Vec<(u64, u64, u16)> {
         let mut starts = Vec::new();
         while crowd.next_ns() < end_ns {
@@ -341,7 +341,7 @@ mod tests {
         };
         assert!(of(Pause::Think(seconds(1.0)), 300).iter().all(|gap| *gap == 1_300_000_000));
         assert!(of(Pause::Cycle(seconds(1.0)), 300).iter().all(|gap| *gap == SECOND_NS));
-        // What is lost is not made up for.
+        // Missed starts are not made up for.
         assert!(of(Pause::Cycle(seconds(1.0)), 1500).iter().all(|gap| *gap == 1_500_000_000));
     }
 
@@ -350,8 +350,8 @@ mod tests {
         let pause =
             Pause::Cycle(Distribution::Exponential { mean: Duration::from_secs(1), max: Duration::from_secs(10) });
         let starts = lived(crowd(Levels::new(0, 1000.0), 1000, pause, ALONE), 20 * SECOND_NS, 0);
-        // Renewals of exponential gaps are Poisson: 20,000 in all and 1000 in the first second, five deviations each
-        // way.
+        // Renewals with exponential gaps are Poisson: 20,000 in total and 1000 in the first second, five deviations
+        // each way.
         assert!((19_290..20_710).contains(&starts.len()), "{}", starts.len());
         let early = starts.iter().filter(|start| start.0 < SECOND_NS).count();
         assert!((840..1160).contains(&early), "{early}");
@@ -411,7 +411,7 @@ mod tests {
             tells: [].into(),
         };
         let kinds = Kind::all(&[("follow".to_owned(), follow)].into(), spoken).unwrap();
-        // Three joins, of which the third has no companion; then it looks, and leaves.
+        // Three joins, the third of which gets no companion; then it looks, and leaves.
         let path = Path::Sequence(vec![0, 0, 0, 2, 3, 2]);
         let ways = Ways { path, pause: Pause::Cycle(seconds(1.0)), restarts: true, kinds };
         let mut crowd = Crowd::new(Levels::new(0, 1.0), 2, ways, 3, ALONE, 0);

@@ -10,7 +10,7 @@ struct Point {
 }
 
 /// A level over time: straight lines between points, the first level before them and the last one after. Two points at
-/// one moment are a jump.
+/// the same moment are a jump.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Levels(Vec<Point>);
 
@@ -20,23 +20,23 @@ fn seconds(span_ns: u64) -> f64 {
 
 /// A moment `seconds` after another, rounded down.
 fn after(from_ns: u64, seconds: f64) -> u64 {
-    // More than 500 years are for ever.
+    // More than 500 years count as for ever.
     from_ns.saturating_add((seconds * SECOND_NS as f64) as u64)
 }
 
 impl Levels {
-    /// One level from `at_ns` on.
+    /// A constant level from `at_ns` on.
     pub(crate) fn new(at_ns: u64, level: f64) -> Self {
         Levels(vec![Point { at_ns, level }])
     }
 
-    /// Goes on in a straight line to `level` at `at_ns`, which is not before the last point.
+    /// Continues in a straight line to `level` at `at_ns`, which is not before the last point.
     pub(crate) fn line(&mut self, at_ns: u64, level: f64) {
         assert!(self.0.last().is_some_and(|last| last.at_ns <= at_ns), "levels go forward in time");
         self.0.push(Point { at_ns, level });
     }
 
-    /// Stays where it is until `at_ns` and is another from there on.
+    /// Stays constant until `at_ns` and jumps to `level` there.
     pub(crate) fn jump(&mut self, at_ns: u64, level: f64) {
         let last = self.0[self.0.len() - 1];
         self.line(at_ns.max(last.at_ns), last.level);
@@ -74,8 +74,8 @@ impl Levels {
     }
 }
 
-/// A place in the area under the levels, for finding moments by area: with a rate as the level, the area is the number
-/// of arrivals to be expected so far. Only goes forward.
+/// A position in the area under the levels, for finding moments by area: if the level is a rate, the area is the
+/// expected number of arrivals so far. It only moves forward.
 #[derive(Debug, Clone)]
 pub(crate) struct Cursor {
     segment: usize,
@@ -89,8 +89,8 @@ impl Cursor {
         Cursor { segment: 0, base: 0.0 }
     }
 
-    /// The moment at which the area under `levels` from their first point on is `area`; `u64::MAX` when it never is.
-    /// `area` does not fall from one call to the next, but levels may have been added.
+    /// The moment at which the area under `levels`, from their first point on, reaches `area`; `u64::MAX` if it never
+    /// does. `area` does not decrease from one call to the next, but levels may have been added.
     #[inline]
     pub(crate) fn moment(&mut self, levels: &Levels, area: f64) -> u64 {
         loop {
@@ -102,7 +102,7 @@ impl Cursor {
             let length = seconds(to.at_ns - from.at_ns);
             let whole = (from.level + to.level) / 2.0 * length;
             if rest < whole {
-                // Of the two solutions of level * x + slope * x^2 / 2 = rest the one that is stable for slope 0.
+                // Of the two solutions of level * x + slope * x^2 / 2 = rest, the one that is stable for slope 0.
                 let slope = (to.level - from.level) / length;
                 let root = (from.level * from.level + 2.0 * slope * rest).max(0.0).sqrt();
                 return after(from.at_ns, 2.0 * rest / (from.level + root)).min(to.at_ns);
@@ -149,7 +149,7 @@ mod tests {
     fn areas_are_found_by_moment() {
         let levels = ladder();
         let mut cursor = Cursor::new();
-        // Up to the end of the ramp 100, up to the jump 300 more, then 40 and a ramp of 50.
+        // 100 up to the end of the ramp, 300 more up to the jump, then 40, and a ramp of 50.
         let cases = [(25.0, 11.0), (100.0, 12.0), (250.0, 13.5), (420.0, 15.5), (440.0, 16.0), (490.0, 18.0)];
         for (area, at) in cases {
             let found = cursor.moment(&levels, area) as f64 / 1e9;

@@ -1,8 +1,8 @@
-//! Which operation starts when. Everything here is a function of the seed, a number and the level that was asked for:
-//! the same plan gives the same starts, whoever carries it out and however late.
+//! Which operation starts when. Everything here is a function of the seed, a number and the requested level: the same
+//! plan gives the same starts, whatever carries it out and however late.
 //!
-//! A run is shared out over workers by number: user, arrival or line `i` belongs to worker `i` modulo their number, and
-//! what all of them plan together does not depend on how many they are.
+//! A run is divided among workers by number: user, arrival or line `i` belongs to worker `i` modulo their number, and
+//! what they plan together does not depend on how many there are.
 
 mod arrivals;
 mod behaviour;
@@ -25,7 +25,7 @@ pub(crate) use replay::{Line, Replay, read as read_replay};
 use crate::draw::Draw;
 use crate::script::{Slot, ValueRef};
 
-/// Streams of random numbers of a seed, kept apart by what they are for.
+/// Random streams of a seed, separated by purpose.
 pub(crate) mod stream {
     /// Gaps between arrivals.
     pub(crate) const GAPS: u64 = 0x6761_7073;
@@ -37,27 +37,27 @@ pub(crate) mod stream {
     pub(crate) const PAUSES: u64 = 0x7061_7573;
     /// Where in a pause a user begins.
     pub(crate) const PHASES: u64 = 0x7068_6173;
-    /// From this bit on stands which companion of a user draws; no run has as many users.
+    /// The number of a user's companion starts at this bit of the stream's number; no run has that many users.
     pub(crate) const COMPANION_BIT: u32 = 48;
 }
 
-/// No user: the operation is whoever's connection takes it.
+/// No user: the operation belongs to the connection that takes it.
 pub(crate) const NOBODY: u32 = u32::MAX;
 
 /// A planned start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Start {
-    /// When, CLOCK_MONOTONIC, ns.
+    /// When it is to start, CLOCK_MONOTONIC, ns.
     pub planned_ns: u64,
     /// The random choices of the operation's contents.
     pub draw: Draw,
-    /// Whose: a user's number in its worker, or [`NOBODY`].
+    /// A user's number in its worker, or [`NOBODY`].
     pub user: u32,
     /// Which operation.
     pub operation: u16,
 }
 
-/// Which share of a run is one worker's.
+/// One worker's share of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Share {
     /// The worker's number.
@@ -67,12 +67,12 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// How many of `all` things are this worker's.
+    /// How many of `all` things belong to this worker.
     pub(crate) fn of(self, all: u64) -> u64 {
         all.saturating_sub(self.worker).div_ceil(self.workers)
     }
 
-    /// The number in the whole run of the worker's thing number `local`.
+    /// The number in the whole run of this worker's thing number `local`.
     pub(crate) fn global(self, local: u64) -> u64 {
         self.worker + local * self.workers
     }
@@ -91,7 +91,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// When [`Source::take`] has something next; `u64::MAX` when nothing is to come.
+    /// When [`Source::take`] has the next start; `u64::MAX` if there are no more.
     #[inline]
     pub(crate) fn next_ns(&mut self) -> u64 {
         match self {
@@ -113,7 +113,7 @@ impl Source {
         }
     }
 
-    /// A user's operation came to its end at `now_ns`, by a right answer or not.
+    /// A user's operation ended at `now_ns`, with a right answer or not.
     #[inline]
     pub(crate) fn done(&mut self, user: u32, now_ns: u64, right: bool) {
         if let Source::Users(crowd) = self {
@@ -153,7 +153,7 @@ impl Source {
         }
     }
 
-    /// From `at_ns` on, which is not in the past, the level is another one.
+    /// Changes the level from `at_ns` on, which is not in the past.
     pub(crate) fn jump(&mut self, at_ns: u64, level: f64) {
         match self {
             Source::Closed(levels) => levels.jump(at_ns, level),

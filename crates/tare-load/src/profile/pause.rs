@@ -1,11 +1,11 @@
-//! Pauses, drawn.
+//! Draws pauses.
 
 use crate::clock::span_ns;
 use crate::draw::Draw;
 use tare_core::load::Distribution;
 
-/// Draws from a distribution, in ns: the exponential by inversion, the normal by Box and Muller's transformation; what
-/// lies outside of the bounds is moved to them.
+/// Draws from a distribution, in ns: the exponential by inversion, the normal by the Box-Muller transform; values
+/// outside the bounds are moved to the bounds.
 #[inline]
 pub(crate) fn draw(distribution: &Distribution, draw: &mut Draw) -> u64 {
     match distribution {
@@ -27,9 +27,9 @@ pub(crate) fn draw(distribution: &Distribution, draw: &mut Draw) -> u64 {
     }
 }
 
-/// Draws what is left of a pause that is looked at from outside at any moment, in ns: a user who has always been there
-/// is that far from the next start. Its density is (1 - F(x)) / mean (Cox: Renewal theory, 1962, ch. 5): a pause drawn
-/// with its length as its weight, of which an even share is left.
+/// Draws the rest of a pause observed at a random moment, in ns: how far a user who has always been there is from the
+/// next start. Its density is (1 - F(x)) / mean (Cox: Renewal theory, 1962, ch. 5): a pause drawn with its length as
+/// its weight, of which a uniform share is left.
 pub(crate) fn rest(distribution: &Distribution, source: &mut Draw) -> u64 {
     let longest_ns = match distribution {
         Distribution::Constant(length) => span_ns(*length) as f64,
@@ -39,7 +39,7 @@ pub(crate) fn rest(distribution: &Distribution, source: &mut Draw) -> u64 {
             return (-mean * (-share).ln_1p()) as u64;
         }
         Distribution::Uniform { max, .. } => span_ns(*max) as f64,
-        // What lies six deviations out is one in a thousand million.
+        // One value in 10^9 is more than six deviations above the mean.
         Distribution::Normal { mean, sd, min, max } => {
             (span_ns(*mean) as f64 + 6.0 * span_ns(*sd) as f64).clamp(span_ns(*min) as f64, span_ns(*max) as f64)
         }
@@ -79,7 +79,7 @@ mod tests {
         let (mean, variance) = moments(Distribution::Uniform { min: second, max: 4 * second });
         near(mean, 2.5, 0.866 / root);
         near(variance, 0.75, 0.671 / root);
-        // Cut at b means: mean 1 - e^-b, variance 1 - e^-2b - 2 b e^-b.
+        // Cut at b: mean 1 - e^-b, variance 1 - e^-2b - 2 b e^-b.
         let cut = Distribution::Exponential { mean: second, max: 2 * second };
         let (mean, variance) = moments(cut);
         let e = (-2.0_f64).exp();

@@ -10,26 +10,26 @@ use std::path::Path;
 use std::sync::Arc;
 use tare_core::fault::{Doing, Fault};
 
-/// More lines than this do not fit: each takes 16 bytes.
+/// The most lines that fit: each takes 16 bytes.
 const LINES_MAX: usize = 200_000_000;
-/// A longer line is no line of such a file.
+/// The longest line that a recording may have.
 const LINE_MAX: usize = 4096;
 
-/// A line: when after the first moment of the run, ns, and what.
+/// A line: its moment after the start of the run, ns, and its operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Line {
     after_ns: u64,
     operation: u16,
 }
 
-/// Reads lines of `SECONDS OPERATION`, separated by a space, tab or comma, in the order of time; `#` begins a comment.
-/// The first moment of the file is the first moment of the run, whatever it is counted from.
+/// Reads lines of `SECONDS OPERATION`, separated by a space, tab or comma, in order of time; `#` begins a comment. The
+/// first moment in the file is the first moment of the run, whatever its origin.
 ///
 /// # Errors
-/// With its number, the first line that cannot be understood.
+/// The first line that cannot be understood, with its number.
 pub(crate) fn read(file: &Path, speed: f64, operations: &[OperationRow]) -> Result<Arc<[Line]>, Fault> {
     let shown = file.display();
-    // A pipe without a writer is not waited for.
+    // So that opening a pipe without a writer does not block.
     let unwaiting = libc::O_NONBLOCK | libc::O_NOCTTY;
     let opened = std::fs::File::options().read(true).custom_flags(unwaiting).open(file);
     let opened = opened.doing(format_args!("open {shown}"))?;
@@ -40,7 +40,7 @@ pub(crate) fn read(file: &Path, speed: f64, operations: &[OperationRow]) -> Resu
     lines.map_err(|fault| fault.context(format_args!("replay {shown}")).as_mistake())
 }
 
-/// Takes any bytes for a recording: what is understood stands in the order of time.
+/// Takes any bytes as a recording: the lines understood are in order of time.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn chew(bytes: &[u8]) {
     let operations = ["get", "set"].map(|name| OperationRow { name: name.to_owned(), weight: 1, lingers: false });
@@ -105,7 +105,7 @@ impl Replay {
         Replay { lines, begin_ns, at: share.worker as usize, share, seed }
     }
 
-    /// When the next line is due; `u64::MAX` when there is none.
+    /// When the next line is due; `u64::MAX` if there is none.
     pub(crate) fn next_ns(&self) -> u64 {
         self.lines.get(self.at).map_or(u64::MAX, |line| self.begin_ns.saturating_add(line.after_ns))
     }

@@ -1,21 +1,21 @@
-//! Who is due next, among a million: a wheel of slots about a millisecond wide, and a heap for the slots that have come
-//! up.
+//! Finds who is due next among a million: a wheel of slots about a millisecond wide, and a heap for the slots that have
+//! come up.
 //!
-//! Entries of one slot are a list through a flat table, so an entry takes 12 bytes and nothing is allocated after the
-//! start. An entry further ahead than the wheel is long stays in its slot for another turn. Order within the slots that
-//! have come up is kept by the heap, so moments are exact, not rounded to slots. (Varghese & Lauck: Hashed and
-//! hierarchical timing wheels, 1987, scheme 6.)
+//! The entries of a slot form a list through a flat table, so an entry takes 12 bytes and nothing is allocated after
+//! the start. An entry further ahead than the length of the wheel stays in its slot for another revolution. The heap
+//! keeps the order within the slots that have come up, so moments are exact, not rounded to slots. (Varghese & Lauck:
+//! Hashed and hierarchical timing wheels, 1987, scheme 6.)
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// log2 of how long a slot is, ns: 1.05 ms.
+/// log2 of the length of a slot, ns: 1.05 ms.
 const SLOT_BITS: u32 = 20;
-/// How many slots: 69 s.
+/// The number of slots: 69 s.
 const SLOTS: usize = 1 << 16;
 const NONE: u32 = u32::MAX;
 
-/// Moments of entries numbered from 0, each in it at most once.
+/// The moments of entries numbered from 0, each present at most once.
 pub(crate) struct Wheel {
     heads: Box<[u32]>,
     // A bit for each slot that is not empty.
@@ -30,7 +30,7 @@ pub(crate) struct Wheel {
 }
 
 impl Wheel {
-    /// An empty wheel with room for `entries`, of which none is due before `now_ns`.
+    /// An empty wheel with room for `entries`, none of which is due before `now_ns`.
     pub(crate) fn new(entries: usize, now_ns: u64) -> Self {
         Wheel {
             heads: vec![NONE; SLOTS].into_boxed_slice(),
@@ -43,7 +43,7 @@ impl Wheel {
         }
     }
 
-    /// Puts in an entry that is not in it.
+    /// Adds an entry that is not present.
     #[inline]
     pub(crate) fn insert(&mut self, entry: u32, at_ns: u64) {
         self.times[entry as usize] = at_ns;
@@ -62,13 +62,13 @@ impl Wheel {
         self.occupied[at / 64] |= 1 << (at % 64);
     }
 
-    /// The moment at which the entry is or was last due.
+    /// The moment at which the entry is, or was last, due.
     #[inline]
     pub(crate) fn time(&self, entry: u32) -> u64 {
         self.times[entry as usize]
     }
 
-    /// When the next entry is due; `u64::MAX` when there is none.
+    /// When the next entry is due; `u64::MAX` if there is none.
     #[inline]
     pub(crate) fn peek(&mut self) -> u64 {
         if self.due.is_empty() {
@@ -77,7 +77,7 @@ impl Wheel {
         self.due.peek().map_or(u64::MAX, |Reverse((at_ns, _))| *at_ns)
     }
 
-    /// Takes out the next entry, if it is due at `now_ns`.
+    /// Removes the next entry, if it is due at `now_ns`.
     #[inline]
     pub(crate) fn pop(&mut self, now_ns: u64) -> Option<u32> {
         if self.peek() > now_ns {
@@ -86,7 +86,7 @@ impl Wheel {
         self.due.pop().map(|Reverse((_, entry))| entry)
     }
 
-    /// Brings the next slot that holds something for this turn into the heap.
+    /// Moves the next slot with entries for this revolution into the heap.
     fn come_up(&mut self) {
         while self.waiting > 0 && self.due.is_empty() {
             let slot = self.next_occupied();
@@ -108,7 +108,7 @@ impl Wheel {
         }
     }
 
-    /// The first slot from the edge on that is not empty. There is one.
+    /// The first slot from the edge on that is not empty. There must be one.
     fn next_occupied(&self) -> u64 {
         let from = self.edge as usize % SLOTS;
         let words = self.occupied.len();
