@@ -4,18 +4,18 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Why an operation was not answered correctly. A protocol judges replies: most need `ErrorReply`, `WrongReply`,
-/// `Garbage` and `TooLarge`. What goes wrong with connections, and what is late, the engine tells by itself.
+/// `Garbage` and `TooLarge`. The engine itself detects failed connections and timeouts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// The service said that it could not.
+    /// The service reported an error.
     ErrorReply,
-    /// A well-formed reply that is not the answer to what was asked.
+    /// A well-formed reply that is not the answer to the request.
     WrongReply,
     /// Not the protocol at all.
     Garbage,
-    /// Longer than is taken.
+    /// Longer than the limit.
     TooLarge,
-    /// Nobody listens.
+    /// Nothing listens there.
     Refused,
     /// The connection was reset.
     Reset,
@@ -23,7 +23,7 @@ pub enum Failure {
     Closed,
     /// No answer in time.
     TimedOut,
-    /// No way there.
+    /// There is no route.
     Unreachable,
     /// Every local port is in use.
     NoPort,
@@ -31,31 +31,32 @@ pub enum Failure {
     Connection,
     /// The two sides could not agree on how to secure the connection, or one of them broke it.
     Tls,
-    /// The server's certificate is not trusted, or not for that name.
+    /// The server's certificate is not trusted, or not issued for that name.
     Certificate,
-    /// A body that is not encoded as it says.
+    /// A body that is not encoded as declared.
     Coding,
-    /// Sent on to another host, or too often.
+    /// Redirected to another host, or too often.
     Redirect,
-    /// What was to be captured is not in the reply.
+    /// The value to be captured is not in the reply.
     Capture,
     /// A variable without a value was to be sent.
     Unset,
-    /// It failed for a passing reason, on each of the tries that it had.
+    /// Each of its tries failed for a transient reason.
     Retries,
-    /// The reply says by a number of three digits how it went, and that is none of those expected.
+    /// The reply has a three-digit status that is none of those expected.
     Status(u16),
 }
 
-/// The statuses that three digits can say.
+/// The statuses that three digits can express.
 const STATUS_MIN: u16 = 100;
 const STATUS_MAX: u16 = 999;
 const STATUSES: usize = (STATUS_MAX - STATUS_MIN) as usize + 1;
-/// So many statuses, the most frequent, have a name each in a record; what a server makes up must not fill it.
+/// Only this many statuses, the most frequent, are named individually in a record, so that a server which makes up
+/// statuses cannot fill it.
 const STATUSES_NAMED: usize = 12;
 
 impl Failure {
-    /// Every kind but the statuses, in the order in which they are counted.
+    /// Every kind except the statuses, in the order in which they are counted.
     pub(crate) const ALL: [Failure; 18] = [
         Failure::ErrorReply,
         Failure::WrongReply,
@@ -102,18 +103,18 @@ impl Failure {
         })
     }
 
-    /// Whether it may be how a service refuses one whom it does not know any more: whatever it answers but that it is
-    /// itself at fault, for which HTTP has the statuses from 500 on.
+    /// Whether this may be how a service refuses a client whom it no longer knows: any answer except one that reports
+    /// its own fault, for which HTTP uses the statuses from 500 on.
     pub(crate) fn may_refuse(self) -> bool {
         !matches!(self, Failure::Status(500..))
     }
 
-    /// Whether it is the end of a connection, by the service or after a time limit, over which nothing was answered.
+    /// Whether it is the end of a connection, by the service or after a time limit, before anything was answered.
     pub(crate) fn is_silence(self) -> bool {
         matches!(self, Failure::Closed | Failure::Reset | Failure::TimedOut)
     }
 
-    /// Where it is counted.
+    /// The index of its counter.
     fn slot(self) -> usize {
         match self {
             Failure::Status(status) => {
@@ -124,7 +125,7 @@ impl Failure {
     }
 }
 
-/// How often each failure happened. Its size is fixed: nothing is allocated to count one.
+/// How often each failure happened. The size is fixed: counting allocates nothing.
 #[derive(Debug, Clone)]
 pub(crate) struct Failures([u64; Failure::ALL.len() + STATUSES]);
 
@@ -140,27 +141,27 @@ impl Failures {
         self.add(failure, 1);
     }
 
-    /// Counts so many.
+    /// Counts `count` of them.
     pub(crate) fn add(&mut self, failure: Failure, count: u64) {
         self.0[failure.slot()] += count;
     }
 
-    /// Adds what another counted.
+    /// Adds what another counter counted.
     pub(crate) fn merge(&mut self, other: &Failures) {
         self.0.iter_mut().zip(&other.0).for_each(|(to, from)| *to += from);
     }
 
-    /// Forgets all.
+    /// Resets all counts.
     pub(crate) fn clear(&mut self) {
         self.0.fill(0);
     }
 
-    /// All together.
+    /// The sum of all.
     pub(crate) fn sum(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// Those that happened, by name; of statuses the most frequent, and the others in one.
+    /// Those that happened, by name; the most frequent statuses individually, the others together.
     pub(crate) fn named(&self) -> BTreeMap<String, u64> {
         let (kinds, statuses) = self.0.split_at(Failure::ALL.len());
         let kinds = Failure::ALL.iter().zip(kinds).map(|(kind, count)| (kind.name().into_owned(), *count));

@@ -1,32 +1,32 @@
-//! What became of all operations of a run: the client's side of the account.
+//! The outcome of all operations of a run, as the client counts them.
 
 use super::Failure;
 
-/// What was sent and answered over a whole run, settling and draining included: to be held against the server's own
+/// What was sent and answered over a whole run, including settling and draining, to be compared with the server's own
 /// counts. The lists have an item for each operation, in the order of
-/// [`Protocol::operations`](super::Protocol::operations). Readiness and the data set are in none.
+/// [`Protocol::operations`](super::Protocol::operations). Readiness checks and the data set are not included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ledger {
     /// Operations begun and sent, each once, however many requests it takes.
     pub sent: Vec<u64>,
     /// Operations answered, rightly or not.
     pub answered: Vec<u64>,
-    /// Operations that came to no answer and were counted as failed, also those that were never sent.
+    /// Operations that were not answered and count as failed, including those never sent.
     pub lost: Vec<u64>,
-    /// Of those answered: so many answers said that there is nothing ([`Reply::Empty`](super::Reply)).
+    /// How many of the answers said that there is nothing ([`Reply::Empty`](super::Reply)).
     pub empty: Vec<u64>,
-    /// The longest time in which a worker had no connection although it wanted one, ns, and what connecting came to.
+    /// The longest time in which a worker wanted a connection and had none, ns, and why connecting failed.
     pub away: Option<(u64, Failure)>,
 }
 
 impl Ledger {
-    /// An empty one.
+    /// An empty ledger.
     pub(crate) fn new(operations: usize) -> Self {
         let none = || vec![0; operations];
         Ledger { sent: none(), answered: none(), lost: none(), empty: none(), away: None }
     }
 
-    /// Adds another worker's.
+    /// Adds another worker's counts.
     pub(crate) fn merge(&mut self, other: &Ledger) {
         let add = |to: &mut [u64], from: &[u64]| to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
         add(&mut self.sent, &other.sent);

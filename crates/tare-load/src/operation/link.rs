@@ -37,24 +37,24 @@ impl Stream {
     }
 }
 
-/// A blocking connection on which nothing waits longer than its time limit. What a protocol asks outside of its
-/// operations goes over one: [`Link::to`], [`Link::send`], [`Link::receive`]; and [`Link::greet`] first, where the
-/// protocol has a greeting.
+/// A blocking connection on which nothing waits longer than its time limit. It carries what a protocol asks outside of
+/// its operations: [`Link::to`], [`Link::send`], [`Link::receive`], and first [`Link::greet`] if the protocol has a
+/// greeting.
 pub struct Link {
     stream: Stream,
-    // Where it leads, in words.
+    // The address or path it is connected to.
     endpoint: String,
     limit: Duration,
     buffer: Vec<u8>,
-    // What of the buffer was received and not consumed yet.
+    // The part of the buffer that was received and not consumed yet.
     from: usize,
     to: usize,
     ended: bool,
 }
 
 impl Link {
-    /// Connects within `limit`, which then holds for every exchange. A plan's `timeout` is how long one operation may
-    /// take; what takes longer, such as filling a database, needs a longer limit.
+    /// Connects within `limit`, which then applies to every exchange. A plan's `timeout` is how long one operation may
+    /// take; longer tasks, such as filling a database, need a longer limit.
     ///
     /// # Errors
     /// When nothing accepts the connection.
@@ -66,7 +66,7 @@ impl Link {
         Ok(Link::over(Stream::Tcp(stream), endpoint.to_string(), limit))
     }
 
-    /// Connects to a UNIX socket.
+    /// Connects to a UNIX socket; `limit` applies to every exchange.
     ///
     /// # Errors
     /// When nothing accepts the connection.
@@ -77,7 +77,7 @@ impl Link {
         Ok(Link::over(Stream::Unix(stream), path.display().to_string(), limit))
     }
 
-    /// Connects to where the protocol's operations go.
+    /// Connects to the address or socket that the protocol's operations use.
     ///
     /// # Errors
     /// When nothing accepts the connection.
@@ -100,7 +100,7 @@ impl Link {
         self.stream.write_all(bytes).doing(format_args!("send to {}", self.endpoint))
     }
 
-    /// More bytes of the reply; none when the peer has closed.
+    /// Receives more bytes of the reply; returns `false` if the peer has closed.
     ///
     /// # Errors
     /// When nothing comes before `deadline` or the connection fails.
@@ -123,26 +123,26 @@ impl Link {
         }
     }
 
-    /// Feeds what comes to `take` until it says it has enough: it is handed bytes and returns how many it took, and
-    /// its result once there is one. Without a result it must take all of them and keep what it needs, such as half a
-    /// line: bytes that it leaves are handed to it again at once, without further ones. What it leaves when it has a
-    /// result is handed to the next `take`.
+    /// Passes received bytes to `take` until it has a result: `take` returns how many bytes it took, and its result
+    /// once there is one. Without a result it must take all of them and keep what it needs, such as half a line: bytes
+    /// that it leaves are passed to it again at once, without new ones. Bytes left when it has a result are passed to
+    /// the next `take`.
     ///
     /// # Errors
-    /// When nothing comes in time, the peer closes, or `take` finds a fault.
+    /// When nothing comes in time, the peer closes, or `take` returns a fault.
     pub fn receive<T>(&mut self, take: impl FnMut(&[u8]) -> Result<(usize, Option<T>), Fault>) -> Result<T, Fault> {
         self.receive_until(self.deadline(), take)
     }
 
-    /// When an exchange that begins now has to be over.
+    /// When an exchange that begins now must be over.
     pub fn deadline(&self) -> Instant {
         Instant::now() + self.limit
     }
 
-    /// As [`Link::receive`], for one part of an exchange that has to be over at `deadline`.
+    /// Like [`Link::receive`], for one part of an exchange that must be over at `deadline`.
     ///
     /// # Errors
-    /// When nothing comes in time, the peer closes, or `take` finds a fault.
+    /// When nothing comes in time, the peer closes, or `take` returns a fault.
     pub fn receive_until<T>(
         &mut self,
         deadline: Instant,
@@ -162,7 +162,7 @@ impl Link {
         }
     }
 
-    /// Opens the conversation: what the protocol says before operations may start.
+    /// Opens the conversation: exchanges what the protocol requires before operations may start.
     ///
     /// # Errors
     /// When the greeting fails.
@@ -191,7 +191,7 @@ impl Link {
         }
     }
 
-    /// The peer has ended the connection amid an operation that goes on over a new one.
+    /// The peer has closed the connection in the middle of an operation that continues on a new one.
     fn renew<P: Protocol>(&mut self, protocol: &P, session: &mut P::Session, out: &mut Vec<u8>) -> Result<(), Fault> {
         if let Ok(endpoint) = self.endpoint.parse() {
             *self = Link::open(endpoint, self.limit)?;

@@ -1,11 +1,11 @@
-//! What an operation is, what may come of it, and what speaks it: the vocabulary that the engine and protocols share.
+//! What an operation is, how it may end, and what implements it: the terms that the engine and the protocols share.
 //!
-//! The engine is generic over [`Protocol`], so that nothing is called through a pointer per operation. Replies are
-//! fed in whatever pieces they arrive in and are checked, not kept: memory does not grow with their size.
+//! The engine is generic over [`Protocol`], so that no operation needs a call through a pointer. Replies are fed in
+//! whatever pieces they arrive in, and are checked but not kept: memory does not grow with their size.
 //!
-//! The engine chooses the operation (mix, sequence, matrix or file) and its moments; the protocol says what is sent for
-//! it and what counts as its answer. An operation may take several requests and replies: `feed` appends the next
-//! request and says [`Step::More`] until the last reply has come.
+//! The engine chooses the operation (by mix, sequence, matrix or file) and its time; the protocol decides what is sent
+//! for it and what counts as its answer. An operation may take several requests and replies: `feed` appends the next
+//! request and returns [`Step::More`] until the last reply has come.
 
 mod failure;
 mod ledger;
@@ -27,12 +27,12 @@ use tare_core::load::{Check, LoadPlan};
 /// A whole reply, judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reply {
-    /// The answer to what was asked.
+    /// The answer to the request.
     Right,
-    /// A right answer that says that there is nothing: a miss. It counts as a right answer, also for readiness, and
-    /// is counted in [`Ledger::empty`] as well.
+    /// A right answer that says there is nothing: a miss. It counts as a right answer, for readiness too, and is also
+    /// counted in [`Ledger::empty`].
     Empty,
-    /// Something else. The operation counts as failed; the connection stays.
+    /// Something else. The operation counts as failed; the connection stays open.
     Wrong(Failure),
 }
 
@@ -49,21 +49,21 @@ impl Reply {
 /// How far a reply has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// All bytes were taken and more are needed. They do not come again: what is needed of them later, such as half a
-    /// line, the session keeps.
+    /// All bytes were taken and more are needed. They are not passed again: the session keeps what it needs of them
+    /// later, such as half a line.
     More,
     /// The reply is complete after `used` bytes.
     Done {
-        /// How many of the bytes belonged to it. The engine hands the rest to [`Protocol::feed`] for the next operation
+        /// How many of the bytes belong to it. The engine passes the rest to [`Protocol::feed`] for the next operation
         /// in flight, or to [`Protocol::idle`] if there is none.
         used: usize,
-        /// What it was.
+        /// The verdict on it.
         reply: Reply,
-        /// Whether the peer announced to close the connection after it.
+        /// Whether the peer announced that it closes the connection after it.
         last: bool,
     },
-    /// All bytes were taken and the reply is complete, but the operation is not, and the peer ends the connection: it
-    /// goes on over a new one, with [`Protocol::resume`].
+    /// All bytes were taken and the reply is complete, but the operation is not, and the peer closes the connection:
+    /// the operation continues on a new one, with [`Protocol::resume`].
     Reopen,
     /// This cannot become a reply. The engine closes the connection, counts all operations in flight on it as failed,
     /// and makes a new connection with a new session.
@@ -77,18 +77,18 @@ pub struct Flight {
     pub planned_ns: u64,
     /// When it was sent.
     pub start_ns: u64,
-    /// What the protocol needs to judge the reply, such as the key that was asked for.
+    /// What the protocol needs to judge the reply, such as the requested key.
     pub token: u64,
-    /// Whose it is: the user's number in its worker.
+    /// The number of its user in the worker.
     pub user: u32,
     /// Which operation it is: an index into [`Protocol::operations`].
     pub operation: u16,
 }
 
-/// What is set on sockets.
+/// The options set on sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SocketOptions {
-    /// Whether what is small goes out at once (`TCP_NODELAY`).
+    /// Whether small packets are sent at once (`TCP_NODELAY`).
     pub nodelay: bool,
     /// `SO_SNDBUF`, bytes; without it the kernel sizes the buffer while data flows.
     pub send_buffer: Option<u32>,
@@ -110,57 +110,58 @@ pub struct OperationRow {
     /// How often it is drawn, relative to the others' weights. 0 keeps it out of the mix; a behaviour of users or a
     /// recording may still name it. At least one operation must have a weight above 0.
     pub weight: u64,
-    /// Whether its answer comes when there is news, and not when it is asked for: its times say nothing of the service,
-    /// and at the end of a load nobody waits for it.
+    /// Whether its answer comes when there is news rather than on request: its times say nothing about the service, and
+    /// at the end of a load it is not awaited.
     pub lingers: bool,
 }
 
 impl OperationRow {
-    /// The choice among operations by their own weights.
+    /// The choice among operations by their weights.
     pub(crate) fn mix(operations: &[OperationRow]) -> Mix {
         Mix::new(operations.iter().map(|operation| operation.weight))
     }
 }
 
-/// How a greeting stands.
+/// The state of a greeting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Greeting {
     /// Operations may start.
     Ready,
-    /// More is to come from the other side.
+    /// More has to come from the other side.
     Wait,
 }
 
-/// What was found after a run.
+/// The findings after a run.
 #[derive(Debug, Default)]
 pub struct Verified {
-    /// Checks of the server's own counts. One that fails voids the trial, unless it says otherwise: see [`Check`].
+    /// Checks against the server's own counts. One that fails voids the trial unless it says otherwise: see [`Check`].
     pub checks: Vec<Check>,
-    /// Facts about the server, such as its version, by names that the protocol chooses. They stand in the record.
+    /// Facts about the server, such as its version, under names that the protocol chooses. They are part of the record.
     pub facts: BTreeMap<String, String>,
 }
 
-/// Something spoken over a connection in requests and replies, replies in the order of the requests. A protocol of one
-/// request and one reply needs nothing but the methods without a default.
+/// A protocol of requests and replies over a connection, with the replies in the order of the requests. A protocol of
+/// one request and one reply needs only the methods without a default.
 ///
-/// All workers of a load process share one value of it, so what changes is kept in the session of a connection or in
-/// the user. A plan has one task. For [`LoadTask::Ready`](tare_core::load::LoadTask) the engine calls
+/// All workers of a load process share one value of this type, so mutable state is kept in the session of a connection
+/// or in the user. A plan has one task. For [`LoadTask::Ready`](tare_core::load::LoadTask) the engine calls
 /// [`Protocol::ready`], for `Populate` [`Protocol::populate`], and for `Run`, in this order:
 /// 1. for each connection [`Protocol::session`], [`Protocol::greet`] and, while that waits, [`Protocol::shake`];
-/// 2. once they stand, [`Protocol::before`];
+/// 2. once they are established, [`Protocol::before`];
 /// 3. for each operation [`Protocol::begin`], then [`Protocol::feed`] until its reply is complete. An operation that
 ///    times out ends its connection; a new one is made, as in 1;
-/// 4. once the last answers have come, or their time is over, and all connections are closed, [`Protocol::verify`].
+/// 4. once the last answers have come, or their time is up, and all connections are closed, [`Protocol::verify`],
+///    unless the load was told to end early.
 pub trait Protocol: Sync + Sized {
     /// The state of one connection: parser, encryption, prepared statements.
     type Session: Send;
-    /// The state of one user that outlives operations: cookies, captured values. `()` where there is none. There may be
-    /// a million of them, so what is big and rare is boxed and made on first use.
+    /// The state of one user that outlives operations: cookies, captured values. `()` if there is none. There may be a
+    /// million of them, so anything large and rarely needed is boxed and made on first use.
     type User: Send;
-    /// What is remembered of the server from before a run.
+    /// What is kept of the server's state before a run.
     type Before;
     /// Whether several operations may be in flight on one connection: the engine then begins further ones while earlier
-    /// replies are awaited. Conversations cannot; then a `pipeline` above 1 is a mistake.
+    /// replies are awaited. Conversations cannot do this; a `pipeline` above 1 is then a mistake.
     const PIPELINES: bool;
 
     /// The operations, in the order of their numbers, from 0. Their names are those of
@@ -173,23 +174,23 @@ pub trait Protocol: Sync + Sized {
     /// The state of user number `number` of the whole run.
     fn user(&self, number: u64) -> Self::User;
 
-    /// Where users have the value of this name, if operations give them one. None by default.
+    /// The slot of the variable with this name, if operations set it for users. None by default.
     fn variable(&self, _name: &str) -> Option<Slot> {
         None
     }
 
-    /// A user's value. Never set by default.
+    /// A user's value of a variable. Unset by default.
     fn value<'u>(&'u self, _user: &'u Self::User, _variable: Slot) -> ValueRef<'u> {
         ValueRef::Unset
     }
 
-    /// The state of a companion that begins beside a user. By default that of a new user.
+    /// The state of a companion that begins beside a user. By default, that of a new user.
     fn accompany(&self, _user: &Self::User) -> Self::User {
         self.user(0)
     }
 
-    /// What a companion has learnt becomes its user's: values by their places, the user's and the companion's. Does
-    /// nothing by default.
+    /// Copies what a companion has learnt to its user: each pair of `values` is the user's slot and the companion's.
+    /// Does nothing by default.
     fn tell(&self, _from: &Self::User, _to: &mut Self::User, _values: &[(Slot, Slot)]) {}
 
     /// A UNIX socket to use instead of the endpoint, if the options name one. None by default.
@@ -197,37 +198,39 @@ pub trait Protocol: Sync + Sized {
         None
     }
 
-    /// What is set on every socket before it connects. By default `TCP_NODELAY`, and buffers that the kernel sizes.
+    /// The options set on every socket before it connects. By default `TCP_NODELAY`, and buffers sized by the kernel.
     fn socket_options(&self) -> SocketOptions {
         SocketOptions::default()
     }
 
-    /// A look at a socket of the load: when a connection stands, and at the `ending` at those that still do. Does
-    /// nothing by default.
+    /// Inspects a socket of the load: when its connection is established and, if it still is then, at the end of the
+    /// load (`ending`). Does nothing by default.
     fn observe(&self, _socket: &OwnedFd, _ending: bool) {}
 
-    /// Whether each operation gets a connection of its own under every profile; to connect is then part of it. `false`
+    /// Whether each operation gets a connection of its own under every profile; connecting is then part of it. `false`
     /// by default.
     fn fresh(&self) -> bool {
         false
     }
 
-    /// A connection stands: appends to `out` what is to be said first. By default nothing, and operations may start.
+    /// A connection is established: appends the opening message to `out`. By default there is none, and operations may
+    /// start.
     fn greet(&self, _session: &mut Self::Session, _out: &mut Vec<u8>) -> Greeting {
         Greeting::Ready
     }
 
-    /// Bytes that come during the greeting. Takes all of them; may append to `out`.
+    /// Takes bytes that come during the greeting, all of them; may append to `out`.
     ///
     /// # Errors
-    /// When the greeting has failed; the connection is of no use. Always by default.
+    /// When the greeting has failed; the connection is unusable. By default always.
     fn shake(&self, _session: &mut Self::Session, _bytes: &[u8], _out: &mut Vec<u8>) -> Result<Greeting, Failure> {
         Err(Failure::Garbage)
     }
 
-    /// Starts operation number `operation`: appends its first request to `out`, which may already hold others. Returns
-    /// the token that comes back in the flight. Random choices, such as of a key, are taken from `draw`, so that the
-    /// plan's seed decides them. Under [`Protocol::PIPELINES`] the session may be in the middle of an earlier reply.
+    /// Starts operation number `operation`: appends its first request to `out`, which may already contain others.
+    /// Returns the token that comes back in the flight. Random choices, such as of a key, are made with `draw`, so that
+    /// the plan's seed determines them. With [`Protocol::PIPELINES`] the session may be in the middle of an earlier
+    /// reply.
     fn begin(
         &self,
         session: &mut Self::Session,
@@ -237,9 +240,9 @@ pub trait Protocol: Sync + Sized {
         out: &mut Vec<u8>,
     ) -> u64;
 
-    /// Takes the next bytes for `flight`, the oldest on its connection. `bytes` is not empty, begins and ends anywhere
-    /// in a reply, and may hold later replies too. May append a further request of the same operation to `out` and
-    /// return [`Step::More`].
+    /// Takes the next bytes for `flight`, the oldest on its connection. `bytes` is not empty, may begin and end
+    /// anywhere in a reply, and may include later replies. May append a further request of the same operation to `out`
+    /// and return [`Step::More`].
     fn feed(
         &self,
         session: &mut Self::Session,
@@ -250,94 +253,96 @@ pub trait Protocol: Sync + Sized {
         out: &mut Vec<u8>,
     ) -> Step;
 
-    /// Bytes while nothing is in flight: notices, tickets.
+    /// Takes bytes that come while nothing is in flight: notices, tickets.
     ///
     /// # Errors
-    /// When they are of no kind that may come unasked; the connection is of no use. Always by default.
+    /// When they are of no kind that may come unasked; the connection is unusable. By default always.
     fn idle(&self, _session: &mut Self::Session, _bytes: &[u8], _out: &mut Vec<u8>) -> Result<(), Failure> {
         Err(Failure::Garbage)
     }
 
-    /// Whether operations may end by being sent; only then [`Protocol::flushed`] is asked. `false` by default.
+    /// Whether operations may be completed by being sent; only then is [`Protocol::flushed`] called. `false` by
+    /// default.
     fn streams(&self) -> bool {
         false
     }
 
-    /// What operations that end by being sent have still to send, as far as it lies in the protocol's own memory: it
-    /// goes out from there, after what was appended, as [`Protocol::poured`] is told. Nothing by default.
+    /// What operations completed by being sent still have to send, if it is in the protocol's own memory: it is sent
+    /// from there, after what was appended, and [`Protocol::poured`] reports the progress. Nothing by default.
     fn bulk<'p>(&'p self, _session: &Self::Session) -> &'p [u8] {
         &[]
     }
 
-    /// The kernel has taken so many bytes of [`Protocol::bulk`]. Does nothing by default.
+    /// The kernel has accepted this many bytes of [`Protocol::bulk`]. Does nothing by default.
     fn poured(&self, _session: &mut Self::Session, _bytes: usize) {}
 
-    /// Whether the ends of connections are awaited when the load is over: ours is closed for sending, and what still
-    /// comes is given to [`Protocol::idle`] until the other end is closed as well. Then both have seen every byte.
-    /// `false` by default.
+    /// Whether to wait for the ends of connections when the load is over: our side is closed for sending, and what
+    /// still comes is passed to [`Protocol::idle`] until the other side is closed as well. Then both sides have seen
+    /// every byte. `false` by default.
     fn parts(&self) -> bool {
         false
     }
 
-    /// The kernel has taken all of what was to be sent: whether that completes `flight`, the oldest on its connection.
-    /// By default it does not.
+    /// The kernel has accepted everything that was to be sent: returns the result if that completes `flight`, the
+    /// oldest on its connection. By default it does not.
     fn flushed(&self, _session: &mut Self::Session, _flight: &Flight) -> Option<Reply> {
         None
     }
 
-    /// The peer closed the connection: whether that completes the reply to `flight`. By default it does not.
+    /// The peer closed the connection: returns the result if that completes the reply to `flight`. By default it does
+    /// not.
     fn closed(&self, _session: &mut Self::Session, _user: &mut Self::User, _flight: &Flight) -> Option<Reply> {
         None
     }
 
-    /// Whether an operation, whose connection has just been closed by the peer, goes on over a new one. `false` by
+    /// Whether an operation continues on a new connection after the peer has just closed the old one. `false` by
     /// default.
     fn goes_on(&self, _session: &Self::Session) -> bool {
         false
     }
 
-    /// A new connection stands, greeted with the session of the old one, for an operation that goes on: appends its
-    /// next request. Does nothing by default.
+    /// A new connection is established, greeted with the session of the old one, for an operation that continues:
+    /// appends its next request. Does nothing by default.
     fn resume(&self, _session: &mut Self::Session, _out: &mut Vec<u8>) {}
 
-    /// Sees whether the service answers. By default [`answers_once`]: one operation of the mix, before the data set is
-    /// there. A protocol whose operations need the data, or leave traces that a check would find, asks something else.
-    /// It has a second at most; the runner repeats it until the service is ready or its time is over.
+    /// Checks whether the service answers. By default [`answers_once`]: one operation of the mix, before the data set
+    /// exists. A protocol whose operations need the data, or leave traces that a check would find, asks something else.
+    /// It has at most a second; the runner repeats it until the service is ready or its time is up.
     ///
     /// # Errors
-    /// When it does not, or wrongly.
+    /// When it does not answer, or answers wrongly.
     fn ready(&self, link: &mut Link, seed: u64) -> Result<(), Fault> {
         answers_once(self, link, seed)
     }
 
-    /// Writes the data set and checks that it is there, over a [`Link`] of its own. Under `spread: true` the plan names
-    /// several servers, `endpoint` and `also`: where these do not share their data, it writes to each.
+    /// Writes the data set and checks that it is there, over a [`Link`] of its own. With `spread: true` the plan names
+    /// several servers, `endpoint` and `also`: if these do not share their data, it writes to each.
     ///
     /// # Errors
-    /// When it could not be written or is not there. Only this fails a trial: what it returns is kept in no record.
+    /// When it could not be written or is not there. Only this fails a trial: the returned checks are not recorded.
     fn populate(&self, plan: &LoadPlan) -> Result<Verified, Fault>;
 
-    /// Reads the server's own counts before a run, when the connections stand and no operation has begun. Without
-    /// counts, [`Protocol::Before`] is `()`.
+    /// Reads the server's own counts before a run, when the connections are established and no operation has begun.
+    /// Without counts, [`Protocol::Before`] is `()`.
     ///
     /// # Errors
-    /// When the server does not tell; the trial fails.
+    /// When the server does not report them; the trial fails.
     fn before(&self, plan: &LoadPlan) -> Result<Self::Before, Fault>;
 
-    /// Compares the server's own counts after a run with what the client sent. Of each operation the server may have
+    /// Compares the server's own counts after a run with what the client sent. Of each operation, the server may have
     /// carried out as few as were answered and as many as were sent ([`Ledger`]). The engine adds checks of its own,
     /// such as that each request was answered or counted as failed.
     ///
     /// # Errors
-    /// When the server does not tell any more. This becomes a failed check that voids nothing.
+    /// When the server no longer reports them. This becomes a failed check that voids nothing.
     fn verify(&self, plan: &LoadPlan, before: &Self::Before, ledger: &Ledger) -> Result<Verified, Fault>;
 }
 
-/// Greets over `link` and carries out one operation of the mix, which `seed` draws. A miss ([`Reply::Empty`]) is an
+/// Greets over `link` and carries out one operation of the mix, drawn by `seed`. A miss ([`Reply::Empty`]) is an
 /// answer.
 ///
 /// # Errors
-/// When it is not answered, or wrongly.
+/// When it is not answered, or answered wrongly.
 pub fn answers_once<P: Protocol>(protocol: &P, link: &mut Link, seed: u64) -> Result<(), Fault> {
     let mut draw = Draw::new(seed, 0);
     let operation = OperationRow::mix(&protocol.operations()).draw(&mut draw) as u16;
