@@ -1,30 +1,30 @@
-//! What a peer counts, and the text in which it tells it.
+//! What a peer counts, and the text in which it reports the counts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What was served since the peer began. Connections that only ask for counts are no part of it.
+/// What was served since the peer began. Connections that only ask for counts are not included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Counts {
-    /// Connections that have said what they want.
+    /// Connections that have stated their role.
     pub connections: u64,
     /// Those of them that are still open.
     pub open: u64,
     /// Bytes received, without the first line.
     pub received: u64,
-    /// Bytes that the kernel has taken to be sent.
+    /// Bytes that the kernel has accepted for sending.
     pub sent: u64,
-    /// Bytes that were requests: received to be answered.
+    /// Requests: bytes to echo, and `once` connections that were answered.
     pub requests: u64,
 }
 
 impl Counts {
-    /// A line for each number; [`Counts::parse`] reads it.
+    /// One line per number; [`Counts::parse`] reads it.
     pub(crate) fn text(&self) -> String {
         let Counts { connections, open, received, sent, requests } = self;
         format!("connections {connections}\nopen {open}\nreceived {received}\nsent {sent}\nrequests {requests}\n")
     }
 
-    /// What [`Counts::text`] wrote; none when anything of it is missing.
+    /// Parses what [`Counts::text`] wrote; none if any number is missing.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let number = |name: &str| {
             let mut words = text.lines().filter_map(|line| line.split_once(' '));
@@ -40,11 +40,11 @@ impl Counts {
     }
 }
 
-/// What one thread has counted. A cache line of its own.
+/// What one thread has counted, in cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Counters {
-    // Connections that the thread was given; the only number that the thread that accepts writes.
+    // Connections that the thread was given; the only number written by the accepting thread.
     pub(super) given: AtomicU64,
     pub(super) opened: AtomicU64,
     pub(super) closed: AtomicU64,
@@ -54,10 +54,10 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// All threads together.
+    /// The sum over all threads.
     pub(super) fn sum(all: &[Counters]) -> Counts {
         let sum = |of: fn(&Counters) -> &AtomicU64| all.iter().map(|one| of(one).load(Ordering::Acquire)).sum::<u64>();
-        // Who has closed was open before: read in this order, fewer are never open than are.
+        // `closed` is read first: every closed connection was opened before, so `open` is never too low.
         let closed = sum(|one| &one.closed);
         let connections = sum(|one| &one.opened);
         Counts {
@@ -70,7 +70,7 @@ impl Counters {
     }
 }
 
-/// Adds to what only one thread writes.
+/// Adds to a counter that only one thread writes.
 pub(super) fn add(counter: &AtomicU64, count: usize) {
     counter.store(counter.load(Ordering::Relaxed) + count as u64, Ordering::Release);
 }

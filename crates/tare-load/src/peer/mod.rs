@@ -1,6 +1,6 @@
-//! The other end of the load where no server is wanted, only the way to it: takes bytes, gives bytes, answers bytes.
+//! The other end of a load that needs no server, only the way to it: takes bytes, sends bytes, answers bytes.
 //!
-//! It listens on one port, so that a form has one port to open. The first line of a connection says what it is to be:
+//! It listens on one port, so that a form has only one port to open. The first line of a connection states its role:
 //!
 //! | line | the peer |
 //! |---|---|
@@ -27,10 +27,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use tare_core::fault::{Doing, Fault};
 use worker::Worker;
 
-/// Connections that may wait to be accepted; the kernel's own limit (`somaxconn`) may be lower.
+/// The most connections waiting to be accepted; the kernel's own limit (`somaxconn`) may be lower.
 const BACKLOG: i32 = 4096;
 
-/// How a peer is set up. What is stated here does not depend on the machine.
+/// How a peer is set up. These settings do not depend on the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerOptions {
     /// Where it listens; port 0 lets the kernel choose.
@@ -45,7 +45,7 @@ pub struct PeerOptions {
     pub receive_buffer: Option<u32>,
 }
 
-/// A peer that serves, in threads of its own that nobody waits for: they end with the process.
+/// A peer that serves in threads of its own, which nothing waits for: they end with the process.
 pub struct Peer {
     address: SocketAddr,
     ends: Receiver<Result<(), Fault>>,
@@ -53,7 +53,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Begins to serve.
+    /// Starts serving.
     ///
     /// # Errors
     /// When the address cannot be listened on.
@@ -77,19 +77,19 @@ impl Peer {
         Ok(Peer { address, ends, end })
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// Serves until SIGTERM or SIGINT. Tells in a line on `stdout` when connections are accepted.
+/// Serves until SIGTERM or SIGINT. Writes a line to `stdout` once connections are accepted.
 ///
 /// # Errors
-/// When it cannot listen, or cannot go on.
+/// When it cannot listen, or cannot continue.
 pub fn serve_peer(options: &PeerOptions, mut stdout: impl Write) -> Result<(), Fault> {
-    // Before there is any other thread, which all inherit it. As the first process of a container it would not be
-    // ended by a signal that it does not wait for.
+    // Before any other thread is started, so that all inherit the mask. The signals are waited for because the first
+    // process of a container is not ended by a signal that it does not handle.
     let signals = block_signals();
     let peer = Peer::start(options)?;
     let end = peer.end.clone();
@@ -99,7 +99,7 @@ pub fn serve_peer(options: &PeerOptions, mut stdout: impl Write) -> Result<(), F
 }
 
 fn block_signals() -> libc::sigset_t {
-    // SAFETY: a signal set is plain data, filled in by sigemptyset; the mask of this thread is all that changes.
+    // SAFETY: a signal set is plain data, filled in by sigemptyset; only this thread's mask changes.
     unsafe {
         let mut signals = std::mem::zeroed();
         libc::sigemptyset(&raw mut signals);
@@ -117,8 +117,8 @@ fn await_signal(signals: &libc::sigset_t) -> Result<(), Fault> {
     if error == 0 { Ok(()) } else { Err(std::io::Error::from_raw_os_error(error)).doing("wait for a signal") }
 }
 
-/// What is set on the listener holds for the connections that it accepts; a buffer's size has to be known before a
-/// connection stands, since the window's scale follows from it.
+/// Options set on the listener apply to the connections that it accepts. A buffer's size must be known before a
+/// connection is established, because the window scale follows from it.
 fn listen(options: &PeerOptions) -> std::io::Result<std::net::TcpListener> {
     let domain = socket2::Domain::for_address(options.listen);
     let socket = socket2::Socket::new(domain, socket2::Type::STREAM, Some(socket2::Protocol::TCP))?;
@@ -135,7 +135,7 @@ fn listen(options: &PeerOptions) -> std::io::Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
-/// As many connections as may be open at all.
+/// Raises the limit on open files to its maximum.
 fn open_files() -> Result<(), Fault> {
     let limit = getrlimit(Resource::Nofile);
     let most = Rlimit { current: limit.maximum, maximum: limit.maximum };

@@ -1,8 +1,8 @@
 //! A thread of the peer: one epoll, its share of the connections.
 //!
-//! Level-triggered, so that a connection with more to do comes back by itself after the others had their turn. A
-//! connection that is the thread's only one and is to be answered is waited for in the read itself: asking an epoll
-//! first costs a round trip several percent, which is no part of the way that is measured.
+//! Level-triggered, so that a connection with more to do is reported again after the others had their turn. If an echo
+//! connection is the thread's only one, the thread waits in the read itself: asking an epoll first makes a round trip
+//! several percent longer, and that is not part of what is measured.
 
 use super::counts::{Counters, add};
 use crate::clock;
@@ -17,23 +17,23 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tare_core::fault::{Doing, Fault};
 
-/// Bytes received or sent by one system call.
+/// The most bytes received or sent by one system call.
 const PIECE: usize = 128 * 1024;
-/// Full pieces of one connection before the others have their turn.
+/// The most full pieces of one connection before the others have their turn.
 const PIECES_MAX: usize = 16;
 /// The longest first line.
 const LINE_MAX: usize = 16;
-/// Events taken at once.
+/// The most events taken at once.
 const EVENTS: usize = 256;
-/// A thread that waits for its only connection looks so often whether it is still the only one.
+/// How often a thread waiting for its only connection checks whether it still is the only one.
 const ALONE: Duration = Duration::from_millis(20);
-/// When there are no open files left, so long until the next look, ns.
+/// When no more files can be opened, how long to wait before the next attempt, ns.
 const NO_FILES_NS: u64 = 10_000_000;
 
-/// What a connection is to be.
+/// The role of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// It has not said it yet.
+    /// Not stated yet.
     Unsaid,
     Sink,
     Source,
@@ -41,19 +41,19 @@ enum Role {
     Once,
 }
 
-/// Why a connection is to be closed.
+/// The connection is to be closed.
 struct Over;
 
 struct Connection {
     socket: OwnedFd,
     role: Role,
-    // The part of the first line that has come.
+    // The part of the first line that has arrived.
     line: Vec<u8>,
-    // What could not be answered yet; nothing more is read meanwhile.
+    // What could not be sent yet; nothing more is read meanwhile.
     unsent: Vec<u8>,
 }
 
-/// Accepts for all threads, without end: each in turn gets one.
+/// Accepts connections without end, and gives them to the threads in turn.
 pub(super) fn accept(listener: &OwnedFd, epolls: &[OwnedFd], counters: &[Counters]) -> Result<(), Fault> {
     for turn in (0..epolls.len()).cycle() {
         let socket = loop {
@@ -62,16 +62,16 @@ pub(super) fn accept(listener: &OwnedFd, epolls: &[OwnedFd], counters: &[Counter
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                     let _ = rustix::thread::nanosleep(&clock::timespec(NO_FILES_NS));
                 }
-                // Whoever knocked may have gone again.
+                // The client may have gone again.
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(error) => return Err(Fault::from_error("accept connections", &error)),
             }
         };
         let data = epoll::EventData::new_u64(socket.as_raw_fd() as u64);
-        // Told first, so that a thread that waits for one connection knows that there is another.
+        // Counted first, so that a thread waiting for its only connection knows that there is another.
         add(&counters[turn].given, 1);
         epoll::add(&epolls[turn], &socket, data, epoll::EventFlags::IN).doing("watch a connection")?;
-        // Its thread takes it over with its first event.
+        // Its thread takes ownership with its first event.
         let _ = std::os::fd::IntoRawFd::into_raw_fd(socket);
     }
     Ok(())
@@ -82,9 +82,9 @@ pub(super) struct Worker {
     number: usize,
     epolls: Arc<[OwnedFd]>,
     counters: Arc<[Counters]>,
-    // By descriptor.
+    // By file descriptor.
     connections: Vec<Option<Connection>>,
-    // Those that were given to it and are over.
+    // How many of its connections are closed.
     over: u64,
     piece: Vec<u8>,
     filler: Vec<u8>,
@@ -93,7 +93,7 @@ pub(super) struct Worker {
 impl Worker {
     /// A worker with the epoll and the counters of its number.
     pub(super) fn new(number: usize, epolls: Arc<[OwnedFd]>, counters: Arc<[Counters]>) -> Self {
-        // Written once, so that what is sent are pages of its own and not the one page of zeroes.
+        // Written once, so that the buffer has pages of its own rather than the shared page of zeroes.
         let filler = (0..PIECE).map(|at| b'a' + (at % 26) as u8).collect();
         Worker { number, epolls, counters, connections: Vec::new(), over: 0, piece: vec![0; PIECE], filler }
     }
@@ -101,7 +101,7 @@ impl Worker {
     /// Serves without end.
     ///
     /// # Errors
-    /// When the kernel does not let it.
+    /// When a system call fails.
     pub(super) fn serve(mut self) -> Result<(), Fault> {
         let mut events = [MaybeUninit::uninit(); EVENTS];
         loop {
@@ -126,7 +126,7 @@ impl Worker {
         }
     }
 
-    /// Whether that connection is all that there is to do, and what is to be done is to answer.
+    /// Whether this is the thread's only connection, and only has to be answered.
     fn is_alone(&self, descriptor: usize) -> bool {
         let connection = self.connections.get(descriptor).and_then(Option::as_ref);
         connection.is_some_and(|connection| connection.role == Role::Echo && connection.unsent.is_empty())
@@ -143,8 +143,8 @@ impl Worker {
         }
         let slot = &mut self.connections[descriptor];
         let connection = slot.get_or_insert_with(|| {
-            // SAFETY: `accept` has given the descriptor up to the thread whose epoll names it, and this is its first
-            // event: nobody else owns it.
+            // SAFETY: `accept` has given up the descriptor to the thread whose epoll names it, and this is its first
+            // event: nothing else owns it.
             let socket = unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(descriptor as i32) };
             Connection { socket, role: Role::Unsaid, line: Vec::new(), unsent: Vec::new() }
         });
@@ -186,7 +186,7 @@ impl Worker {
         Ok(())
     }
 
-    /// The first line: what the connection is to be. Returns where what follows it begins.
+    /// Reads the first line: the role of the connection. Returns where the bytes after it begin.
     fn listen_to(&mut self, descriptor: usize, received: usize) -> Result<usize, Over> {
         let end = self.piece[..received.min(LINE_MAX)].iter().position(|byte| *byte == b'\n');
         let said = self.piece[..end.unwrap_or(received.min(LINE_MAX))].to_vec();
@@ -221,7 +221,7 @@ impl Worker {
         Ok(end + 1)
     }
 
-    /// Takes what was received, from `begins` on.
+    /// Handles the bytes received, from `begins` on.
     fn take(&mut self, descriptor: usize, begins: usize, received: usize) -> Result<(), Over> {
         let count = received - begins;
         if count == 0 {
@@ -249,8 +249,8 @@ impl Worker {
             Role::Once => {
                 add(&self.counters().requests, 1);
                 let connection = self.connections[descriptor].as_ref().ok_or(Over)?;
-                // Held back until the end that follows at once, so that both go out together: who has read the answer
-                // knows that the connection is over, and it is this side that has to remember it.
+                // Held back until the close that follows at once, so that both are sent together: a client that has
+                // read the answer knows that the connection is closed, and it is this side that keeps it in TIME_WAIT.
                 let taken = push(connection, &self.piece[begins..=begins], SendFlags::MORE)?;
                 add(&self.counters().sent, taken);
                 Err(Over)
@@ -258,7 +258,7 @@ impl Worker {
         }
     }
 
-    /// Goes on with an answer that did not fit.
+    /// Continues an answer that did not fit.
     fn answer(&mut self, descriptor: usize) -> Result<(), Over> {
         let connection = self.connections[descriptor].as_ref().ok_or(Over)?;
         let taken = push(connection, &connection.unsent, SendFlags::empty())?;
@@ -268,7 +268,7 @@ impl Worker {
         if connection.unsent.is_empty() { self.watch(descriptor, epoll::EventFlags::IN) } else { Ok(()) }
     }
 
-    /// Sends until the kernel takes no more.
+    /// Sends until the kernel accepts no more.
     fn pour(&mut self, descriptor: usize) -> Result<(), Over> {
         for _ in 0..PIECES_MAX {
             let connection = self.connections[descriptor].as_ref().ok_or(Over)?;
@@ -289,7 +289,7 @@ impl Worker {
 
     fn close(&mut self, descriptor: usize) {
         let connection = self.connections.get_mut(descriptor).and_then(Option::take);
-        // The descriptor is free for the next one as soon as it is closed, so its place here is free before that.
+        // The descriptor may be reused as soon as it is closed, so its entry is freed first.
         if let Some(connection) = connection {
             let role = connection.role;
             drop(connection);
@@ -301,7 +301,7 @@ impl Worker {
     }
 }
 
-/// How many bytes the kernel takes now; 0 when its buffer is full.
+/// Offers bytes to the kernel and returns how many it accepted; 0 when its buffer is full.
 fn push(connection: &Connection, bytes: &[u8], flags: SendFlags) -> Result<usize, Over> {
     loop {
         match send(&connection.socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT | flags) {
