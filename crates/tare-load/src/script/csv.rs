@@ -1,7 +1,7 @@
 //! Comma-separated values (RFC 4180).
 
-/// The rows of a text: fields between `separator`s, perhaps in double quotes, in which `""` is a quote and a line may
-/// end. Empty lines count for nothing. Each row comes with the number of the line on which it starts, from 1.
+/// The rows of a text: fields between `separator`s, optionally in double quotes, in which `""` is a quote and line ends
+/// are allowed. Empty lines are skipped. Each row comes with the number of the line on which it starts, from 1.
 ///
 /// # Errors
 /// What is wrong, and on which line.
@@ -11,7 +11,7 @@ pub(crate) fn parse_csv(text: &str, separator: char) -> Result<Vec<(usize, Vec<S
     while !rest.is_empty() {
         rest = if rest.starts_with('"') { reader.quoted(rest)? } else { reader.plain(rest)? };
     }
-    // A separator at the very end has an empty field behind it.
+    // A separator at the very end is followed by an empty field.
     if text.ends_with(separator) {
         reader.row.push(String::new());
     }
@@ -61,7 +61,7 @@ impl Reader {
         Ok(self.after(rest))
     }
 
-    /// Goes on behind a field.
+    /// Continues after a field.
     fn after<'t>(&mut self, rest: &'t str) -> &'t str {
         if let Some(rest) = rest.strip_prefix('\n') {
             self.line += 1;

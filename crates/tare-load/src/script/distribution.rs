@@ -1,32 +1,32 @@
-//! The usual distributions over a range of whole numbers.
+//! The usual distributions over a range of integers.
 
 use crate::draw::Draw;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
 
-/// A range of whole numbers, both ends in it, and how often each is drawn.
+/// A range of integers, including both ends, and how often each is drawn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Spread {
-    /// The least number.
+    /// The smallest number.
     pub from: i64,
-    /// The greatest.
+    /// The largest number.
     pub to: i64,
     /// How they are distributed.
     pub shape: Shape,
 }
 
-/// How numbers of a range are distributed.
+/// How the numbers of a range are distributed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum Shape {
-    /// All alike.
+    /// All equally often.
     Uniform,
-    /// The k-th of them as 1 / k^theta.
+    /// The k-th in proportion to 1 / k^theta.
     Zipf {
         /// The exponent, above 0.
         theta: f64,
-        /// Whether the frequent ones lie scattered over the range, and not at its beginning.
+        /// Whether the frequent ones are scattered over the range, rather than at its beginning.
         scatter: bool,
     },
     /// TPC-C's non-uniform random number (clause 2.1.6): ((U(0, a) | U(from, to)) + c) % n + from.
@@ -42,14 +42,14 @@ pub(crate) enum Shape {
         /// At least 2.
         parameter: f64,
     },
-    /// pgbench's `random_exponential`: from the beginning to the end the density falls by exp(`parameter`).
+    /// pgbench's `random_exponential`: the density falls by a factor of exp(`parameter`) from the beginning to the end.
     Exponential {
         /// Above 0.
         parameter: f64,
     },
 }
 
-/// A [`Spread`] ready to be drawn from.
+/// A [`Spread`], ready for drawing.
 #[derive(Debug, Clone)]
 pub(super) struct Numbers {
     from: i64,
@@ -99,7 +99,7 @@ impl Numbers {
         self.from + at as i64
     }
 
-    /// The number at a share of the range; rounding must not lead out of it.
+    /// The number at a share of the range; rounding must not lead out of the range.
     fn share(&self, share: f64) -> u64 {
         ((share * self.count as f64) as u64).min(self.count - 1)
     }
@@ -111,7 +111,7 @@ impl Numbers {
     }
 }
 
-/// A normal deviate (Box and Muller) at least -`limit` and below `limit`, by drawing until it is.
+/// A normal deviate (Box-Muller) of at least -`limit` and below `limit`, drawn until it is.
 fn gaussian(limit: f64, draw: &mut Draw) -> f64 {
     loop {
         let radius = (-2.0 * (1.0 - draw.unit()).ln()).sqrt();
@@ -123,12 +123,12 @@ fn gaussian(limit: f64, draw: &mut Draw) -> f64 {
 }
 
 /// Zipf's law by rejection-inversion (Hörmann and Derflinger, 1996): the inverse of the integral of x^-theta, corrected
-/// by a rejection that hardly ever happens. No table, so any range costs the same.
+/// by a rejection that is very rare. It needs no table, so any range costs the same.
 #[derive(Debug, Clone)]
 struct Zipf {
     count: f64,
     theta: f64,
-    // The integral at the ends of what is inverted.
+    // The integral at the ends of the inverted interval.
     low: f64,
     high: f64,
     // A number this close below an integer needs no rejection test.
@@ -148,7 +148,7 @@ impl Zipf {
         x.powf(-self.theta)
     }
 
-    /// (x^(1-theta) - 1) / (1-theta), which is ln x for theta 1, without the cancellation near it.
+    /// (x^(1-theta) - 1) / (1-theta), which is ln x for theta 1, without the cancellation near 1.
     fn integral(&self, x: f64) -> f64 {
         let log = x.ln();
         let power = (1.0 - self.theta) * log;
@@ -156,7 +156,7 @@ impl Zipf {
     }
 
     fn inverse(&self, y: f64) -> f64 {
-        // Below -1 only by rounding.
+        // Below -1 only because of rounding.
         let power = ((1.0 - self.theta) * y).max(-1.0);
         let log = if power.abs() < 1e-8 { y * (1.0 - power / 2.0) } else { power.ln_1p() / power * y };
         log.exp()
@@ -175,8 +175,8 @@ impl Zipf {
     }
 }
 
-/// A bijection of the ranks of a range that puts neighbours far apart: multiplication by a number near the golden
-/// section of the range and prime to it.
+/// A bijection of the ranks of a range that moves neighbours far apart: multiplication by a number near the golden
+/// section of the range and coprime to it.
 #[derive(Debug, Clone)]
 struct Scatter {
     factor: u64,
@@ -263,7 +263,7 @@ mod tests {
         }
     }
 
-    /// The standard normal distribution function, by integrating its density (Simpson), good to 1e-9.
+    /// The standard normal distribution function, by integrating its density (Simpson), accurate to 1e-9.
     fn phi(x: f64) -> f64 {
         let steps = 2000;
         let width = x / f64::from(steps);

@@ -1,17 +1,17 @@
-//! Expressions over variables, such as `(row - 1) / 10 + 1`, of whole numbers or of any: read once, run from a flat
-//! list.
+//! Expressions over variables, such as `(row - 1) / 10 + 1`, of integers or decimals: parsed once, evaluated from a
+//! flat list.
 
-/// How deep an expression may nest; its stack is as large.
+/// How deep an expression may nest; its stack has the same size.
 const DEPTH_MAX: usize = 16;
 
-/// One operation on a stack of numbers. `N` is what a name stands for.
+/// One operation on a stack of numbers. `N` identifies a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation<N> {
-    /// Puts a number on the stack.
+    /// Pushes a number.
     Number(i64),
-    /// Puts the value of a name on the stack.
+    /// Pushes the value of a name.
     Name(N),
-    /// The two on top become their sum.
+    /// Replaces the top two by their sum.
     Add,
     /// Their difference.
     Subtract,
@@ -19,7 +19,7 @@ pub(crate) enum Operation<N> {
     Multiply,
     /// Their quotient, rounded towards zero.
     Divide,
-    /// What division leaves, with the sign of the first.
+    /// The remainder of their division, with the sign of the first.
     Remainder,
 }
 
@@ -28,7 +28,7 @@ pub(crate) enum Operation<N> {
 pub(crate) struct Expression<N>(Vec<Operation<N>>);
 
 impl<N: Copy> Expression<N> {
-    /// Reads an expression; `name` says what a name stands for.
+    /// Parses an expression; `name` resolves names.
     ///
     /// # Errors
     /// What is wrong with the text, in words.
@@ -42,7 +42,7 @@ impl<N: Copy> Expression<N> {
         }
     }
 
-    /// The name it consists of, if it is nothing else.
+    /// The name, if the expression consists only of one.
     pub(crate) fn sole_name(&self) -> Option<N> {
         match self.0[..] {
             [Operation::Name(name)] => Some(name),
@@ -50,7 +50,7 @@ impl<N: Copy> Expression<N> {
         }
     }
 
-    /// Its value; none when a name has none or something is divided by zero. Numbers wrap around at 64 bits.
+    /// Its integer value; none if a name has no value or there is a division by zero. Numbers wrap around at 64 bits.
     #[inline]
     pub(crate) fn evaluate(&self, mut value: impl FnMut(N) -> Option<i64>) -> Option<i64> {
         let mut stack = [0_i64; DEPTH_MAX];
@@ -78,7 +78,7 @@ impl<N: Copy> Expression<N> {
         Some(stack[0])
     }
 
-    /// Its value with numbers that may have a fraction; none when a name has none or something is divided by zero.
+    /// Its value as a decimal; none if a name has no value or the result is not finite, as after a division by zero.
     pub(crate) fn evaluate_decimal(&self, mut value: impl FnMut(N) -> Option<f64>) -> Option<f64> {
         let mut stack = [0.0; DEPTH_MAX];
         let mut top = 0;
@@ -197,7 +197,7 @@ impl<N> Parser<'_, N> {
     }
 }
 
-/// Whether a name may hold this character.
+/// Whether a name may contain this character.
 pub(crate) fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '.'
 }

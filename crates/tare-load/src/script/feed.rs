@@ -6,7 +6,7 @@ use super::values::{Fixed, Names, Slot, Texts, Values};
 use crate::draw::Draw;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A feed ready to be drawn from.
+/// A feed, ready for drawing.
 #[derive(Debug)]
 struct Feed {
     well: Well,
@@ -25,7 +25,7 @@ enum Well {
     Pattern(Vec<u8>),
 }
 
-/// All feeds of a protocol, ready to be drawn from, shared by all workers.
+/// All feeds of a protocol, ready for drawing and shared by all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Feeds {
     feeds: Vec<Feed>,
@@ -71,13 +71,13 @@ impl Feeds {
         }
     }
 
-    /// The texts that all users share.
+    /// The texts shared by all users.
     #[inline]
     pub(crate) fn texts(&self) -> &Texts {
         &self.texts
     }
 
-    /// Draws each of these feeds into the variables it fills, unless the user keeps what was drawn before.
+    /// Draws each of these feeds into the variables it fills, unless the user keeps an earlier value.
     #[inline]
     pub(crate) fn draw(&self, feeds: &[FeedId], draw: &mut Draw, values: &mut Values) {
         for feed in feeds {
@@ -85,7 +85,7 @@ impl Feeds {
         }
     }
 
-    /// Draws one feed into the variables it fills, unless the user keeps what was drawn before.
+    /// Draws one feed into the variables it fills, unless the user keeps an earlier value.
     pub(crate) fn draw_one(&self, feed: FeedId, draw: &mut Draw, values: &mut Values) {
         let Feed { well, slot, per } = &self.feeds[usize::from(feed.0)];
         let slot = Slot(*slot);
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
     use crate::script::spread::assert_follows;
 
-    /// Feeds named "a", "b", ... with one value each, and a function that draws them all once and shows them.
+    /// Feeds, and functions that draw one by name and show its values.
     struct Rig {
         names: Names,
         feeds: Feeds,

@@ -1,9 +1,9 @@
-//! Whole numbers, in and out.
+//! Integers, parsed and written.
 
-/// No number of a feed lies further from 0: beyond it a double cannot tell neighbours apart.
+/// The largest size of a feed's numbers: beyond it, a double cannot distinguish neighbours.
 pub(crate) const NUMBER_MAX: i64 = 1 << 53;
 
-/// Reads a whole number, perhaps negative, perhaps with `_` between its digits, of at most [`NUMBER_MAX`] in size.
+/// Parses an integer, which may be negative and have `_` between its digits, of at most [`NUMBER_MAX`] in size.
 ///
 /// # Errors
 /// What is wrong with the text.
@@ -16,7 +16,7 @@ pub(crate) fn parse_number(text: &str) -> Result<i64, String> {
     Ok(number)
 }
 
-/// Appends `number` in decimal, its digits filled up with zeros to at least `width` (at most 20) of them.
+/// Appends `number` in decimal, padded with zeros to at least `width` digits (at most 20).
 pub(crate) fn write_number(number: i64, width: u8, out: &mut Vec<u8>) {
     if number < 0 {
         out.push(b'-');

@@ -1,4 +1,4 @@
-//! Reading `feeds:` from a user's file.
+//! Reads `feeds:` from a user's file.
 
 use super::csv::parse_csv;
 use super::distribution::{Shape, Spread};
@@ -8,9 +8,9 @@ use super::values::is_name;
 use std::collections::BTreeSet;
 use tare_core::config::{Fields, Node, NodeKind, Place, Problems};
 
-/// More feeds, or columns of one, than any script has.
+/// More feeds, or columns of one feed, than any script has.
 const FEEDS_MAX: usize = 256;
-/// More cells of all tables than a plan can carry.
+/// More cells, over all tables, than a plan can carry.
 const CELLS_MAX: usize = 1_000_000;
 /// The longest random text.
 const TEXT_MAX: u64 = 1 << 20;
@@ -31,8 +31,8 @@ const KINDS: &[(&str, ReadKind)] = &[
     ("pattern", read_pattern),
 ];
 
-/// Reads a map of feeds: each a name and one kind with its options. Whatever is wrong is a problem with its place; the
-/// feeds that are right are returned.
+/// Reads a map of feeds: each has a name, and one kind with its options. Each mistake is a problem with its place; the
+/// feeds without mistakes are returned.
 pub(crate) fn read_feeds(node: &Node, problems: &mut Problems) -> FeedSpecs {
     let mut specs = FeedSpecs::new();
     let Some(fields) = Fields::of(node, "feeds", problems) else { return specs };
@@ -79,7 +79,7 @@ fn read_per(fields: &mut Fields<'_>, problems: &mut Problems) -> Per {
     }
 }
 
-/// A whole number that may be negative.
+/// An integer, which may be negative.
 fn signed(node: Option<&Node>, problems: &mut Problems) -> Option<i64> {
     let node = node?;
     let text = node.text(problems)?;
@@ -114,7 +114,7 @@ fn read_spread(
     Some(FeedSpec { source: Source::Number(Spread { from, to, shape }), per })
 }
 
-/// A number within bounds, which `bounds` names.
+/// A number within `bounds`, or `default` if the field is absent.
 fn bounded(
     fields: &mut Fields<'_>,
     name: &'static str,
@@ -242,7 +242,7 @@ fn table(text: &str, separator: char, columns: Option<Vec<String>>) -> Result<Ta
     if rows.is_empty() { Err("there is no row in it".to_owned()) } else { Ok((columns, rows)) }
 }
 
-/// A kind that is a single value, or a map with that value under `of`, and `per`.
+/// A kind given as a single value, or as a map with that value under `of` and with `per`.
 fn read_of<'n>(what: &str, node: &'n Node, problems: &mut Problems) -> Option<(&'n Node, Per)> {
     let NodeKind::Map(_) = node.kind else { return Some((node, Per::Operation)) };
     let mut fields = Fields::of(node, format!("feed '{what}'"), problems)?;

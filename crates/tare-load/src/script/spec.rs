@@ -1,33 +1,33 @@
-//! Feeds as written down, every default filled in.
+//! Feeds in their written form, every default filled in.
 
 use super::distribution::Spread;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A feed, by its place among all feeds of a protocol's options.
+/// A feed, by its position among all feeds of a protocol's options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FeedId(pub(super) u16);
 
 /// Every feed of a protocol's options, by name.
 pub(crate) type FeedSpecs = BTreeMap<String, FeedSpec>;
 
-/// A feed as written down, every default filled in.
+/// A feed in its written form, every default filled in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct FeedSpec {
     /// What it gives.
     pub source: Source,
-    /// How long a drawn value stays.
+    /// How long a drawn value is kept.
     pub per: Per,
 }
 
-/// How long a value of a feed stays.
+/// How long a feed's value is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Per {
-    /// Every operation that uses it draws anew.
+    /// Drawn anew by every operation that uses it.
     Operation,
-    /// Drawn on first use by a user, who keeps it.
+    /// Drawn when a user first uses it, and kept by that user.
     User,
 }
 
@@ -37,13 +37,13 @@ pub(crate) enum Per {
 pub(crate) enum Source {
     /// A random number.
     Number(Spread),
-    /// One number after the other, each given once in the whole process, from the beginning again behind the last.
+    /// One number after the other, each given once in the whole process, starting over after the last.
     Sequence {
         /// The first.
         from: i64,
         /// The last.
         to: i64,
-        /// From one to the next, above 0.
+        /// The step from one to the next, above 0.
         step: u64,
     },
     /// A row of a table; each column is a variable.
@@ -52,31 +52,31 @@ pub(crate) enum Source {
         columns: Vec<String>,
         /// The rows, each as wide as there are columns.
         rows: Vec<Vec<String>>,
-        /// Which row.
+        /// The order in which rows are taken.
         order: Order,
     },
     /// One of some words, by weight.
     Choice(Vec<(String, u64)>),
-    /// So many letters out of an alphabet, all alike.
+    /// Random letters of an alphabet, all equally often.
     Text {
         /// The alphabet, ASCII.
         letters: String,
-        /// The least length.
+        /// The smallest length.
         from: u32,
-        /// The greatest length; all between are alike.
+        /// The largest length; all lengths between are equally likely.
         to: u32,
     },
     /// A text in which each `#` is a random digit and each `@` a random letter a-z.
     Pattern(String),
 }
 
-/// Which row of a table is taken.
+/// The order in which rows of a table are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Order {
-    /// Any.
+    /// At random.
     Random,
-    /// One after the other, from the first again behind the last.
+    /// One after the other, starting over after the last.
     InTurn,
 }
 

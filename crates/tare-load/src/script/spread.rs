@@ -1,8 +1,8 @@
-//! Whether what was drawn follows a law: Pearson's test, for the tests of distributions.
+//! Pearson's test of whether draws follow a law, for the tests of distributions.
 
 /// Panics unless `counts` could have been drawn from `law` (probabilities of the same cells): chi-square beyond six
-/// standard deviations in Wilson and Hilferty's approximation, which chance exceeds once in a billion times. Cells that
-/// expect fewer than ten are put together.
+/// standard deviations in the approximation of Wilson and Hilferty, which chance exceeds once in a billion times. Cells
+/// with an expected count below ten are merged.
 pub(crate) fn assert_follows(counts: &[u64], law: &[f64]) {
     assert_eq!(counts.len(), law.len());
     assert!((law.iter().sum::<f64>() - 1.0).abs() < 1e-6, "the law adds up to {}", law.iter().sum::<f64>());

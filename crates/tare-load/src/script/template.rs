@@ -1,4 +1,4 @@
-//! Texts with places for values.
+//! Texts with placeholders for values.
 
 use super::feed::Feeds;
 use super::number::write_number;
@@ -6,23 +6,23 @@ use super::spec::FeedId;
 use super::values::{Names, Slot, ValueRef, Values};
 use tare_core::config::{Node, Problems};
 
-/// How a value is changed when it is written; the text around it never is.
+/// How a value is changed when it is written; the text around it is never changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Escape {
-    /// As it is.
+    /// Unchanged.
     None,
-    /// For a URL or a form: all but letters, digits and `-._~` as `%41` (RFC 3986, 2.3).
+    /// For a URL or a form: everything except letters, digits and `-._~` as `%41` (RFC 3986, 2.3).
     Url,
     /// For the inside of a JSON string (RFC 8259, 7).
     Json,
 }
 
-/// A text with places for values, compiled. `${name}` is a variable or a feed, `${feed.column}` a column of a table,
-/// `${name:06}` a number with at least six digits, and `$${` stands for `${`. Any other `$` is itself.
+/// A text with placeholders for values, compiled. `${name}` is a variable or a feed, `${feed.column}` a column of a
+/// table, `${name:06}` a number with at least six digits, and `$${` stands for `${`. Any other `$` is itself.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Template {
     bytes: Vec<u8>,
-    // Each place, with the end of the bytes before it.
+    // Each placeholder, with the end of the bytes before it.
     places: Vec<Place>,
     feeds: Box<[FeedId]>,
 }
@@ -40,13 +40,13 @@ enum Part<'t> {
     Place { name: &'t str, width: u8 },
 }
 
-/// Cuts a text at its places.
+/// Splits a text at its placeholders.
 fn parts(text: &str) -> Result<Vec<Part<'_>>, String> {
     let mut parts = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find("${") {
         if rest[..at].ends_with('$') {
-            // Of `$${` the first character goes, and what follows is no place.
+            // In `$${` the first character is dropped, and what follows is no placeholder.
             parts.push(Part::Text(&rest[..at - 1]));
             parts.push(Part::Text("${"));
             rest = &rest[at + 2..];
@@ -74,7 +74,7 @@ impl Template {
     /// Compiles a text.
     ///
     /// # Errors
-    /// What is wrong with it: an unknown name, a place without an end.
+    /// What is wrong with it: an unknown name, a placeholder without an end.
     pub(crate) fn compile(text: &str, names: &Names) -> Result<Template, String> {
         let mut template = Template::default();
         let mut feeds = Vec::new();
@@ -94,7 +94,7 @@ impl Template {
         Ok(template)
     }
 
-    /// Appends another: what is written is this one's and then the other's.
+    /// Appends another template: this one's text is followed by the other's.
     pub(crate) fn append(&mut self, other: Template) {
         let before = self.bytes.len();
         self.bytes.extend(other.bytes);
@@ -105,7 +105,7 @@ impl Template {
         self.feeds = feeds.into();
     }
 
-    /// Appends bytes as they are, in which nothing is a place.
+    /// Appends bytes unchanged, in which nothing is a placeholder.
     pub(crate) fn append_bytes(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
@@ -116,7 +116,7 @@ impl Template {
         Template::check(&text, node, names, problems).then_some(text)
     }
 
-    /// Checks a text that stands at `node`; adds a problem unless it compiles.
+    /// Checks a text found at `node`; adds a problem unless it compiles.
     pub(crate) fn check(text: &str, node: &Node, names: &Names, problems: &mut Problems) -> bool {
         let compiled = Template::compile(text, names);
         if let Err(message) = &compiled {
@@ -125,17 +125,17 @@ impl Template {
         compiled.is_ok()
     }
 
-    /// The feeds that fill its places, each once, in order.
+    /// The feeds that fill its placeholders, each once, in order.
     pub(crate) fn feeds(&self) -> &[FeedId] {
         &self.feeds
     }
 
-    /// The text, if it has no places.
+    /// The text, if it has no placeholders.
     pub(crate) fn fixed(&self) -> Option<&[u8]> {
         self.places.is_empty().then_some(&self.bytes)
     }
 
-    /// The variable, if the template is nothing but one place without a width.
+    /// The variable, if the template consists of one placeholder without a width.
     pub(crate) fn only(&self) -> Option<Slot> {
         match self.places[..] {
             [Place { slot, width: 0, .. }] if self.bytes.is_empty() => Some(slot),
@@ -143,12 +143,12 @@ impl Template {
         }
     }
 
-    /// Whether a variable has a place in it.
+    /// Whether it has a placeholder for a variable.
     pub(crate) fn uses(&self, slot: Option<Slot>) -> bool {
         self.places.iter().any(|place| Some(place.slot) == slot)
     }
 
-    /// Appends the text with the values in their places; false when one of them was never set, and was left out.
+    /// Appends the text with its values; returns `false` if one of them was never set and so was left out.
     #[inline]
     pub(crate) fn write(&self, values: &Values, feeds: &Feeds, escape: Escape, out: &mut Vec<u8>) -> bool {
         let (mut at, mut complete) = (0, true);
@@ -174,7 +174,7 @@ fn unknown(name: &str, names: &Names) -> String {
     format!("'${{{name}}}' is no value; there are {}", known.join(", "))
 }
 
-/// The feeds of several templates, and others, each once, in order.
+/// The feeds of several templates, and further ones, each once, in order.
 pub(crate) fn union<'t>(
     templates: impl IntoIterator<Item = &'t Template>,
     others: impl IntoIterator<Item = FeedId>,

@@ -1,24 +1,24 @@
-//! The variables of a script: their names, while it is compiled, and a user's values of them, while it runs.
+//! The variables of a script: their names at compile time, and a user's values of them at run time.
 
 use super::spec::{FeedId, FeedSpecs};
 use std::collections::BTreeMap;
 
-/// A variable, by its place among a user's values.
+/// A variable, by its position among a user's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Slot(pub u16);
 
 /// More variables than any script has.
 const SLOTS_MAX: usize = 4096;
 
-/// The names of all variables of a protocol's options: of feeds, their columns, and what scripts capture or set.
+/// The names of all variables of a protocol's options: feeds, their columns, and what scripts capture or set.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Names {
-    // With the feed that fills the slot, if one does.
+    // Each with the feed that fills the slot, if any.
     slots: BTreeMap<String, (Slot, Option<FeedId>)>,
 }
 
 impl Names {
-    /// The names that these feeds give. The same feeds give the same slots.
+    /// The names that these feeds define. The same feeds give the same slots.
     pub(crate) fn new(feeds: &FeedSpecs) -> Self {
         let mut names = Names::default();
         for (number, (name, spec)) in feeds.iter().enumerate() {
@@ -36,11 +36,11 @@ impl Names {
         self.slots.insert(name, (slot, feed));
     }
 
-    /// The slot of a variable that a script fills, made on first mention. Declare in an order that does not depend on
-    /// anything but the options, so that reading and running agree.
+    /// The slot of a variable that a script sets, created on first mention. The order of declarations must depend only
+    /// on the options, so that reading and running agree.
     ///
     /// # Errors
-    /// What is wrong with the name: it is a feed's, not a name at all, or one too many.
+    /// What is wrong with the name: it is a feed's, not a valid name, or one too many.
     pub(crate) fn declare(&mut self, name: &str) -> Result<Slot, String> {
         match self.slots.get(name) {
             Some((slot, None)) => return Ok(*slot),
@@ -67,7 +67,7 @@ impl Names {
         self.slots.get(name).and_then(|(_, feed)| *feed)
     }
 
-    /// How many slots there are: the size of [`Values`].
+    /// The number of slots: the size of [`Values`].
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }
@@ -78,7 +78,8 @@ impl Names {
     }
 }
 
-/// Whether a text can name a feed, a column or a variable: letters, digits, `_` and `-`, a letter or `_` first.
+/// Whether a text can name a feed, a column or a variable: letters, digits, `_` and `-`, beginning with a letter or
+/// `_`.
 pub(super) fn is_name(text: &str) -> bool {
     let first = text.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
     first && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
@@ -90,15 +91,15 @@ enum Value {
     #[default]
     Unset,
     Number(i64),
-    /// A text of the feeds: where it stands in [`Texts`].
+    /// A text of the feeds: its place in [`Texts`].
     Fixed(u32, u32),
     Own(Vec<u8>),
 }
 
-/// A value to look at.
+/// A borrowed value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueRef<'a> {
-    /// It was never filled.
+    /// It was never set.
     Unset,
     /// A number.
     Number(i64),
@@ -107,7 +108,7 @@ pub enum ValueRef<'a> {
 }
 
 impl ValueRef<'_> {
-    /// Its number, if it is one.
+    /// Its number, if it is one or is a text that reads as one.
     pub(crate) fn decimal(self) -> Option<f64> {
         match self {
             ValueRef::Unset => None,
@@ -116,7 +117,7 @@ impl ValueRef<'_> {
         }
     }
 
-    /// Whether both are there and read alike.
+    /// Whether both are set and read the same.
     pub(crate) fn reads_as(self, other: ValueRef<'_>) -> bool {
         match (self, other) {
             (ValueRef::Unset, _) | (_, ValueRef::Unset) => false,
@@ -129,15 +130,15 @@ impl ValueRef<'_> {
     }
 }
 
-/// A text that all users share, by its place in [`Texts`].
+/// A text shared by all users, by its place in [`Texts`].
 pub(super) type Fixed = (u32, u32);
 
-/// The texts that all users share, those of feeds, one behind the other.
+/// The texts shared by all users, which are those of feeds, one after the other.
 #[derive(Debug, Default)]
 pub(crate) struct Texts(Vec<u8>);
 
 impl Texts {
-    /// Keeps a text.
+    /// Adds a text.
     pub(super) fn keep(&mut self, text: &str) -> Fixed {
         let at = self.0.len() as u32;
         self.0.extend_from_slice(text.as_bytes());
@@ -150,7 +151,7 @@ impl Texts {
     }
 }
 
-/// One user's values. 8 bytes while none is set, then 32 bytes a variable besides the texts.
+/// One user's values. Nothing is allocated while none is set; then there is an entry for each variable, plus the texts.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Values(Option<Box<[Value]>>, u16);
 
@@ -191,7 +192,7 @@ impl Values {
         *self.slot(slot) = Value::Fixed(at, length);
     }
 
-    /// The empty text of a variable, to be written to; keeps the room of the text that was there.
+    /// Empties the text of a variable, to be written to; keeps the capacity of the previous text.
     pub(crate) fn text_mut(&mut self, slot: Slot) -> &mut Vec<u8> {
         let value = self.slot(slot);
         if !matches!(value, Value::Own(_)) {
@@ -206,8 +207,8 @@ impl Values {
         }
     }
 
-    /// Takes the text of a variable out, emptied, to be put back by [`Values::put_text`]: so it can be written while
-    /// other variables are read.
+    /// Takes out the text of a variable, emptied, to be returned by [`Values::put_text`], so that it can be written
+    /// while other variables are read.
     pub(crate) fn take_text(&mut self, slot: Slot) -> Vec<u8> {
         match std::mem::take(self.slot(slot)) {
             Value::Own(mut text) => {
@@ -218,7 +219,7 @@ impl Values {
         }
     }
 
-    /// Sets a variable to what another user, or this one, has as `from`.
+    /// Sets a variable to the value that `from` has in another user's values.
     pub(crate) fn copy(&mut self, to: Slot, other: &Values, from: Slot) {
         let value = other.0.as_ref().map_or(Value::Unset, |values| values[usize::from(from.0)].clone());
         *self.slot(to) = value;
@@ -229,7 +230,7 @@ impl Values {
         *self.slot(slot) = Value::Own(text);
     }
 
-    /// Forgets the value of a variable.
+    /// Unsets a variable.
     pub(crate) fn unset(&mut self, slot: Slot) {
         *self.slot(slot) = Value::Unset;
     }
