@@ -1,23 +1,24 @@
-//! What a tool's result says, in Tare's words: names with their units, and the sums that follow from them.
+//! The figures of a tool's result in Tare's terms: names with units, and the sums that follow from them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::load::{Check, OperationSummary};
 
-/// What a figure counts in.
+/// The kind of quantity that a figure is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Dimension {
     /// Operations a second.
     Rate,
-    /// A time; kept in us.
+    /// A time, stored in us.
     Time,
     /// A number of operations.
     Count,
 }
 
-/// Every figure that a parser may find. `answered` is an alternative to `operations`: with what was answered wrongly,
-/// which `wrong` says; `errors` were never answered. `seconds` is how long the tool itself says it measured.
+/// Every figure that a parser may find. `answered` is an alternative to `operations` that includes the operations
+/// answered wrongly, whose number is `wrong`; `errors` were never answered. `seconds` is how long the tool says it
+/// measured.
 const FIGURES: &[(&str, Dimension)] = &[
     ("throughput", Dimension::Rate),
     ("p50", Dimension::Time),
@@ -33,25 +34,25 @@ const FIGURES: &[(&str, Dimension)] = &[
     ("seconds", Dimension::Time),
 ];
 
-/// Units that may stand behind a figure's name, `p99_ms`, and how many of the kept unit they are.
+/// Units that may follow a figure's name, as in `p99_ms`, and their size in the stored unit.
 const UNITS: &[(&str, Dimension, f64)] = &[
     ("ns", Dimension::Time, 1e-3),
     ("us", Dimension::Time, 1.0),
     ("ms", Dimension::Time, 1e3),
     ("s", Dimension::Time, 1e6),
     ("min", Dimension::Time, 6e7),
-    // Of tools that count data, an operation is a megabyte.
+    // For tools that count data, an operation is a megabyte.
     ("bits", Dimension::Rate, 1.0 / 8e6),
     ("bytes", Dimension::Rate, 1e-6),
     ("bytes", Dimension::Count, 1e-6),
 ];
 
-/// A figure's name as a parser writes it, taken apart.
+/// A figure's name as written in a parser, taken apart.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted {
     figure: &'static str,
     dimension: Dimension,
-    // None when the value brings its unit along: "1.98ms".
+    // None if the value includes its unit: "1.98ms".
     scale: Option<f64>,
 }
 
@@ -59,7 +60,7 @@ impl Wanted {
     /// Reads `throughput`, `p99_ms`, `operations` ...
     ///
     /// # Errors
-    /// What could have been meant.
+    /// What is wrong, with the known names.
     pub(super) fn read(name: &str) -> Result<Wanted, String> {
         let (figure, unit) = name.split_once('_').map_or((name, None), |(figure, unit)| (figure, Some(unit)));
         let Some((figure, dimension)) = FIGURES.iter().find(|(known, _)| *known == figure).copied() else {
@@ -81,12 +82,12 @@ impl Wanted {
         Ok(Wanted { figure, dimension, scale })
     }
 
-    /// Whether every value that is found is added to the others; otherwise there is one.
+    /// Whether all values found are added up; otherwise there must be one.
     pub(super) fn adds_up(self) -> bool {
         matches!(self.figure, "wrong" | "errors")
     }
 
-    /// The value of a text, in the unit that is kept; `None` when it is not a number.
+    /// The value of a text, in the stored unit; `None` if it is not a number.
     pub(super) fn value(self, text: &str) -> Option<f64> {
         let text = text.trim();
         let digits =
@@ -113,23 +114,23 @@ impl Wanted {
     }
 }
 
-/// What was found in a tool's result.
+/// The figures found in a tool's result.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Figures(BTreeMap<&'static str, f64>);
 
 impl Figures {
-    /// Adds a value that was found.
+    /// Adds a value.
     pub(super) fn add(&mut self, wanted: Wanted, value: f64) {
         let slot = self.0.entry(wanted.figure).or_insert(0.0);
         *slot = if wanted.adds_up() { *slot + value } else { value };
     }
 
-    /// Whether a figure was found already.
+    /// Whether a figure has been found already.
     pub(super) fn has(&self, wanted: Wanted) -> bool {
         self.0.contains_key(wanted.figure)
     }
 
-    /// Adds all that another one found.
+    /// Adds all values that another one found.
     pub(super) fn merge(&mut self, other: &Figures) {
         for (figure, value) in &other.0 {
             *self.0.entry(figure).or_insert(0.0) += value;
@@ -140,8 +141,8 @@ impl Figures {
         self.0.get(figure).copied()
     }
 
-    /// What follows from what was found. `wall_s` is how long the tool ran, for tools that do not say how long they
-    /// measured.
+    /// The result that follows from the figures. `wall_s` is how long the tool ran, for tools that do not report how
+    /// long they measured.
     ///
     /// # Errors
     /// When neither a throughput nor a number of operations was found.
@@ -169,27 +170,27 @@ impl Figures {
     }
 }
 
-/// A tool's result as it goes into a summary.
+/// A tool's result, ready for a summary.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Concluded {
     /// Answered correctly.
     pub(super) operations: u64,
     /// Answered wrongly, with an error, or not at all.
     pub(super) errors: u64,
-    /// By name of a trial's metric: `throughput`, `p50_us` ...
+    /// By the name of a trial's metric: `throughput`, `p50_us` ...
     pub(super) reported: BTreeMap<String, f64>,
-    /// By operation, where the tool tells them apart; else all of them are the one that the workload names.
+    /// By operation, if the tool distinguishes them; otherwise all operations are the one that the workload names.
     pub(super) by_operation: BTreeMap<String, OperationSummary>,
-    /// What the tool checked itself, or its result was held against.
+    /// Checks made by the tool itself, and of its result.
     pub(super) checks: Vec<Check>,
-    /// What it says of itself.
+    /// Facts that it reports about itself.
     pub(super) facts: BTreeMap<String, String>,
     /// How long it ran before it counted.
     pub(super) unmeasured: Duration,
 }
 
 impl Concluded {
-    /// Whether the result itself says that it may not be used, and why.
+    /// Whether the result itself shows that it may not be used.
     pub(super) fn is_void(&self) -> bool {
         self.checks.iter().any(|check| !check.passed)
     }

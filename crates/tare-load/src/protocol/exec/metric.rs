@@ -1,4 +1,4 @@
-//! Metrics of a tool's own: figures that are none of every trial's, such as GFLOP/s.
+//! A tool's own metrics: figures that other trials do not have, such as GFLOP/s.
 
 use super::parser::Parser;
 use serde::{Deserialize, Serialize};
@@ -9,10 +9,10 @@ use tare_core::fault::Fault;
 use tare_core::load::OwnMetric;
 use tare_core::record::TRIAL_METRICS;
 
-/// A metric, and where it stands in the tool's result.
+/// A metric, and its place in the tool's result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Metric {
-    /// What it is called in a record and in a report.
+    /// Its definition, as in a record and a report.
     #[serde(flatten)]
     pub own: OwnMetric,
     /// A pointer (RFC 6901) into the JSON that the tool prints.
@@ -58,10 +58,10 @@ fn read_one(name: &str, place: Place, node: &Node, parser: Option<&Parser>, prob
     Some(Metric { own, at: at? })
 }
 
-/// What `metrics` come to in a tool's result.
+/// The values of `metrics` in a tool's result.
 ///
 /// # Errors
-/// When one is not there, or is no positive number: a ratio could not be made of it.
+/// When one is missing or is not a positive number, so that no ratio could be made of it.
 pub(super) fn values(metrics: &[Metric], document: &Value) -> Result<BTreeMap<String, f64>, Fault> {
     let value = |metric: &Metric| {
         let found = document.pointer(&metric.at);

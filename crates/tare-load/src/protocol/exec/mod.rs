@@ -1,12 +1,12 @@
-//! Any existing load tool, run beside the form or inside it: its result is read by a declared parser and stands where
-//! Tare's own measurements stand otherwise.
+//! Any existing load tool, run beside the form or inside it: its result is read by a declared parser and takes the
+//! place of Tare's own measurements.
 //!
 //! Beside the form, the tool is a program of this machine, started in the load's network namespace and on the load's
-//! CPUs. Inside, it is one of the service's bundle, and whoever deployed the form runs it there, just as the service
-//! was started; this process says what to run and is told how it went. All else is the same for both. What is
-//! measured is the time from its start to its end; what it reports is taken as it says it. It therefore has no
-//! histogram, and its rate and its times are its own: a tool that waits for answers before it starts the next
-//! operation shows no waiting that a user would have seen.
+//! CPUs. Inside, it is a program of the service's bundle, and the process that deployed the form runs it there exactly
+//! as the service was started; this process says what to run and receives the result. Everything else is the same for
+//! both. Tare measures the time from the tool's start to its end, and takes what the tool reports as reported. The
+//! result therefore has no histogram, and its rate and times are the tool's: a tool that waits for answers before it
+//! starts the next operation does not show the waiting that a user would have seen.
 
 mod figure;
 mod fio;
@@ -47,19 +47,19 @@ use tools::ToolRow;
 /// This protocol, for the list.
 pub(super) const PROTOCOL: &dyn ErasedProtocol = erased::<Exec>();
 
-/// What a command may take beyond the time measured, unless the workload says more.
+/// How much longer than the measured time and the timeout a command may take by default.
 const SLACK: Duration = Duration::from_secs(30);
 /// How long populating may take, unless the workload says otherwise.
 const POPULATE: Duration = Duration::from_secs(600);
-/// How long one look at readiness may take.
+/// How long one readiness check may take: at most this beside the form, at least this inside.
 const READY: Duration = Duration::from_secs(1);
 /// The longest result in a file: 16 MiB.
 const RESULT_MAX: u64 = 16 << 20;
-/// How long a tool may take to say its version.
+/// How long a tool may take to print its version.
 const VERSION: Duration = Duration::from_secs(2);
-/// Where a service is reached from inside its form, whatever leads there from outside.
+/// The address at which a service is reached from inside its form, whatever leads there from outside.
 const SERVICE_INSIDE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// Where a command inside the form starts, as a service does.
+/// The directory in which a command inside the form starts, as a service does.
 const DIRECTORY_INSIDE: &str = "/";
 
 /// Stands for this protocol.
@@ -87,7 +87,7 @@ impl LoadProtocol for Exec {
         options.place == Where::Inside
     }
 
-    /// The programs are to be on this machine, unless they run inside the form: then they are in the service's bundle.
+    /// The programs must be on this machine, unless they run inside the form: then they are in the service's bundle.
     fn check_needs(options: &Options) -> Result<(), Fault> {
         if options.place == Where::Inside { Ok(()) } else { options.find_programs() }
     }
@@ -103,7 +103,7 @@ impl LoadProtocol for Exec {
 }
 
 impl Options {
-    /// An error names the program that is missing and the package that has it.
+    /// An error names the missing program and the package that contains it.
     fn find_programs(&self) -> Result<(), Fault> {
         let mut commands = self.populate.iter().chain(&self.ready).chain([&self.command]);
         commands.try_for_each(|command| program(command, self).map(|_| ()))
@@ -132,7 +132,7 @@ struct Tool<'a, 'e> {
     plan: &'a LoadPlan,
     names: Names,
     emit: &'a mut Emit<'e>,
-    /// What it finds inside the form; none when it runs beside it.
+    /// What the tool finds inside the form; none if it runs beside it.
     inside: Option<Inside>,
 }
 
@@ -153,7 +153,7 @@ impl<'a, 'e> Tool<'a, 'e> {
     }
 
     fn ready(&mut self) -> Result<LoadSummary, Fault> {
-        // Inside the form it takes the form's time to start anything.
+        // Inside the form the limit must leave time to start anything there.
         let limit = if self.inside.is_some() { self.plan.timeout.max(READY) } else { self.plan.timeout.min(READY) };
         let options = self.options;
         match &options.ready {
@@ -192,14 +192,14 @@ impl<'a, 'e> Tool<'a, 'e> {
         let (options, output) = (self.options, OutputFile::new()?);
         let program = &options.command[0];
         if options.settle && !self.plan.settle.is_zero() {
-            // It settles for its time, whether or not the tool would have gone on.
+            // It settles for its time, even if the tool would have continued.
             let command = self.fill(&options.command, self.plan.settle, &output)?;
             let outcome = self.start(program, command, self.plan.settle)?;
             self.judge(&outcome, true)?;
         }
         let command = self.fill(&options.command, self.plan.measure, &output)?;
         output.clear()?;
-        // Says that measuring begins; a row of no length counts for nothing.
+        // Reports that measuring begins; a row without length adds nothing.
         let began_ns = clock::monotonic_ns();
         self.emit.line(LoadLine::Second(SecondRow { at_ns: began_ns, measured: true, ..SecondRow::default() }))?;
         let limit = options.within.unwrap_or(self.plan.measure + self.plan.timeout + SLACK);
@@ -217,7 +217,7 @@ impl<'a, 'e> Tool<'a, 'e> {
         Ok(LoadSummary { metrics, ..self.summary(&command, &outcome, concluded) })
     }
 
-    /// What the result comes to, and the metrics of its own.
+    /// The result, and the values of its own metrics.
     fn conclude(&self, text: &str, wall_s: f64) -> Result<(Concluded, BTreeMap<String, f64>), Fault> {
         let concluded = self.options.parser.conclude(text, wall_s)?;
         let metrics = match &self.options.metrics[..] {
@@ -227,7 +227,7 @@ impl<'a, 'e> Tool<'a, 'e> {
         Ok((concluded, metrics))
     }
 
-    /// Says how the command must be written for its result to be read, where that is known.
+    /// Adds how the command must be written for its result to be read, if that is known.
     fn explain(&self, fault: Fault) -> Fault {
         match ToolRow::of(&self.options.parser) {
             Some(row) if fault.remedy.is_empty() => {
@@ -237,7 +237,7 @@ impl<'a, 'e> Tool<'a, 'e> {
         }
     }
 
-    /// Says what to do about a tool's words, where that is known.
+    /// Adds what to do about a tool's message, if that is known.
     fn advise(&self, fault: Fault) -> Fault {
         let advice = ToolRow::of(&self.options.parser).map_or(&[][..], |row| row.advice);
         match advice.iter().find(|(words, _)| fault.log.contains(words)) {
@@ -253,7 +253,7 @@ impl<'a, 'e> Tool<'a, 'e> {
         let ran = if self.inside.is_some() { "inside the form" } else { "beside the form" };
         let mut facts =
             BTreeMap::from([("tool.command".to_owned(), command.join(" ")), ("tool.ran".to_owned(), ran.to_owned())]);
-        // What runs inside the form is part of what is measured, not a generator that could be its own limit.
+        // A tool inside the form is part of what is measured, not a generator that could be the limit.
         let (cpu_s, cpus) = match self.inside {
             Some(_) => (0.0, 0),
             None => (outcome.cpu_ns as f64 / clock::SECOND_NS as f64, self.plan.cpus.len().max(1)),
@@ -276,7 +276,7 @@ impl<'a, 'e> Tool<'a, 'e> {
         }
         let passed = self.judge(outcome, false).is_ok();
         let ended = Check { always: false, outcome: false, name: format!("{name} ended well"), passed, detail };
-        // What is not counted is no part of the time measured either, nor is the CPU time it took.
+        // What the tool does not count is not part of the measured time either, nor is the CPU time it took.
         let unmeasured = concluded.unmeasured.min(outcome.took);
         let measured_share = 1.0 - unmeasured.as_secs_f64() / wall_s;
         let inside = outcome.inside.map(|used| InsideUse { cpu_s: used.cpu_s.map(|cpu_s| cpu_s * measured_share) });
@@ -331,7 +331,7 @@ impl<'a, 'e> Tool<'a, 'e> {
         .remedy(format!("put ${{{wanted}}} where the tool takes it, or give the study a closed load")))
     }
 
-    /// What the places of a command stand for.
+    /// The values of a command's placeholders.
     fn values(&self, load: Duration, output: &str) -> Values {
         let mut values = Values::new(&self.names);
         let slot = |name: &str| self.names.slot(name).expect("a name of the table");
@@ -360,7 +360,7 @@ impl<'a, 'e> Tool<'a, 'e> {
         values
     }
 
-    /// The arguments of a command, its places filled.
+    /// The arguments of a command with its placeholders filled in.
     fn fill(&self, command: &[String], load: Duration, output: &OutputFile) -> Result<Vec<String>, Fault> {
         let values = self.values(load, &output.path);
         command[1..].iter().map(|argument| self.filled(argument, &values)).collect()
@@ -389,7 +389,7 @@ impl<'a, 'e> Tool<'a, 'e> {
             return process::run(&Job { program: &path, arguments, environment, directory, limit_ns });
         }
         let command = std::iter::once(name.to_owned()).chain(arguments).collect();
-        // Numbers are written alike everywhere.
+        // The same format of numbers everywhere.
         let environment = [("LC_ALL".to_owned(), "C".to_owned())].into_iter().chain(environment).collect();
         let directory = directory.unwrap_or(DIRECTORY_INSIDE).to_owned();
         let began_ns = clock::monotonic_ns();
@@ -397,7 +397,7 @@ impl<'a, 'e> Tool<'a, 'e> {
         Ok(Outcome::inside(end, (began_ns, clock::monotonic_ns())))
     }
 
-    /// Runs a command that has to succeed.
+    /// Runs a command that must succeed.
     fn succeed(&mut self, command: &[String], limit: Duration) -> Result<Outcome, Fault> {
         let output = OutputFile::new()?;
         let arguments = self.fill(command, self.plan.measure, &output)?;
@@ -406,7 +406,7 @@ impl<'a, 'e> Tool<'a, 'e> {
         Ok(outcome)
     }
 
-    /// Whether a command ended as it should; `timed` when its time limit is an end like any other.
+    /// Whether a command ended as it should; with `timed`, reaching its time limit is a regular end.
     fn judge(&self, outcome: &Outcome, timed: bool) -> Result<(), Fault> {
         match outcome.ended {
             Ended::Late if timed => Ok(()),
@@ -419,7 +419,7 @@ impl<'a, 'e> Tool<'a, 'e> {
             Ended::Exit(code) if self.options.exit_codes.iter().any(|good| i32::from(*good) == code) => Ok(()),
             ended => {
                 let fault = Fault::new(format!("the tool failed: {ended}")).with_log(outcome.log());
-                // The kernel's way to say that a group of processes is full.
+                // This is how the kernel ends a process when its control group is out of memory.
                 let full = matches!(ended, Ended::Signal(9)) && self.inside.is_some();
                 let remedy = "if nobody else did it, it used up its memory: raise 'memory' of 'resources'";
                 Err(self.advise(if full { fault.remedy(remedy) } else { fault }))
@@ -428,10 +428,10 @@ impl<'a, 'e> Tool<'a, 'e> {
     }
 }
 
-/// The size of this machine's last-level caches together, bytes; 0 where the kernel does not say. `folder` is
+/// The total size of this machine's last-level caches, bytes; 0 if the kernel does not report it. `folder` is
 /// `/sys/devices/system/cpu`.
 fn last_level_cache_bytes(folder: &Path) -> u64 {
-    // By level and by who shares it, so that each is counted once.
+    // By level and by the CPUs that share it, so that each is counted once.
     let mut caches: BTreeMap<(u32, String), u64> = BTreeMap::new();
     let entries = |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     for cache in entries(folder.to_owned()).flat_map(|cpu| entries(cpu.join("cache"))) {
@@ -446,7 +446,7 @@ fn last_level_cache_bytes(folder: &Path) -> u64 {
     caches.iter().filter(|((level, _), _)| Some(*level) == last).map(|(_, bytes)| bytes).sum()
 }
 
-/// All of what was measured as one row.
+/// The whole measurement as one row.
 fn second(outcome: &Outcome, concluded: &Concluded) -> SecondRow {
     let time = |name: &str| concluded.reported.get(name).copied().unwrap_or(0.0);
     SecondRow {
@@ -484,7 +484,7 @@ impl OutputFile {
         }
     }
 
-    /// The file's content if the command names it, else what was printed.
+    /// The file's content if the command names it, otherwise what was printed.
     fn read_or(&self, arguments: &[String], printed: &str) -> Result<String, Fault> {
         if !arguments.iter().any(|argument| argument.contains(&self.path)) {
             return Ok(printed.to_owned());

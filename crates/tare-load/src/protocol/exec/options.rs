@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tare_core::config::{Fields, Node, NodeKind, Place, Problems};
 
-/// More of anything than a command has.
+/// More than any command has.
 const ARGUMENTS_MAX: usize = 1000;
 
-/// The parser of tools that are written to be weighed.
+/// The parser of tools written for Tare.
 const OWN_REPORT: &str = "tare";
 
-/// What stands for something of the load in a command, and what it is.
+/// The placeholders in a command, and what each stands for.
 pub(super) const PLACES: &[(&str, &str)] = &[
     ("host", "the service's address"),
     ("port", "its port"),
@@ -35,36 +35,37 @@ pub(super) const PLACES: &[(&str, &str)] = &[
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
-    /// The program and its arguments, with places.
+    /// The program and its arguments, with placeholders.
     pub command: Vec<String>,
     /// How its result is read.
     pub parser: Parser,
-    /// What one operation is called.
+    /// The name of one operation.
     pub operation: String,
     /// Commands that write the data set, in order.
     pub populate: Vec<Vec<String>>,
-    /// A command that succeeds when the service is ready; none asks for an accepted connection.
+    /// A command that succeeds when the service is ready; without one, an accepted connection is enough.
     pub ready: Option<Vec<String>>,
-    /// What is added to the environment, with places.
+    /// Additions to the environment, with placeholders.
     pub environment: BTreeMap<String, String>,
-    /// Exit codes that are a success.
+    /// Exit codes that count as success.
     pub exit_codes: Vec<u8>,
-    /// How long a command may take; none is the time measured and half a minute.
+    /// How long a command may take. None allows the measured time, one operation's timeout and half a minute; ten
+    /// minutes for populating.
     pub within: Option<Duration>,
     /// Whether the command also runs while the load settles.
     pub settle: bool,
-    /// The Debian package that has the program, for the message that it is missing.
+    /// The Debian package that contains the program, for the message that it is missing.
     pub package: Option<String>,
-    /// The share of its CPUs above which the tool may be what was measured.
+    /// The share of its CPUs above which the tool may have been the limit.
     pub busy_max: f64,
     /// Where its commands run.
     #[serde(default, rename = "where")]
     pub place: Where,
-    /// The directory in which its commands start; none is the root inside the form, and beside it where Tare was
-    /// started.
+    /// The directory in which its commands start; none is the root inside the form, and beside it the directory where
+    /// Tare was started.
     #[serde(default)]
     pub directory: Option<String>,
-    /// Figures of its own that ratios are made of.
+    /// Its own figures, of which ratios are made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<Metric>,
 }
@@ -83,10 +84,10 @@ impl Options {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Where {
-    /// On this machine, where the generator would be.
+    /// On this machine, in place of the generator.
     #[default]
     Beside,
-    /// Inside the form, as the service that is loaded, on its CPUs.
+    /// Inside the form, like the service that is loaded, on its CPUs.
     Inside,
 }
 
@@ -200,7 +201,7 @@ fn read_directory(node: &Node, problems: &mut Problems) -> Option<String> {
     Some(directory)
 }
 
-/// What a tool inside the form cannot have: a file that is read from outside, and CPUs of its own.
+/// Refuses what a tool inside the form cannot have: a file that is read from outside, and CPUs of its own.
 fn check_inside(fields: &mut Fields, names: &Names, problems: &mut Problems) {
     let output = names.slot("output");
     let names_it = |text: &str| Template::compile(text, names).is_ok_and(|text| text.uses(output));
@@ -288,7 +289,7 @@ fn check_figure(name: &str, place: Place, problems: &mut Problems) {
     }
 }
 
-/// Without one of these nothing follows from what is found.
+/// Without one of these, the figures have no result.
 fn check_enough<'a>(names: impl Iterator<Item = &'a str>, place: Place, problems: &mut Problems) {
     let main = ["throughput", "operations", "answered"];
     let base = |name: &str| name.split('_').next().unwrap_or_default().to_owned();
@@ -399,7 +400,7 @@ mod tests {
         assert_eq!((options.place, options.directory.as_deref()), (Where::Inside, Some("/data")));
         let mut json = serde_json::to_value(&options).unwrap();
         assert_eq!(json["where"], "inside");
-        // Options that were written down before there was a choice.
+        // Options written before there was a choice.
         json.as_object_mut().unwrap().retain(|key, _| !["where", "directory"].contains(&key.as_str()));
         assert_eq!(serde_json::from_value::<Options>(json).unwrap().place, Where::Beside);
     }

@@ -1,4 +1,4 @@
-//! Reading a tool's result as a declared parser says.
+//! Reads a tool's result with a declared parser.
 
 use super::figure::{Concluded, Figures, Wanted};
 use super::{fio, report};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use tare_core::fault::{Doing, Fault};
 
-/// How a result is read; figures are named with their units, `p99_ms`.
+/// How a result is read; figures are named with their units, as in `p99_ms`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) enum Parser {
@@ -20,9 +20,9 @@ pub(super) enum Parser {
     Regex(Vec<String>),
     /// By the columns of one row of a table.
     Csv(Table),
-    /// As a report that was made for Tare; see [`super::report`].
+    /// As a report written for Tare; see [`super::report`].
     Tare,
-    /// As fio's own report in JSON, with its histograms and its books; see [`super::fio`].
+    /// As fio's own JSON report, with its histograms and counters; see [`super::fio`].
     Fio,
 }
 
@@ -30,20 +30,20 @@ pub(super) enum Parser {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct JsonFigure {
-    /// The figure, with its unit.
+    /// The figure's name, with its unit.
     pub figure: String,
     /// Pointers (RFC 6901). In the last part, `*` at the end stands for any ending and adds up what it finds, and `!x`
-    /// for all but x.
+    /// stands for everything except x.
     pub at: Vec<String>,
-    /// What is made of them.
+    /// How several values are combined.
     pub take: Take,
 }
 
-/// What is made of several values of one figure.
+/// How several values of one figure are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Take {
-    /// The first that is there.
+    /// The first one that exists.
     First,
     /// Their sum.
     Sum,
@@ -55,19 +55,19 @@ pub(super) enum Take {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Table {
-    /// By figure with its unit: the column's name in the first line.
+    /// By figure with its unit: the name of the column in the header line.
     pub columns: BTreeMap<String, String>,
-    /// Which row, by columns and their values; with none there must be one row.
+    /// Which row, by columns and their values; if empty, there must be only one row.
     pub row: BTreeMap<String, String>,
-    /// Between fields.
+    /// The character between fields.
     pub separator: char,
 }
 
 impl Parser {
-    /// What a tool's output comes to. `wall_s` is how long the tool ran.
+    /// The result in a tool's output. `wall_s` is how long the tool ran.
     ///
     /// # Errors
-    /// When the output is not of the form that the parser reads, holds several results, or nothing follows from it.
+    /// When the output does not have the form that the parser reads, contains several results, or gives no result.
     pub(super) fn conclude(&self, output: &str, wall_s: f64) -> Result<Concluded, Fault> {
         sound(match self {
             Parser::Tare => report::concluded(document(output)?, wall_s),
@@ -76,12 +76,12 @@ impl Parser {
         }?)
     }
 
-    /// The operations that it always tells apart; none when their names are the workload's or the tool's.
+    /// The operations that it always distinguishes; none if their names are the workload's or the tool's.
     pub(super) fn operations(&self) -> &'static [&'static str] {
         if *self == Parser::Fio { &["read", "write", "mixed"] } else { &[] }
     }
 
-    /// The figures in a tool's output, where figures are what is read.
+    /// The figures in a tool's output, if the parser reads figures.
     ///
     /// # Errors
     /// As [`Parser::conclude`].
@@ -95,7 +95,7 @@ impl Parser {
     }
 }
 
-/// A result whose figures are numbers of something.
+/// The result, if all its figures are finite and not negative.
 pub(super) fn sound(found: Concluded) -> Result<Concluded, Fault> {
     match found.reported.iter().find(|(_, figure)| !(figure.is_finite() && **figure >= 0.0)) {
         Some((name, figure)) => Err(Fault::new(format!("the tool's result says that {name} is {figure}"))),
@@ -128,7 +128,7 @@ fn read_json(wants: &[JsonFigure], output: &str) -> Result<Figures, Fault> {
     Ok(figures)
 }
 
-/// The JSON document in an output: all of it, or from the first line that starts one to the last that ends one.
+/// The JSON document in an output: all of it, or from the first line that starts one to the last closing bracket.
 pub(super) fn document(output: &str) -> Result<Value, Fault> {
     let whole = serde_json::from_str(output);
     if let Ok(document) = whole {
@@ -161,7 +161,7 @@ fn find(document: &Value, pointer: &str, figure: Wanted) -> Option<f64> {
     Some(members.iter().filter(|(key, _)| chosen(key)).filter_map(|(_, value)| number(value)).sum())
 }
 
-/// A pattern as Tare reads it: `^` and `$` stand for the ends of lines.
+/// A pattern as Tare reads it: `^` and `$` match at the ends of lines.
 pub(super) fn compile(pattern: &str) -> Result<Regex, String> {
     regex::RegexBuilder::new(pattern).multi_line(true).size_limit(1 << 20).build().map_err(|error| error.to_string())
 }
@@ -202,7 +202,7 @@ fn read_table(table: &Table, output: &str) -> Result<Figures, Fault> {
         parse_csv(output, table.separator).map_err(|message| Fault::new(format!("the tool's table: {message}")))?;
     let mut rows = rows.iter().map(|(_, row)| row);
     let named = |header: &Vec<String>| table.columns.values().chain(table.row.keys()).all(|name| header.contains(name));
-    // What a tool prints before its table does not name the columns.
+    // Lines that a tool prints before its table do not name the columns.
     let Some(header) = rows.find(|row| named(row)) else {
         let names: Vec<&str> = table.columns.values().chain(table.row.keys()).map(String::as_str).collect();
         return Err(Fault::new(format!("the tool's output has no line with the columns {}", names.join(", "))));

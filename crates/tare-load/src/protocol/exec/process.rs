@@ -1,4 +1,5 @@
-//! A tool as a process: started in a group of its own, bounded in time and output, and ended with all it has started.
+//! A tool as a process: started in a process group of its own, limited in time and output, and ended together with
+//! everything it has started.
 
 use crate::clock::{self, SECOND_NS};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,15 +15,15 @@ use tare_core::command::{CappedOutput, CommandEnd, Ended};
 use tare_core::fault::{Doing, Fault};
 use tare_core::load::InsideUse;
 
-/// What a tool may print; one that prints more is ended.
+/// How much a tool may print; one that prints more is ended.
 const OUTPUT_MAX: usize = 16 << 20;
-/// The end of its standard error that is kept for messages.
+/// How much of the end of its standard error is kept for messages.
 const STDERR_KEPT: usize = 8 << 10;
-/// How often it is looked whether the load shall end.
+/// How often to check whether the load has been told to end.
 const LOOK_NS: u64 = 50_000_000;
 /// How long a tool that was told to end may take before it is killed.
 const GRACE_NS: u64 = SECOND_NS;
-/// How long its output may stay open after it has ended: somebody else holds it then.
+/// How long its output may stay open after it has ended: another process holds it then.
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// Raised by SIGTERM and SIGINT.
@@ -41,37 +42,37 @@ pub(super) fn end_on_signals() {
     }
 }
 
-/// What shall run.
+/// What to run.
 pub(super) struct Job<'a> {
     /// The program, as a path, and its arguments.
     pub program: &'a Path,
     pub arguments: &'a [String],
     pub environment: &'a [(String, String)],
-    /// Where it starts; none is where this process is.
+    /// The directory where it starts; none is this process's own.
     pub directory: Option<&'a str>,
     /// How long it may take, ns.
     pub limit_ns: u64,
 }
 
-/// How it went.
+/// The outcome.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub ended: Ended,
     pub stdout: String,
-    /// The end of it.
+    /// The end of its standard error.
     pub stderr: String,
-    /// CPU time of it and of what it waited for, ns; that of a tool inside the form is not the load's.
+    /// CPU time of the tool and the children it waited for, ns; 0 inside the form, where it is not the load's.
     pub cpu_ns: u64,
-    /// CLOCK_MONOTONIC when it began and ended.
+    /// When it began and ended, CLOCK_MONOTONIC, ns.
     pub span: (u64, u64),
-    /// How long it took, which inside the form is told by the host that ran it.
+    /// How long it took; inside the form, as measured by the host that ran it.
     pub took: Duration,
-    /// What it used inside the form, where it ran there.
+    /// What it used inside the form, if it ran there.
     pub inside: Option<InsideUse>,
 }
 
 impl Outcome {
-    /// Of a command that somebody ran inside the form, between two moments of CLOCK_MONOTONIC.
+    /// The outcome of a command that was run inside the form, between two moments of CLOCK_MONOTONIC.
     pub(super) fn inside(end: CommandEnd, span: (u64, u64)) -> Outcome {
         let CommandEnd { ended, stdout, stderr, took, cpu_s } = end;
         Outcome { ended, stdout, stderr, cpu_ns: 0, span, took, inside: Some(InsideUse { cpu_s }) }
@@ -97,25 +98,25 @@ pub(super) fn find_program(name: &str) -> Option<PathBuf> {
         return Some(PathBuf::from(name)).filter(runs);
     }
     let folders = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
-    // An empty entry is the current directory to a shell, which anybody may have filled; it is nothing here.
+    // To a shell an empty entry is the current directory, which anybody may have filled; here it is ignored.
     let folders = std::env::split_paths(&folders).filter(|folder| !folder.as_os_str().is_empty());
     folders.map(|folder| folder.join(name)).find(runs)
 }
 
-/// Runs a job to its end, its time limit, or the end of the load.
+/// Runs a job until it ends, its time limit is reached, or the load is told to end.
 ///
 /// # Errors
-/// When it could not be started, printed too much, or the load was ended.
+/// When it could not be started, printed too much, or the load was told to end.
 pub(super) fn run(job: &Job) -> Result<Outcome, Fault> {
     let mut command = Command::new(job.program);
     command.args(job.arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // Numbers are written alike everywhere.
+    // The same format of numbers everywhere.
     command.env("LC_ALL", "C").envs(job.environment.iter().map(|(name, value)| (name, value)));
     command.process_group(0);
     if let Some(directory) = job.directory {
         command.current_dir(directory);
     }
-    // SAFETY: between fork and exec only prctl(2) and signal(2) are called, which are plain system calls.
+    // SAFETY: between fork and exec only prctl(2) is called, which is a plain system call.
     unsafe { command.pre_exec(die_with_parent) };
     let cpu_before_ns = children_cpu_ns();
     let began_ns = clock::monotonic_ns();
@@ -123,7 +124,7 @@ pub(super) fn run(job: &Job) -> Result<Outcome, Fault> {
     let ended = running.wait(began_ns.saturating_add(job.limit_ns));
     let ended_ns = clock::monotonic_ns();
     running.end_group();
-    // Whoever holds a pipe open keeps what it gave.
+    // If another process holds the pipe open, its output is not waited for any longer.
     let stdout = running.stdout.recv_timeout(DRAIN).ok();
     let stderr = running.stderr.recv_timeout(DRAIN).unwrap_or_default();
     let status = ended?;
@@ -141,9 +142,9 @@ pub(super) fn run(job: &Job) -> Result<Outcome, Fault> {
     })
 }
 
-/// Called in the child: it shall not outlive a load process that is killed.
+/// Called in the child, so that it does not outlive a load process that is killed.
 fn die_with_parent() -> std::io::Result<()> {
-    // SAFETY: PR_SET_PDEATHSIG takes a signal number and changes nothing but this process; the dispositions set by
+    // SAFETY: PR_SET_PDEATHSIG takes a signal number and affects only this process; the handlers set by
     // `end_on_signals` are reset to the default by exec, as handlers always are.
     if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } != 0 {
         return Err(std::io::Error::last_os_error());
@@ -151,9 +152,9 @@ fn die_with_parent() -> std::io::Result<()> {
     Ok(())
 }
 
-/// CPU time, user and system, of all children that were waited for, ns.
+/// CPU time, user and system, of all children that have been waited for, ns.
 fn children_cpu_ns() -> u64 {
-    // SAFETY: rusage is plain data for which zeros are valid, and getrusage(2) writes nothing but it.
+    // SAFETY: rusage is plain data for which zeros are valid, and getrusage(2) writes to nothing else.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
@@ -182,7 +183,7 @@ impl Running {
         Ok(Running { child, group, stdout, stderr, gone: false })
     }
 
-    /// Waits for the end; `None` when the deadline came first.
+    /// Waits for the end; `None` if the deadline came first.
     fn wait(&mut self, deadline_ns: u64) -> Result<Option<ExitStatus>, Fault> {
         let parent = rustix::process::getppid();
         let handle = pidfd_open(self.group, PidfdFlags::empty()).doing("watch the tool")?;
@@ -191,7 +192,7 @@ impl Running {
                 self.gone = true;
                 return Ok(Some(status));
             }
-            // Who has lost the process that started it works for nobody.
+            // Once the process that started this one is gone, the result has no use.
             if ENDING.load(Ordering::Relaxed) || rustix::process::getppid() != parent {
                 return Err(Fault::new("interrupted"));
             }
@@ -200,12 +201,12 @@ impl Running {
                 return Ok(None);
             }
             let wait: Timespec = clock::timespec(left_ns.min(LOOK_NS));
-            // Whatever wakes it, the loop looks.
+            // Whatever ends the wait, the loop checks.
             let _ = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&wait));
         }
     }
 
-    /// Ends the tool and whatever it has started, kindly first.
+    /// Ends the tool and everything it has started, first by SIGTERM.
     fn end_group(&mut self) {
         let deadline_ns = clock::monotonic_ns() + GRACE_NS;
         if !self.gone {
@@ -214,7 +215,7 @@ impl Running {
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
-        // A group that is gone is what is wanted.
+        // It does not matter if the group is already gone.
         let _ = kill_process_group(self.group, Signal::KILL);
         let _ = self.child.wait();
         self.gone = true;
@@ -238,7 +239,7 @@ fn read(mut pipe: impl Read + Send + 'static, mut kept: CappedOutput) -> Receive
             && kept.add(&piece[..length])
         {}
         drop(pipe);
-        // Nobody waits for the output of a tool that was given up.
+        // The output of an abandoned tool is not awaited.
         let _ = out.send(kept);
     });
     result

@@ -1,4 +1,4 @@
-//! Tare's own form of a tool's report, for tools that are written to be weighed.
+//! Tare's own format of a tool's report, for tools written for Tare.
 //!
 //! One JSON document, the last thing that the tool prints:
 //!
@@ -9,7 +9,7 @@
 //!  "checks": [{"name": "residual", "passed": true, "detail": "0.0031 < 16"}],
 //!  "facts": {"size": "2000"}}
 //! ```
-//! `operations` must be there. A check that did not pass makes the trial invalid, with its `detail` as the reason.
+//! `operations` is required. A check that did not pass makes the trial invalid, with its `detail` as the reason.
 
 use super::figure::Concluded;
 use serde::Deserialize;
@@ -26,7 +26,7 @@ struct ToolReport {
     seconds: Option<f64>,
     /// By operation.
     operations: BTreeMap<String, Counts>,
-    /// By name of the metric. Which of them count, the workload says; see [`super::options::Metric`].
+    /// By name of the metric. The workload says which of them count; see [`super::options::Metric`].
     #[serde(default, rename = "metrics")]
     _metrics: BTreeMap<String, f64>,
     #[serde(default)]
@@ -38,17 +38,17 @@ struct ToolReport {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Counts {
-    /// Done right.
+    /// Done correctly.
     count: u64,
-    /// Done wrong, or not at all.
+    /// Done wrongly, or not at all.
     #[serde(default)]
     errors: u64,
 }
 
-/// What a tool's report comes to. `wall_s` is how long the tool ran.
+/// The result in a tool's report. `wall_s` is how long the tool ran.
 ///
 /// # Errors
-/// When the document is no such report, or says that nothing was done in no time.
+/// When the document is not such a report, its time is not above 0, or its counts do not fit into 64 bits.
 pub(super) fn concluded(document: Value, wall_s: f64) -> Result<Concluded, Fault> {
     let report = ToolReport::deserialize(document).doing("read the tool's result as a report for Tare")?;
     let seconds = report.seconds.unwrap_or(wall_s);

@@ -1,4 +1,4 @@
-//! Tools that are a line of shell: how they are started, bounded, judged and ended.
+//! Tools that are one line of shell: how they are started, limited, judged and ended.
 
 use super::*;
 use serde_json::json;
@@ -7,7 +7,7 @@ use tare_core::command::CommandEnd;
 use tare_core::config;
 use tare_core::load::LoadOrder;
 
-/// A tool that prints what the parser wants.
+/// A tool that prints what the parser looks for.
 const GOOD: &str = "echo rate: 100; echo done: 50; echo p99: 2ms";
 
 fn options(text: &str) -> serde_json::Value {
@@ -38,7 +38,7 @@ fn run(plan: &LoadPlan) -> (Vec<SecondRow>, Result<LoadSummary, Fault>) {
     (rows, result)
 }
 
-/// The same inside a form: each command is handed to `form`, which says how it went.
+/// The same inside a form: each command is passed to `form`, which returns the outcome.
 fn run_inside(
     plan: &LoadPlan,
     form: impl Fn(&CommandStart) -> Result<CommandEnd, Fault>,
@@ -61,7 +61,7 @@ fn inside(options: serde_json::Value) -> LoadPlan {
     LoadPlan { inside: Some(Inside { cpus: 3 }), ..plan(options) }
 }
 
-/// How a command went that printed this.
+/// The outcome of a command that printed this.
 fn printed(stdout: &str) -> CommandEnd {
     CommandEnd {
         ended: Ended::Exit(0),
@@ -142,7 +142,7 @@ fn a_tool_that_does_not_end_is_ended_with_all_it_started() {
     let script = format!("trap '' TERM; (trap '' TERM; sleep {mark}) & sleep {mark}; sleep {mark}");
     let late = fault(shell(&script, "within: 300ms\n"));
     assert!(late.message.contains("had not ended"), "{late}");
-    // What was killed is gone when its parent, or whoever inherited it, has seen it.
+    // A killed process is gone once its parent, or the process that inherited it, has reaped it.
     let patience = Instant::now() + Duration::from_secs(10);
     while alive(mark) {
         assert!(Instant::now() < patience, "something of the tool is still running");
@@ -220,7 +220,7 @@ fn a_tool_inside_the_form_is_read_by_the_same_parser() {
     assert_eq!((summary.generator_cpu_s, summary.generator_cpus), (0.0, 0), "its CPU time is the form's");
     assert_eq!(summary.inside.unwrap().cpu_s, Some(2.5));
     assert!(summary.measure_end_ns > summary.measure_start_ns);
-    // A rate that is not reported is over the time by the clock inside.
+    // A rate that is not reported is computed from the time measured inside.
     let (_, summary) = run_inside(&plan, |_| Ok(printed("done: 50")));
     assert_eq!(summary.unwrap().reported["throughput"], 12.5);
 }
@@ -239,7 +239,7 @@ fn population_readiness_and_settling_are_inside_as_well() {
     assert!(summary.unwrap_err().message.contains("exit code 1"));
     plan.task = LoadTask::Run;
     plan.settle = Duration::from_millis(300);
-    // What settles may be cut off by its time; what is measured may not.
+    // Settling may be cut off by its time; measuring may not.
     let late = |settles: bool| {
         move |command: &CommandStart| -> Result<CommandEnd, Fault> {
             let is_settling = command.within == Duration::from_millis(300);
@@ -303,7 +303,7 @@ fn what_cannot_run_inside_is_told_and_never_waited_for() {
     assert!(fault(options.clone()).message.contains("there is none"), "no form to run it in");
     let (_, refused) = run_inside(&inside(options.clone()), |_| Err(Fault::new("could not run go: no such file")));
     assert!(refused.unwrap_err().message.contains("no such file"));
-    // Nobody who runs it; nobody left who could.
+    // Nothing to run it; then nothing left to run it.
     let deaf = run(&inside(options.clone())).1.unwrap_err();
     assert!(deaf.message.contains("did not run a command inside"), "{deaf}");
     let (sender, orders) = std::sync::mpsc::channel();

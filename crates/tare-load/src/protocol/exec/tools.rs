@@ -1,4 +1,4 @@
-//! The tools whose results Tare reads unasked.
+//! The tools whose results Tare can read without a declared parser.
 
 use super::parser::{JsonFigure, Parser, Take};
 
@@ -7,7 +7,7 @@ use super::parser::{JsonFigure, Parser, Take};
 pub(super) struct ToolRow {
     /// The parser's name, which is also the program's.
     pub name: &'static str,
-    /// The Debian package that has the program; none when Debian has none.
+    /// The Debian package that contains the program; none if Debian has none.
     pub package: Option<&'static str>,
     /// What one operation is.
     pub operation: &'static str,
@@ -16,7 +16,7 @@ pub(super) struct ToolRow {
     /// Arguments that make it print its version.
     pub version: &'static [&'static str],
     result: Form,
-    /// What to do about an error, by a part of what it prints then.
+    /// What to do about an error, by a part of its message.
     pub advice: &'static [(&'static str, &'static str)],
 }
 
@@ -27,7 +27,7 @@ enum Form {
     Fio,
 }
 
-/// Every tool that is known.
+/// Every known tool.
 pub(super) const TOOLS: &[ToolRow] = &[
     ToolRow {
         name: "redis-benchmark",
@@ -95,7 +95,7 @@ pub(super) const TOOLS: &[ToolRow] = &[
             ("seconds", &["/summary/total"], Take::First),
             ("answered", &["/statusCodeDistribution/*"], Take::Sum),
             ("wrong", &["/statusCodeDistribution/4*", "/statusCodeDistribution/5*"], Take::Sum),
-            // What was under way when the time was over is no error.
+            // Requests in flight when the time is up are no errors.
             ("errors", &["/errorDistribution/!aborted due to deadline"], Take::Sum),
             ("mean_s", &["/summary/average"], Take::First),
             ("max_s", &["/summary/slowest"], Take::First),
@@ -115,7 +115,7 @@ pub(super) const TOOLS: &[ToolRow] = &[
         result: Form::Json(&[
             ("throughput", &["/metrics/http_reqs/rate", "/metrics/http_reqs/values/rate"], Take::First),
             ("answered", &["/metrics/http_reqs/count", "/metrics/http_reqs/values/count"], Take::First),
-            // It counts how often "failed" was true.
+            // The number of times that "failed" was true.
             ("wrong", &["/metrics/http_req_failed/passes", "/metrics/http_req_failed/values/passes"], Take::First),
             ("mean_ms", &["/metrics/http_req_duration/avg", "/metrics/http_req_duration/values/avg"], Take::First),
             ("max_ms", &["/metrics/http_req_duration/max", "/metrics/http_req_duration/values/max"], Take::First),
@@ -187,7 +187,7 @@ pub(super) const TOOLS: &[ToolRow] = &[
     },
 ];
 
-/// wrk prints its percentiles with their units; wrk2 prints more digits of the shares.
+/// wrk prints its percentiles with their units; wrk2 prints the shares with more digits.
 const WRK: &[&str] = &[
     r"(?<answered>\d+) requests in (?:[\d.]+)",
     r"Requests/sec: +(?<throughput>[\d.]+)",
@@ -204,7 +204,7 @@ const WRK: &[&str] = &[
 ];
 
 impl ToolRow {
-    /// The row of a parser's or program's name.
+    /// The row for the name of a parser or program.
     pub(super) fn find(name: &str) -> Option<&'static ToolRow> {
         TOOLS.iter().find(|row| row.name == name)
     }
@@ -232,12 +232,12 @@ impl ToolRow {
     }
 }
 
-/// Takes any text for the output of each tool that is known, and of one that was made for Tare.
+/// Takes any text as the output of each known tool, and of one written for Tare.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn chew(output: &str) {
     use super::parser::{Table, compiled, read_regex, sound};
     use std::collections::BTreeMap;
-    // To compile the patterns takes far longer than to look for them.
+    // Compiling the patterns takes far longer than searching for them.
     static PATTERNS: std::sync::OnceLock<Vec<Vec<regex::Regex>>> = std::sync::OnceLock::new();
     let patterns = PATTERNS.get_or_init(|| {
         let of = |parser: Parser| match parser {
@@ -266,7 +266,7 @@ mod tests {
         ToolRow::find(tool).unwrap().parser().conclude(output, 2.0).unwrap()
     }
 
-    /// Holds `found` against operations, errors and the figures that must be there, all of them.
+    /// Compares `found` with the operations, errors and figures expected; there must be no other figures.
     fn check(found: &Concluded, operations: u64, errors: u64, figures: &[(&str, f64)]) {
         assert_eq!((found.operations, found.errors), (operations, errors));
         let names: Vec<&str> = found.reported.keys().map(String::as_str).collect();

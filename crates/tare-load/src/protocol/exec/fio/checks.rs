@@ -1,21 +1,21 @@
-//! What fio claims, held against its own books and those of the kernel.
+//! Checks fio's figures against each other and against the kernel's.
 
 use super::{Body, Job, NO_DIRECT, NO_SPACE, NO_URING};
 use tare_core::load::Check;
 
-/// How far the number of operations under way may be from what was asked for, as a share of it.
+/// How far the number of operations in flight may be from the requested one, as a share of it.
 const LITTLE_WITHIN: f64 = 0.05;
-/// Operations by which an end of the measurement cut through one, for each that may be under way, below which nothing
-/// follows from their mean.
+/// With fewer operations than this for each one in flight, their mean proves nothing, because the end of the
+/// measurement cuts through those in flight.
 const LITTLE_ROUNDS: f64 = 100.0;
-/// Below so many in flight for a job, the time that fio itself takes between two shows.
+/// Below this many in flight per thread, fio's own time between two operations shows.
 const LITTLE_DEPTH: f64 = 8.0;
-/// Engines that have several operations of one job under way.
+/// Engines that can have several operations of one thread in flight.
 const ASYNCHRONOUS: &[&str] = &["libaio", "io_uring"];
-/// Options that keep fio from having as many operations under way as its depth says.
+/// Options that keep fio from having as many operations in flight as its depth says.
 const THROTTLES: &[&str] = &["rate", "rate_iops", "thinktime", "rate_process", "iodepth_batch", "iodepth_low"];
-/// What the kernel may count beyond fio's own I/O, as a share of it and in bytes: what is read to load an engine and a
-/// job file, and what lies under the file system's own books.
+/// What the kernel may count in addition to fio's own I/O, as a share of it and in bytes: what is read to load an
+/// engine and a job file, and the file system's own metadata.
 const KERNEL_SHARE: f64 = 0.02;
 const KERNEL_SLACK: u64 = 8 << 20;
 
@@ -27,8 +27,8 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// What was counted between two looks at `/proc/<pid>/io` of the process that waited for fio. Without a first look
-    /// it started at nothing; without a second nothing is known.
+    /// The difference between two readings of `/proc/<pid>/io` of the process that waited for fio. Without a first
+    /// reading the counters started at 0; without a second nothing is known.
     pub(super) fn between(before: &str, after: &str) -> Option<Counters> {
         let after = Counters::read(after)?;
         let before = Counters::read(before).unwrap_or(Counters { read_bytes: 0, write_bytes: 0 });
@@ -44,7 +44,7 @@ impl Counters {
     }
 }
 
-/// All checks that this report can be held to. What cannot be checked is not there.
+/// All checks that apply to this report. What cannot be checked is omitted.
 pub(super) fn all(body: &Body, counters: Option<&Counters>) -> Vec<Check> {
     let mut checks = vec![errors(body), whole(body)];
     checks.extend(bytes(body));
@@ -77,8 +77,8 @@ fn whole(body: &Body) -> Check {
     check("no I/O was cut short", cut == 0, format!("{cut} short or dropped"))
 }
 
-/// Whether bytes are operations times the size of a block. An operation may have begun before the count and ended in
-/// it, or the other way round, so as many may be missing as can be under way.
+/// Whether bytes equal operations times the block size. An operation may have begun before the count and ended in it,
+/// or the other way round, so they may differ by as many operations as can be in flight.
 fn bytes(body: &Body) -> Option<Check> {
     let mut detail = Vec::new();
     let mut passed = true;
@@ -102,13 +102,13 @@ fn bytes(body: &Body) -> Option<Check> {
     Some(check("bytes are blocks", passed, detail.join("; ")))
 }
 
-/// Little's law: rate times mean time, both by fio's clock, is what was under way. From the submission on, as depth
-/// counts.
+/// Little's law: rate times mean time, both by fio's clock, is the number in flight. Times start at the submission, as
+/// they do for the depth.
 fn under_way(body: &Body) -> Option<Check> {
     let mut wanted = 0.0;
     for job in &body.jobs {
         let engine = job.option(body, "ioengine")?;
-        // Without direct I/O the kernel does it all while it is submitted.
+        // Without direct I/O the kernel completes an operation while it is being submitted.
         let asynchronous = ASYNCHRONOUS.contains(&engine) && job.flag(body, "direct");
         let throttled = THROTTLES.iter().any(|name| job.option(body, name).is_some());
         if !asynchronous || throttled || job.depth(body)? < LITTLE_DEPTH || !job.is_one_kind(body) {
@@ -125,8 +125,9 @@ fn under_way(body: &Body) -> Option<Check> {
     Some(check("Little's law", passed, format!("rate x mean time is {found:.1} under way, asked for were {wanted}")))
 }
 
-/// Whether the kernel moved what fio says it moved. Only direct I/O passes the page cache by. What is moved while fio
-/// ramps up is the kernel's but not fio's; without that the two are the same, but for what loading fio reads.
+/// Whether the kernel moved what fio says it moved. Only direct I/O bypasses the page cache. What is moved while fio
+/// ramps up is counted by the kernel but not by fio; without a ramp the two are the same, apart from what is read to
+/// load fio.
 fn kernel(body: &Body, counters: &Counters) -> Vec<Check> {
     if !body.jobs.iter().all(|job| job.flag(body, "direct")) || body.jobs.iter().any(|job| job.mixed.is_some()) {
         return Vec::new();
@@ -138,7 +139,8 @@ fn kernel(body: &Body, counters: &Counters) -> Vec<Check> {
     let moved = [("read", counters.read_bytes), ("write", counters.write_bytes)];
     let held = moved.map(|(name, kernel)| {
         let fio = of(name);
-        // A job may begin as the next one before it is told to stop; what was then under way is the kernel's only.
+        // A job may start while the previous one is still being told to stop; only the kernel counts what was in flight
+        // then.
         let most = fio + (fio as f64 * KERNEL_SHARE) as u64 + KERNEL_SLACK;
         let passed = kernel >= fio && (ramps || kernel <= most);
         let bound = if ramps { "at least as many, as fio ramped up" } else { "as many" };
@@ -149,23 +151,23 @@ fn kernel(body: &Body, counters: &Counters) -> Vec<Check> {
 }
 
 impl Job {
-    /// Operations that one thread has under way at most.
+    /// The most operations that one thread has in flight.
     fn depth(&self, body: &Body) -> Option<f64> {
         self.option(body, "iodepth").map_or(Some(1.0), |depth| depth.parse().ok())
     }
 
-    /// Threads that this entry of the report stands for.
+    /// How many threads this entry of the report covers.
     fn threads(&self, body: &Body) -> Option<f64> {
         let clones: f64 = self.option(body, "numjobs").map_or(Some(1.0), |jobs| jobs.parse().ok())?;
         Some(if self.flag(body, "group_reporting") { clones } else { 1.0 })
     }
 
-    /// Operations that all of them have under way at most.
+    /// The most operations that all of them have in flight.
     fn in_flight(&self, body: &Body) -> Option<f64> {
         Some(self.depth(body)? * self.threads(body)?)
     }
 
-    /// Whether the options are those of all that the entry stands for: jobs of other options in the same group add
+    /// Whether the options are those of everything that the entry covers: jobs with other options in the same group add
     /// their time to it.
     fn is_one_kind(&self, body: &Body) -> bool {
         let longest = self.directions().map(|(_, direction)| direction.runtime).max().unwrap_or(0);
@@ -174,7 +176,7 @@ impl Job {
     }
 }
 
-/// A size as fio reads it: bytes, or with a unit of powers of 1024.
+/// A size as fio reads it: bytes, or with a unit that is a power of 1024.
 fn parse_size(text: &str) -> Option<u64> {
     let text = text.to_ascii_lowercase();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

@@ -1,9 +1,9 @@
-//! fio's report, read in full: operations by direction with their completion times as histograms, and checks of what it
-//! claims against its own books and the kernel's.
+//! Reads fio's report in full: operations by direction, with their completion times as histograms, and checks of its
+//! figures against each other and the kernel's.
 //!
-//! The histograms are in `--output-format=json+` only. fio cuts each power of two into 64 buckets and names each by its
-//! middle, so a time is known to 0.8 %, as in fio's own percentiles. A plain `json` report is read as well; it has
-//! percentiles by direction, which stand for all only when there is one.
+//! Only `--output-format=json+` has the histograms. fio divides each power of two into 64 buckets and names each by its
+//! middle, so a time is accurate to 0.8 %, as in fio's own percentiles. A plain `json` report is read too; it has
+//! percentiles by direction, which describe the whole only if there is one direction.
 
 mod checks;
 
@@ -18,7 +18,7 @@ use tare_core::fault::{Doing, Fault};
 use tare_core::load::OperationSummary;
 use tare_core::units::parse_duration;
 
-/// What to do about an error of fio's that says little, by a part of its words.
+/// What to do about an error message of fio's that explains little, by a part of it.
 pub(super) const ADVICE: &[(&str, &str)] = &[
     ("No space left on device", NO_SPACE),
     ("does not support direct=1", NO_DIRECT),
@@ -31,7 +31,7 @@ const NO_DIRECT: &str =
 const NO_URING: &str = "io_uring is refused here: use libaio, or a form whose filter of system calls and whose kernel \
     allow it (seccomp, kernel.io_uring_disabled)";
 
-/// A report, and what the kernel counted, where whoever ran fio printed that beside it.
+/// A report, and the kernel's counters if the script that ran fio printed them around it.
 #[derive(Debug)]
 struct Report {
     body: Body,
@@ -47,13 +47,13 @@ struct Body {
     jobs: Vec<Job>,
 }
 
-/// A job, or with `group_reporting` all of its group.
+/// A job, or its whole group with `group_reporting`.
 #[derive(Debug, Deserialize)]
 struct Job {
     groupid: u64,
-    /// An errno; 0 is none.
+    /// An errno, or 0.
     error: i32,
-    /// How many errors there were, where they were to be tolerated.
+    /// How many errors there were, if errors were to be tolerated.
     #[serde(default, deserialize_with = "count")]
     total_err: u64,
     #[serde(rename = "job options", default)]
@@ -62,7 +62,7 @@ struct Job {
     write: Option<Direction>,
     /// With `unified_rw_reporting`: both in one.
     mixed: Option<Direction>,
-    /// Of all threads together, ms.
+    /// Summed over all threads, ms.
     #[serde(default)]
     job_runtime: u64,
 }
@@ -72,7 +72,7 @@ struct Direction {
     #[serde(deserialize_with = "count")]
     io_bytes: u64,
     iops: f64,
-    /// Measured, ms.
+    /// The measured time, ms.
     runtime: u64,
     #[serde(deserialize_with = "count")]
     total_ios: u64,
@@ -82,7 +82,7 @@ struct Direction {
     drop_ios: u64,
     /// From before the submission to the completion.
     lat_ns: Times,
-    /// From after it.
+    /// From after the submission to the completion.
     clat_ns: Times,
 }
 
@@ -92,14 +92,14 @@ struct Times {
     mean: f64,
     #[serde(rename = "N", deserialize_with = "count")]
     count: u64,
-    /// How often, by time in ns.
+    /// The count of each time in ns.
     #[serde(default, deserialize_with = "counts")]
     bins: BTreeMap<u64, u64>,
     #[serde(default)]
     percentile: BTreeMap<String, f64>,
 }
 
-/// No tool counts as far as this, and so many of them can be added up: 2^48.
+/// No tool counts higher than this, and many such counts can be added up: 2^48.
 const COUNT_MAX: u64 = 1 << 48;
 
 fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
@@ -115,14 +115,14 @@ fn believable<E: Error>(count: u64) -> Result<u64, E> {
     if count > COUNT_MAX { Err(E::custom(format_args!("{count} is more than anything counts"))) } else { Ok(count) }
 }
 
-/// The percentiles of a plain report, and what they are here.
+/// The percentiles of a plain report, and their names here.
 const PERCENTILES: &[(&str, &str)] =
     &[("50.000000", "p50_us"), ("90.000000", "p90_us"), ("99.000000", "p99_us"), ("99.900000", "p999_us")];
 
 impl Job {
     fn directions(&self) -> impl Iterator<Item = (&'static str, &Direction)> {
         let both = [("read", &self.read), ("write", &self.write)];
-        // Of the one report that has all three, the third is the sum of the others.
+        // If a report has all three, the third is the sum of the others.
         let mixed = Some(("mixed", &self.mixed)).filter(|_| self.read.is_none() && self.write.is_none());
         let all = both.into_iter().chain(mixed).filter_map(|(name, direction)| Some((name, direction.as_ref()?)));
         all.filter(|(_, direction)| direction.total_ios > 0)
@@ -133,7 +133,7 @@ impl Job {
         self.options.get(name).or_else(|| body.global.get(name)).map(String::as_str)
     }
 
-    /// One that is there or not, or says 0 or 1.
+    /// An option that is present or absent, or has the value 0 or 1.
     fn flag(&self, body: &Body, name: &str) -> bool {
         self.option(body, name).is_some_and(|value| value != "0")
     }
@@ -151,10 +151,10 @@ impl Body {
     }
 }
 
-/// Reads what fio printed, with what whoever ran it printed around it.
+/// Reads fio's output, with what the script that ran it printed around it.
 ///
 /// # Errors
-/// When it is no report of fio's, or one of several groups, which have no common result.
+/// When it is not a report of fio's, or has several groups, which have no common result.
 pub(super) fn conclude(output: &str) -> Result<Concluded, Fault> {
     let Report { body, counters } = read(output)?;
     let Some(first) = body.jobs.first() else { return Err(Fault::new("fio reports no job")) };
@@ -174,7 +174,7 @@ pub(super) fn conclude(output: &str) -> Result<Concluded, Fault> {
     reported.insert("throughput".to_owned(), body.directions().map(|(_, direction)| direction.iops).sum());
     let operation = |(name, count): (&&'static str, &u64)| {
         let histogram = times.get(*name).filter(|times| times.total() > 0).map(Histogram::export).unwrap_or_default();
-        // A job thread that met an error has ended by it, and so it is nobody's operation; it is told by its check.
+        // A job thread that met an error has ended with it, so the error belongs to no operation; a check reports it.
         let summary = OperationSummary {
             count: *count,
             service_time: histogram.clone(),
@@ -194,7 +194,7 @@ pub(super) fn conclude(output: &str) -> Result<Concluded, Fault> {
     })
 }
 
-/// Times in us: those of merged histograms, else fio's own of the only direction.
+/// Times in us: those of the merged histograms, or fio's own for the only direction.
 fn reported(body: &Body, times: &BTreeMap<&'static str, Histogram>) -> BTreeMap<String, f64> {
     let mut all = Histogram::new();
     times.values().for_each(|times| all.merge(times));
@@ -242,7 +242,7 @@ fn read(output: &str) -> Result<Report, Fault> {
     Ok(Report { body, counters: Counters::between(&output[..from], after) })
 }
 
-/// A time as fio reads it: in seconds, unless a unit says otherwise.
+/// A time as fio reads it: in seconds, unless it has a unit.
 fn parse_time(text: &str) -> Option<Duration> {
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));

@@ -1,4 +1,4 @@
-//! Reports of fio 3.33, as they are and broken in one place each.
+//! Reports of fio 3.33, as they are and with one place changed.
 
 use super::*;
 use tare_core::load::Check;
@@ -10,7 +10,7 @@ fn concluded(output: &str) -> Concluded {
     conclude(output).unwrap()
 }
 
-/// The report with `from` written as `to`, which must stand in it.
+/// The report with `from`, which must occur in it, replaced by `to`.
 fn changed(from: &str, to: &str) -> Concluded {
     assert!(PLUS.contains(from), "{from}");
     concluded(&PLUS.replace(from, to))
@@ -20,7 +20,7 @@ fn names(checks: &[Check]) -> Vec<&str> {
     checks.iter().map(|check| check.name.as_str()).collect()
 }
 
-/// The checks that did not hold.
+/// The checks that failed.
 fn failed(concluded: &Concluded) -> Vec<&str> {
     concluded.checks.iter().filter(|check| !check.passed).map(|check| check.name.as_str()).collect()
 }
