@@ -1,4 +1,4 @@
-//! Questions to services of the workload after a run: whether what was done holds together.
+//! Questions to services of the workload after a run: whether the results are consistent.
 
 use super::options::Question;
 use std::io::{Error, ErrorKind, Read, Result, Write};
@@ -6,16 +6,16 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use tare_core::load::Check;
 
-/// How long is waited between two times of asking: what was accepted may still be on its way.
+/// How long to wait between two attempts: accepted work may still be in progress.
 const PAUSE: Duration = Duration::from_millis(250);
-/// A single answer may take at least so long, however late it is asked for.
+/// The least time that a single answer may take, however late it is asked for.
 const PATIENCE_MIN: Duration = Duration::from_secs(1);
-/// Of an answer that says that something is wrong, so much is told.
+/// How much is reported of an answer that says something is wrong, characters.
 const TOLD_MAX: usize = 2000;
-/// Longer answers than this are not read to their end.
+/// The most that is read of an answer, bytes.
 const ANSWER_MAX: u64 = 1 << 20;
 
-/// Asks every instance of the service until all is well or the time is over.
+/// Asks every instance of the service until all is well or the time is up.
 pub(super) fn ask(question: &Question, endpoints: &[SocketAddr]) -> Check {
     let name = format!("{} says that all is well at {}", question.service, question.path);
     if endpoints.is_empty() {
@@ -47,8 +47,8 @@ fn told(answer: &Result<(u16, String)>) -> String {
     }
 }
 
-/// An answer that is waited for until the time is over, and not anew for each piece of it: who sends a byte now and
-/// then would hold the run for ever.
+/// An answer with one time limit for all of it, rather than for each piece: a server that sends a byte now and then
+/// would otherwise hold up the run for ever.
 struct Answer {
     stream: TcpStream,
     began: Instant,
@@ -59,7 +59,7 @@ impl Answer {
     /// How much of the time is left.
     ///
     /// # Errors
-    /// When none is.
+    /// When none is left.
     fn left(&self) -> Result<Duration> {
         let left = self.within.saturating_sub(self.began.elapsed());
         if left.is_zero() { Err(late()) } else { Ok(left) }
@@ -80,17 +80,17 @@ fn late() -> Error {
     Error::new(ErrorKind::TimedOut, "no whole answer came in time")
 }
 
-/// The status and the body of the answer to a GET, all of which has to come within [`PATIENCE_MIN`], or `within` if
-/// that is longer.
+/// The status and the body of the answer to a GET, all of which must come within [`PATIENCE_MIN`], or within `within`
+/// if that is longer.
 ///
 /// # Errors
-/// When nobody is there, the answer is no HTTP, or not over in time.
+/// When nothing is reached, the answer is not HTTP, or it does not end in time.
 fn get(endpoint: SocketAddr, path: &str, within: Duration) -> Result<(u16, String)> {
     let (began, within) = (Instant::now(), within.max(PATIENCE_MIN));
     let stream = TcpStream::connect_timeout(&endpoint, within)?;
     let mut answer = Answer { stream, began, within };
     answer.stream.set_write_timeout(Some(answer.left()?))?;
-    // HTTP/1.0: the answer comes in one piece and ends with the connection.
+    // HTTP/1.0: the answer is not chunked and ends with the connection.
     let question = format!("GET {path} HTTP/1.0\r\nHost: {endpoint}\r\nConnection: close\r\n\r\n");
     answer.stream.write_all(question.as_bytes())?;
     let mut bytes = Vec::new();
@@ -101,7 +101,7 @@ fn get(endpoint: SocketAddr, path: &str, within: Duration) -> Result<(u16, Strin
 /// The status and the body of an answer.
 ///
 /// # Errors
-/// When it is no HTTP.
+/// When it is not HTTP.
 fn understood(answer: &[u8]) -> Result<(u16, String)> {
     let text = String::from_utf8_lossy(answer);
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((text.as_ref(), ""));
@@ -111,7 +111,7 @@ fn understood(answer: &[u8]) -> Result<(u16, String)> {
     Ok((status, body.to_owned()))
 }
 
-/// Takes any bytes for an answer: what is told of it is short and stands on one line, and what is no HTTP says nothing.
+/// Takes any bytes as an answer: what is reported of it is short and on one line, and what is not HTTP has no status.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn chew(bytes: &[u8]) {
     let answer = understood(bytes);
@@ -126,12 +126,12 @@ mod tests {
     use std::io::{BufRead, BufReader};
     use std::net::TcpListener;
 
-    /// A service that gives these answers, one after the other, and the check that comes of asking it.
+    /// The check that results from asking a service that gives these answers, one after the other.
     fn asked(answers: &'static [&'static str], within: Duration) -> Check {
         asked_of(answers, within, |stream, answer| stream.write_all(answer.as_bytes()).unwrap())
     }
 
-    /// The same of one that gives them in its own way.
+    /// The same for a service that sends them in its own way.
     fn asked_of(answers: &'static [&'static str], within: Duration, give: fn(&mut TcpStream, &str)) -> Check {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = listener.local_addr().unwrap();
@@ -175,7 +175,7 @@ mod tests {
         const WELL: &str = "HTTP/1.1 200 OK\r\n\r\n";
         let began = Instant::now();
         let check = asked_of(&[WELL], Duration::ZERO, |stream, answer| {
-            // Half a minute, if somebody waits for it.
+            // Half a minute, if it were waited for.
             for byte in answer.bytes().chain([b'x'; 600]) {
                 let sent = stream.write_all(&[byte]);
                 std::thread::sleep(Duration::from_millis(50));

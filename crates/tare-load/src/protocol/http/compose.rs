@@ -1,4 +1,4 @@
-//! Requests as bytes.
+//! Writes requests as bytes.
 
 use super::cookies::without_query;
 use super::program::{Ask, HeaderLine};
@@ -9,10 +9,10 @@ use crate::operation::Failure;
 use crate::script::{Escape, Template, write_number};
 
 impl Http {
-    /// Appends a request for what the trip's path says, unless the whole request is in the program; then for that.
+    /// Appends the whole request if the program has it; otherwise composes one, with its path in the trip.
     ///
     /// # Errors
-    /// When a value was never set; something was appended all the same.
+    /// When a value was never set; something is appended all the same.
     #[inline]
     pub(super) fn compose(
         &self,
@@ -36,11 +36,11 @@ impl Http {
         path.and(request)
     }
 
-    /// Appends a request for where a redirect leads to: the trip's path. All but 307 and 308 turn what is not GET or
-    /// HEAD into GET, as browsers do.
+    /// Appends a request for the target of a redirect: the trip's path. All statuses except 307 and 308 turn methods
+    /// other than GET and HEAD into GET, as browsers do.
     ///
     /// # Errors
-    /// When a value was never set; something was appended all the same.
+    /// When a value was never set; something is appended all the same.
     pub(super) fn compose_redirected(
         &self,
         ask: &Ask,
@@ -53,19 +53,19 @@ impl Http {
         self.write(ask, same.then_some(ask.method.as_str()), user, path, b"", out)
     }
 
-    /// Appends a request for an embedded resource, with lines that ask whether it has changed.
+    /// Appends a request for an embedded resource, with the lines that ask whether it has changed.
     pub(super) fn compose_embedded(&self, user: &mut User, path: &[u8], lines: &[u8], out: &mut Vec<u8>) {
-        // Headers of every request may have places for values that were never set; they are left empty.
+        // Headers of every request may have placeholders whose values were never set; they are left empty.
         let _ = self.write(&self.program.embedded, None, user, path, lines, out);
     }
 
-    /// Whether the reply to what was sent for `ask` has no body whatever it says.
+    /// Whether the reply to what was sent for `ask` has no body, whatever its head says.
     #[inline]
     pub(super) fn is_bodiless(ask: &Ask, phase: Phase) -> bool {
         ask.is_head && !matches!(phase, Phase::Embedded(_))
     }
 
-    /// What was asked for.
+    /// The requested path.
     #[inline]
     pub(super) fn path_of<'p>(ask: &'p Ask, phase: Phase, trip: &'p Trip) -> &'p [u8] {
         match &ask.whole {
@@ -74,11 +74,11 @@ impl Http {
         }
     }
 
-    /// Writes a path with its values into the trip. A value that a path begins with is a link: it is taken as it is,
-    /// and may be relative to what was asked for before, or a whole URL of this host.
+    /// Writes a path with its values into the trip. If a path begins with a value, that is a link: it is used
+    /// unchanged, and may be relative to the previous path, or a whole URL of this host.
     fn write_path(&self, ask: &Ask, user: &mut User, trip: &mut Trip) -> Result<(), Failure> {
         let (values, feeds) = (&self.memory(user).values, &self.program.feeds);
-        // Only a link may lead on from what was asked for before; without one the buffer is used again.
+        // Only a link may be relative to the previous path; without one, the buffer is reused.
         let before = ask.link.as_ref().map(|_| std::mem::take(&mut trip.path)).unwrap_or_default();
         trip.path.clear();
         let mut complete = true;
@@ -100,12 +100,12 @@ impl Http {
         }
     }
 
-    /// Writes a path of an embedded resource.
+    /// Writes the path of an embedded resource.
     pub(super) fn write_embedded(&self, path: &Template, memory: &Memory, out: &mut Vec<u8>) -> bool {
         path.write(&memory.values, &self.program.feeds, Escape::Url, out)
     }
 
-    /// Appends a request; without a method it is a GET that carries nothing.
+    /// Appends a request; without a method it is a GET without a body.
     fn write(
         &self,
         ask: &Ask,
@@ -118,7 +118,7 @@ impl Http {
         let from = out.len();
         let feeds = &self.program.feeds;
         let mut complete = true;
-        // The body goes first, since its length stands in the head, and is moved behind it.
+        // The body is written first, because the head contains its length, and then moved behind it.
         if let (Some(carried), Some(_)) = (&ask.carried, method) {
             let values = &self.memory(user).values;
             complete &= carried.content.write(values, feeds, carried.escape, out);
@@ -134,7 +134,7 @@ impl Http {
                     out.extend_from_slice(name);
                     let at = out.len();
                     complete &= value.write(&self.memory(user).values, feeds, Escape::None, out);
-                    // A value from elsewhere shall not end the line.
+                    // A value from elsewhere must not end the line.
                     out[at..].iter_mut().filter(|byte| byte.is_ascii_control()).for_each(|byte| *byte = b' ');
                     out.extend_from_slice(b"\r\n");
                 }

@@ -31,13 +31,14 @@ impl Http {
         if !script.feeds.is_empty() {
             self.program.feeds.draw(&script.feeds, draw, &mut self.memory(user).values);
         }
-        // What cannot be sent as it should be is sent all the same: the engine waits for a reply to a first request.
+        // A request that cannot be sent correctly is sent all the same: the engine waits for a reply to a first
+        // request.
         if let Err(failure) = self.ask(session, user, out) {
             session.seen.wrong = Some(failure);
         }
     }
 
-    /// Appends the present request.
+    /// Appends the current request.
     #[inline]
     fn ask(&self, session: &mut Session, user: &mut User, out: &mut Vec<u8>) -> Result<(), Failure> {
         let ask = &self.program.asks[session.ask as usize];
@@ -57,10 +58,10 @@ impl Http {
         worked_out.and(composed)
     }
 
-    /// Sets what is worked out from other values.
+    /// Sets the values that are computed from others.
     ///
     /// # Errors
-    /// When one of them has no value, or none that is a number.
+    /// When one of those has no value, or one that is not a number.
     fn work_out(&self, ask: &Ask, user: &mut User) -> Result<(), Failure> {
         let memory = self.memory(user);
         for set in &ask.sets {
@@ -73,7 +74,7 @@ impl Http {
         Ok(())
     }
 
-    /// Takes more of the present reply; the next request of the operation, if there is one, is appended to `out`.
+    /// Takes more of the current reply; the operation's next request, if any, is appended to `out`.
     #[inline]
     pub(super) fn take(
         &self,
@@ -96,7 +97,7 @@ impl Http {
         let sent = out.len();
         match self.go_on(session, user, draw, out) {
             Some(reply) => Step::Done { used, reply, last },
-            // Nobody asked for what follows.
+            // What follows was not asked for.
             None if used < bytes.len() => {
                 out.truncate(sent);
                 Step::Broken(Failure::Garbage)
@@ -109,7 +110,7 @@ impl Http {
         }
     }
 
-    /// A reply is complete: the outcome of the operation, or none when another request was sent.
+    /// A reply is complete: returns the outcome of the operation, or none if another request was sent.
     #[inline]
     pub(super) fn go_on(
         &self,
@@ -144,7 +145,7 @@ impl Http {
         self.next(session, user, draw, out)
     }
 
-    /// What is still to be asked: embedded resources, then the operation's further requests.
+    /// Sends what is left to ask: embedded resources, then the operation's further requests.
     fn next(&self, session: &mut Session, user: &mut User, draw: &mut Draw, out: &mut Vec<u8>) -> Option<Reply> {
         if !self.asked(session).embedded.is_empty() && self.ask_embedded(session, user, out) {
             return None;
@@ -154,7 +155,7 @@ impl Http {
             if self.is_due(self.asked(session), user, draw) {
                 let from = out.len();
                 let asked = self.ask(session, user, out);
-                // What cannot be said is not said; there is no reply to wait for.
+                // A request that cannot be sent correctly is not sent; there is no reply to wait for.
                 return asked.err().map(|failure| {
                     out.truncate(from);
                     Reply::Wrong(failure)
@@ -171,7 +172,7 @@ impl Http {
             && (ask.chance == CERTAIN || draw.below(u64::from(CERTAIN)) < u64::from(ask.chance))
     }
 
-    /// Goes where a redirect leads.
+    /// Follows a redirect.
     #[inline(never)]
     fn follow(&self, session: &mut Session, user: &mut User, out: &mut Vec<u8>) -> Result<(), Failure> {
         let ask = &self.program.asks[session.ask as usize];
@@ -185,7 +186,7 @@ impl Http {
         self.compose_redirected(ask, session.seen.status, user, &session.trip.path, out)
     }
 
-    /// Lists what the page that has just come makes a browser ask for.
+    /// Lists what a browser would fetch for the page that has just arrived.
     #[inline(never)]
     fn list_embedded(&self, session: &mut Session, user: &mut User) {
         let ask = &self.program.asks[session.ask as usize];
@@ -215,7 +216,7 @@ impl Http {
         }
     }
 
-    /// Asks for the next embedded resource, unless all are there.
+    /// Asks for the next embedded resource; returns `false` if there are no more.
     fn ask_embedded(&self, session: &mut Session, user: &mut User, out: &mut Vec<u8>) -> bool {
         let ask = &self.program.asks[session.ask as usize];
         while session.trip.advance() {
@@ -237,7 +238,7 @@ impl Http {
         false
     }
 
-    /// Remembers an embedded resource that has come.
+    /// Remembers an embedded resource that has arrived.
     fn keep_embedded(&self, session: &Session, user: &mut User) {
         let ask = self.asked(session);
         match session.seen.status {
@@ -250,14 +251,15 @@ impl Http {
         }
     }
 
-    /// The connection ended: the outcome of the operation, if that ends it as it should. If it goes on over another
-    /// connection, what is to be said there is left in the session.
+    /// The connection ended: returns the outcome of the operation, if that completes it correctly. If it continues on
+    /// another connection, the next request is left in the session.
     pub(super) fn close(&self, session: &mut Session, user: &mut User) -> Option<Reply> {
         if !session.frame.ends_with_connection() || (self.tls.is_some() && !session.ended) {
             return None;
         }
         let mut left = Vec::new();
-        // What is drawn is the same for all who come here: it is rare, and the connection's own draw is not at hand.
+        // The same draws for every operation that ends here: this is rare, and the connection's own draw is not
+        // available.
         let reply = self.go_on(session, user, &mut Draw::new(0, 0), &mut left);
         session.left = left;
         reply

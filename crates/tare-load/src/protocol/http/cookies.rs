@@ -1,13 +1,13 @@
-//! A user's cookies (RFC 6265), of the one host that is driven: Domain is not looked at.
+//! A user's cookies (RFC 6265), for the one host that is loaded: Domain is ignored.
 
 use super::date;
 
-/// Cookies that one user keeps; the oldest gives way.
+/// The most cookies that one user keeps; the oldest is dropped.
 const COOKIES_MAX: usize = 50;
 /// Longer ones are not kept: 4 KiB.
 const COOKIE_MAX: usize = 4096;
 
-/// A cookie; a few words and what it holds.
+/// A cookie: a few words of memory, and its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Cookie {
     /// `name=value`, as it is sent.
@@ -15,9 +15,9 @@ struct Cookie {
     name: u16,
     path: Box<[u8]>,
     secure: bool,
-    /// Of two cookies the one with the smaller number came first.
+    /// Of two cookies, the one with the smaller number came first.
     number: u64,
-    /// When it ends; CLOCK_MONOTONIC, s.
+    /// When it expires; CLOCK_MONOTONIC, s.
     until_s: u64,
 }
 
@@ -32,16 +32,16 @@ impl Cookie {
 pub(super) struct Moment {
     /// CLOCK_MONOTONIC, s.
     pub now_s: u64,
-    /// The time of day by which dates are read, s since 1970: the server's own if it told.
+    /// The time of day relative to which dates are read, s since 1970: the server's own if it sent one.
     pub unix_s: i64,
 }
 
-/// What one user has been given.
+/// The cookies of one user.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Jar(Vec<Cookie>);
 
 impl Jar {
-    /// Whether there is nothing in it.
+    /// Whether there are none.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -52,7 +52,7 @@ impl Jar {
         Some(&cookie.pair[name.len() + 1..])
     }
 
-    /// Keeps, changes or deletes what a Set-Cookie to a request for `path` says. What is no cookie is passed over.
+    /// Stores, changes or deletes a cookie as a Set-Cookie header on a reply for `path` says. Invalid ones are ignored.
     pub(super) fn set(&mut self, header: &[u8], path: &[u8], moment: Moment) {
         let mut parts = header.split(|byte| *byte == b';');
         let Some((name, value)) = parts.next().and_then(halves) else { return };
@@ -78,7 +78,7 @@ impl Jar {
             } else if key.eq_ignore_ascii_case(b"secure") {
                 cookie.secure = true;
             } else if key.eq_ignore_ascii_case(b"max-age") {
-                // It goes before Expires, wherever it stands.
+                // It takes precedence over Expires, wherever it is.
                 if let Some(age) = std::str::from_utf8(value).ok().and_then(|text| text.parse::<i64>().ok()) {
                     cookie.until_s = until(moment, age);
                     aged = true;
@@ -94,12 +94,12 @@ impl Jar {
                 self.0.retain(|other| Some(other.number) != oldest);
             }
             self.0.push(cookie);
-            // The longest path goes first.
+            // The longest path comes first.
             self.0.sort_by_key(|cookie| std::cmp::Reverse(cookie.path.len()));
         }
     }
 
-    /// Appends the header line for a request for `path`; nothing when there is nothing to send.
+    /// Appends the header line for a request for `path`; nothing if there are no cookies to send.
     pub(super) fn write(&mut self, path: &[u8], secure: bool, now_s: u64, out: &mut Vec<u8>) {
         self.0.retain(|cookie| cookie.until_s > now_s);
         let mut first = true;
@@ -124,12 +124,12 @@ fn halves(part: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((part[..at].trim_ascii(), part[at + 1..].trim_ascii()))
 }
 
-/// What of a path is before its query.
+/// The part of a path before its query.
 pub(super) fn without_query(path: &[u8]) -> &[u8] {
     path.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default()
 }
 
-/// The path that a cookie holds for when it does not say: up to the last slash.
+/// The default path of a cookie: up to the last slash.
 fn folder(path: &[u8]) -> &[u8] {
     let path = without_query(path);
     match path.iter().rposition(|byte| *byte == b'/') {
@@ -205,7 +205,7 @@ mod tests {
         let many: Vec<String> = (0..200).map(|number| format!("n{number}={number}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert_eq!(jar(&many, "/").0.len(), COOKIES_MAX);
-        // The oldest gives way, not the one with the longest path.
+        // The oldest is dropped, not the one with the longest path.
         let mut kept = jar(&many[..COOKIES_MAX], "/");
         kept.set(b"deep=1; Path=/a/b/c", b"/", THEN);
         kept.set(b"last=1", b"/", THEN);

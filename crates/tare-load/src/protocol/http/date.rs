@@ -1,9 +1,9 @@
-//! Dates as HTTP writes them (RFC 9110, 5.6.7), in all three forms that servers still send.
+//! Dates as HTTP writes them (RFC 9110, 5.6.7), in all three formats that servers still send.
 
 const MONTHS: [&[u8]; 12] =
     [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
 
-/// Seconds since 1970, or none when it is no date.
+/// Seconds since 1970, or none if it is not a date.
 pub(super) fn parse(text: &[u8]) -> Option<i64> {
     // "Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"
     let words: Vec<&[u8]> = text.split(|byte| b" ,-".contains(byte)).filter(|word| !word.is_empty()).take(7).collect();
@@ -35,7 +35,7 @@ fn number(text: &[u8]) -> Option<i64> {
     text.iter().try_fold(0, |sum, byte| byte.is_ascii_digit().then(|| sum * 10 + i64::from(byte - b'0')))
 }
 
-/// Days from 1970-01-01 in the Gregorian calendar. Years are counted from March, so that the leap day is a year's last.
+/// Days from 1970-01-01 in the Gregorian calendar. Years start in March, so that the leap day is the last of a year.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let since_march = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
@@ -68,7 +68,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_day_later_is_a_day_more(day in 0..200_000i64) {
-            // Back from the number to a date, by counting.
+            // From the number back to a date, by counting.
             let (mut year, mut left) = (1970, day);
             let leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
             while left >= 365 + i64::from(leap(year)) {

@@ -1,4 +1,4 @@
-//! Where a reply begins and ends: RFC 9112's framing, in whatever pieces the bytes come.
+//! Where a reply begins and ends: the framing of RFC 9112, in whatever pieces the bytes come.
 
 use super::super::REPLY_MAX;
 use crate::operation::Failure;
@@ -8,21 +8,21 @@ use std::mem::MaybeUninit;
 /// A head longer than this is refused: 64 KiB.
 const HEAD_MAX: usize = 64 * 1024;
 const HEADERS_MAX: usize = 128;
-/// A head up to this length is looked at with every piece, so that garbage is seen at once: 1 KiB.
+/// A head up to this length is parsed again with every piece, so that garbage is detected at once: 1 KiB.
 const SHORT: usize = 1024;
 
-/// Who is told what a reply says.
+/// Receives the content of a reply.
 pub(super) trait Receiver {
     /// The reply's head. Heads of interim replies (100 Continue) are not reported.
     ///
     /// # Errors
-    /// When the connection is of no use after this.
+    /// When the connection is unusable after this.
     fn head(&mut self, status: u16, headers: &[Header<'_>]) -> Result<(), Failure>;
 
-    /// The next piece of the body, chunks taken apart.
+    /// The next piece of the body, without chunk framing.
     ///
     /// # Errors
-    /// When the connection is of no use after this.
+    /// When the connection is unusable after this.
     fn body(&mut self, piece: &[u8]) -> Result<(), Failure>;
 }
 
@@ -31,7 +31,7 @@ pub(super) trait Receiver {
 pub(super) enum Framed {
     /// All bytes were taken, and more belong to it.
     More,
-    /// It ended after so many bytes.
+    /// It ended after this many bytes.
     Done(usize),
     /// This cannot become a reply.
     Broken(Failure),
@@ -40,27 +40,28 @@ pub(super) enum Framed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Head,
-    /// In a body of which so many bytes are still to come.
+    /// In a body of which this many bytes are still to come.
     Body(u64),
     /// In a body that lasts until the connection ends.
     Rest,
-    /// In the line that says how long the next chunk is: its value so far, its digits, whether the number is over.
+    /// In the line with the length of the next chunk: its value so far, its number of digits, and whether the number
+    /// has ended.
     ChunkSize(u64, u8, bool),
-    /// In a chunk of which so many bytes are still to come.
+    /// In a chunk of which this many bytes are still to come.
     Chunk(u64),
-    /// Behind a chunk: its CR or LF.
+    /// After a chunk: its CR or LF.
     ChunkEnd,
-    /// In the lines behind the last chunk; whether the present one is empty so far.
+    /// In the lines after the last chunk; whether the current one is empty so far.
     Trailer(bool),
 }
 
-/// How much of a reply was seen.
+/// How far a reply has been read.
 #[derive(Debug)]
 pub(super) struct Frame {
     place: Place,
     last: bool,
     length: u64,
-    // The head as far as it came, unless it came whole; and its length when it was last looked at.
+    // The part of the head that has come, unless it came whole; and its length when it was last parsed.
     head: Vec<u8>,
     parsed: usize,
 }
@@ -71,7 +72,7 @@ impl Default for Frame {
     }
 }
 
-/// What a head says about what follows it.
+/// What a head says about the bytes that follow.
 struct Shape {
     used: usize,
     status: u16,
@@ -80,7 +81,7 @@ struct Shape {
 }
 
 impl Frame {
-    /// Takes more of a reply. `bodiless`: it answers HEAD, so no body follows whatever its head says.
+    /// Takes more of a reply. `bodiless` if it answers HEAD, so that no body follows whatever its head says.
     #[inline]
     pub(super) fn feed(&mut self, bodiless: bool, to: &mut impl Receiver, bytes: &[u8]) -> Framed {
         let mut at = 0;
@@ -109,12 +110,12 @@ impl Frame {
         self.last
     }
 
-    /// Whether the end of the connection is the end of the reply.
+    /// Whether the end of the connection completes the reply.
     pub(super) fn ends_with_connection(&self) -> bool {
         self.place == Place::Rest
     }
 
-    /// Takes the next piece; how many bytes it was. `Body(0)` is the place of a reply that is complete.
+    /// Takes the next piece; returns how many bytes it took. `Body(0)` means that the reply is complete.
     #[inline]
     fn advance(&mut self, bodiless: bool, to: &mut impl Receiver, bytes: &[u8]) -> Result<usize, Failure> {
         let take = |left: u64| left.min(bytes.len() as u64) as usize;
@@ -165,8 +166,8 @@ impl Frame {
         } else {
             let kept = self.head.len();
             self.head.extend_from_slice(bytes);
-            // A long one is looked at again only when it may be whole, or has doubled: a peer that sends single bytes
-            // shall not cost the square of what it sends.
+            // A long one is parsed again only when it may be complete or has doubled: a peer that sends single bytes
+            // must not cause quadratic cost.
             let end = [b"\n\r\n".as_slice(), b"\n\n"];
             let fresh = &self.head[kept.saturating_sub(2)..];
             let whole = end.iter().any(|end| memchr::memmem::find(fresh, end).is_some());
@@ -214,7 +215,7 @@ fn chunk_size(size: u64, digits: u8, over: bool, byte: u8) -> Result<Place, Fail
     }
 }
 
-/// Reads a head and reports it; none when it is not whole yet.
+/// Parses a head and reports it; none if it is not complete yet.
 #[inline]
 fn parse(bytes: &[u8], bodiless: bool, to: &mut impl Receiver) -> Result<Option<Shape>, Failure> {
     let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
@@ -229,7 +230,7 @@ fn parse(bytes: &[u8], bodiless: bool, to: &mut impl Receiver) -> Result<Option<
     let (Some(status), Some(version)) = (response.code, response.version) else { return Err(Failure::Garbage) };
     let body = Place::Body(0);
     match status {
-        // Nobody asked for another protocol.
+        // No change of protocol was requested.
         ..100 | 101 => return Err(Failure::Garbage),
         102..=199 | 100 => return Ok(Some(Shape { used, status, last: false, body })),
         _ => {}
@@ -237,7 +238,7 @@ fn parse(bytes: &[u8], bodiless: bool, to: &mut impl Receiver) -> Result<Option<
     let mut last = version == 0;
     let (mut length, mut chunked) = (None, false);
     for header in response.headers.iter() {
-        // Lengths tell nearly all names apart without looking at them.
+        // The lengths distinguish nearly all names without comparing them.
         match header.name.len() {
             14 if header.name.eq_ignore_ascii_case("content-length") => {
                 let value = decimal(header.value).ok_or(Failure::Garbage)?;
@@ -266,7 +267,7 @@ fn parse(bytes: &[u8], bodiless: bool, to: &mut impl Receiver) -> Result<Option<
     Ok(Some(Shape { used, status, last: last || body == Place::Rest, body }))
 }
 
-/// Whether a list of words holds this one.
+/// Whether a comma-separated list contains this word.
 fn has(value: &[u8], word: &[u8]) -> bool {
     value.split(|byte| *byte == b',').any(|part| part.trim_ascii().eq_ignore_ascii_case(word))
 }
@@ -284,7 +285,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Keeps what it is told.
+    /// Keeps what it receives.
     #[derive(Debug, Default, PartialEq, Eq)]
     struct Kept {
         heads: Vec<(u16, usize)>,

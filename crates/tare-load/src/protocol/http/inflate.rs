@@ -1,12 +1,12 @@
-//! Compressed bodies, decoded as they come: gzip (RFC 1952) and zlib's (RFC 1950), which HTTP calls deflate. The
-//! decoder is kept for the next reply; a body that grows without end is given up.
+//! Compressed bodies, decoded as they arrive: gzip (RFC 1952) and zlib's format (RFC 1950), which HTTP calls deflate.
+//! The decoder is kept for the next reply; a body that grows without end is abandoned.
 
 use super::super::REPLY_MAX;
 use crate::operation::Failure;
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 use std::sync::{Mutex, PoisonError};
 
-/// Decoded bytes handed on at once: 16 KiB.
+/// The most decoded bytes passed on at once: 16 KiB.
 const PIECE: usize = 16 * 1024;
 
 const HEADER_SUM: u8 = 2;
@@ -17,18 +17,18 @@ const COMMENT: u8 = 16;
 /// How a body is encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Coding {
-    /// As it is.
+    /// Not encoded.
     Identity,
     /// gzip.
     Gzip,
     /// zlib.
     Deflate,
-    /// In a way that is not understood here.
+    /// In an unsupported coding.
     Unknown,
 }
 
 impl Coding {
-    /// What a Content-Encoding says.
+    /// The coding that a Content-Encoding states.
     pub(super) fn of(value: &[u8]) -> Coding {
         let value = value.trim_ascii();
         let is = |name: &[u8]| value.eq_ignore_ascii_case(name);
@@ -41,7 +41,7 @@ impl Coding {
     }
 }
 
-/// Where in a gzip member it is.
+/// The position in a gzip member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// The ten bytes that always come first.
@@ -54,16 +54,16 @@ enum Place {
     Data,
     /// Checksum and length.
     Trailer(u8),
-    /// Behind a member: there may be another.
+    /// After a member: there may be another.
     Between,
 }
 
-/// Decoders that are not in use. Each takes 60 KB, so connections have one only while a body is going by.
+/// Decoders that are not in use. Each takes 60 KB, so a connection has one only while a body arrives.
 #[derive(Default)]
 #[expect(clippy::vec_box, reason = "they are handed out in their boxes")]
 pub(super) struct Decoders(Mutex<Vec<Box<Inflate>>>);
 
-/// More are not kept: so many bodies are rarely half read at one time.
+/// The most that are kept; more bodies are rarely in progress at one time.
 const DECODERS_MAX: usize = 64;
 
 impl Decoders {
@@ -117,7 +117,7 @@ impl Inflate {
         inflate
     }
 
-    /// Ready for another body.
+    /// Resets it for another body.
     pub(super) fn restart(&mut self, coding: Coding) {
         self.gzip = coding == Coding::Gzip;
         self.place = if self.gzip { Place::Fixed(0) } else { Place::Data };
@@ -132,12 +132,12 @@ impl Inflate {
         self.place == Place::Between || (untouched && !(self.gzip && self.place == Place::Data))
     }
 
-    /// Decodes `bytes` and hands what they hold to `to`.
+    /// Decodes `bytes` and passes their content to `to`.
     ///
     /// # Errors
-    /// [`Failure::Coding`] when they are not what they are said to be, [`Failure::TooLarge`] when they hold too much.
+    /// [`Failure::Coding`] if they are not encoded as declared, [`Failure::TooLarge`] if their content is too long.
     pub(super) fn feed(&mut self, mut bytes: &[u8], to: &mut impl FnMut(&[u8])) -> Result<(), Failure> {
-        // A piece that was filled may not hold all that the bytes taken so far stand for.
+        // If the output buffer was filled, the bytes taken so far may have more content.
         let mut filled = false;
         while !bytes.is_empty() || (filled && self.place == Place::Data) {
             let used = match self.place {
@@ -153,7 +153,8 @@ impl Inflate {
         Ok(())
     }
 
-    /// How many bytes were taken and how many they held. After a piece that was `filled` there may be nothing more.
+    /// Returns how many bytes were taken and how many they decoded to. After a call that `filled` the buffer there may
+    /// be no more output.
     fn data(&mut self, bytes: &[u8], filled: bool, to: &mut impl FnMut(&[u8])) -> Result<(usize, usize), Failure> {
         let (before_in, before_out) = (self.raw.total_in(), self.raw.total_out());
         let status = self.raw.decompress(bytes, &mut self.piece, FlushDecompress::None).map_err(|_| Failure::Coding)?;
@@ -175,7 +176,7 @@ impl Inflate {
         Ok((used, held.len()))
     }
 
-    /// Takes one byte of what is around the data.
+    /// Takes one byte of the framing around the data.
     fn frame(&mut self, byte: u8) -> Result<usize, Failure> {
         self.place = match self.place {
             Place::Fixed(at) => match (at, byte) {

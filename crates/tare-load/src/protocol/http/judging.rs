@@ -1,4 +1,4 @@
-//! A reply that is complete: whether it is right, and what is kept of it.
+//! Judges a complete reply, and captures from it.
 
 use super::Http;
 use super::pointer::write_value;
@@ -12,7 +12,7 @@ use regex::bytes::Regex;
 use serde_json::Value;
 
 impl Http {
-    /// What is wrong with the reply to `ask`, if anything; captures what is wanted of it.
+    /// What is wrong with the reply to `ask`, if anything; captures what is wanted from it.
     #[inline]
     pub(super) fn judge(&self, ask: &Ask, seen: &mut Seen, user: &mut User, draw: &mut Draw) -> Option<Failure> {
         if let Some(inflate) = seen.inflate.take() {
@@ -80,7 +80,7 @@ impl Http {
 
     fn capture(&self, catch: &Catch, body: &[u8], document: &Value, memory: &mut Memory, draw: &mut Draw) -> bool {
         match &catch.from {
-            // It was captured when the head came.
+            // It was captured when the head arrived.
             Origin::Header(_) => true,
             Origin::Cookie(name) => {
                 let value = memory.jar.value(name.as_bytes()).map(<[u8]>::to_vec);
@@ -98,7 +98,7 @@ impl Http {
     }
 }
 
-/// What an expression finds: the first match, or any with the same chance.
+/// What an expression finds: the first match, or one at random.
 fn found<'b>(pattern: &Regex, body: &'b [u8], random: bool, draw: &mut Draw) -> Option<&'b [u8]> {
     if !random {
         return group(&pattern.captures(body)?);
@@ -110,7 +110,7 @@ fn found<'b>(pattern: &Regex, body: &'b [u8], random: bool, draw: &mut Draw) -> 
     group(&pattern.captures_iter(body).nth(draw.below(count) as usize)?)
 }
 
-/// The first group of a match, or all of it when the expression has none.
+/// The first group of a match, or all of the match if the expression has no groups.
 pub(super) fn group<'b>(captures: &regex::bytes::Captures<'b>) -> Option<&'b [u8]> {
     captures.get(usize::from(captures.len() > 1)).map(|found| found.as_bytes())
 }

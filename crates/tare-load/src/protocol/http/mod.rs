@@ -1,9 +1,9 @@
-//! HTTP/1.1 over kept-alive connections, plain or secured: scripts of requests with what is captured between them.
+//! HTTP/1.1 over persistent connections, plain or TLS: scripts of requests, with values captured between them.
 //!
-//! `options` reads what a workload says, `program` compiles it into flat tables. In an operation `conversation` goes
-//! from request to reply to request, `compose` writes requests, `frame` finds where replies begin and end, `reading`
-//! looks at them as they go by, `judging` decides. A single request without values is sent as it was written down, to
-//! the byte, and its reply is not kept: nothing is allocated for it.
+//! `options` reads what a workload says, and `program` compiles it into flat tables. During an operation `conversation`
+//! goes from request to reply to request, `compose` writes requests, `frame` finds where replies begin and end,
+//! `reading` examines them as they arrive, and `judging` decides. A single request without values is sent exactly as
+//! prepared, and its reply is not kept: nothing is allocated for it.
 
 mod asking;
 mod carry;
@@ -87,7 +87,7 @@ struct Http {
     verify: Vec<Question>,
 }
 
-/// The protocol with options that were written down, for fuzzing.
+/// The protocol with options in their written form, for fuzzing.
 #[cfg(any(test, fuzzing))]
 pub(super) fn made(options: serde_json::Value) -> Result<impl Protocol, Fault> {
     let options = serde_json::from_value(options).doing("read the options")?;
@@ -96,7 +96,7 @@ pub(super) fn made(options: serde_json::Value) -> Result<impl Protocol, Fault> {
 
 impl Http {
     /// # Errors
-    /// When the options are not as they were written down, or a file they name cannot be read.
+    /// When the options are invalid, or a file they name cannot be read.
     fn new(options: Options, endpoint: SocketAddr) -> Result<Self, Fault> {
         let program = Program::new(&options, endpoint)
             .map_err(|why| Fault::new(format!("the plan's options are not those of protocol 'http': {why}")))?;
@@ -113,7 +113,7 @@ impl Http {
         })
     }
 
-    /// What a user remembers, made when there is something to remember.
+    /// A user's memory, created when there is something to remember.
     #[inline]
     fn memory<'u>(&self, user: &'u mut User) -> &'u mut Memory {
         let fresh =
@@ -121,7 +121,7 @@ impl Http {
         user.get_or_insert_with(|| Box::new(fresh()))
     }
 
-    /// What is known after a run.
+    /// The facts known after a run.
     fn facts(&self) -> BTreeMap<String, String> {
         let mut facts = self.tls.as_ref().map(Tls::facts).unwrap_or_default();
         if self.program.counting {
@@ -134,7 +134,7 @@ impl Http {
         facts
     }
 
-    /// Takes bytes of a secured connection.
+    /// Takes bytes of a TLS connection.
     fn take_secured(
         &self,
         session: &mut Session,
@@ -147,7 +147,7 @@ impl Http {
         let mut plain = channel.scratch();
         let mut step = Step::More;
         let read = channel.read(bytes, out, |piece| {
-            // After the last reply, or before the next request has left, nobody asked for anything.
+            // After the last reply, or before the next request has been sent, nothing was asked for.
             if matches!(step, Step::Done { .. } | Step::Reopen) || !plain.is_empty() {
                 return Err(Failure::Garbage);
             }
@@ -206,7 +206,7 @@ impl Protocol for Http {
         user.as_ref().map_or(ValueRef::Unset, |memory| memory.values.get(variable, self.program.feeds.texts()))
     }
 
-    /// With cookies and values, and without the cache: what a companion asks for is not a page's.
+    /// With cookies and values, but without the cache: a companion's requests are not those of a page.
     fn accompany(&self, user: &User) -> User {
         let copy = |memory: &Memory| Memory {
             jar: memory.jar.clone(),
@@ -223,7 +223,7 @@ impl Protocol for Http {
     }
 
     fn greet(&self, session: &mut Session, out: &mut Vec<u8>) -> Greeting {
-        // The session may be that of an operation that goes on.
+        // The session may belong to an operation that continues.
         (session.frame, session.ended) = (Frame::default(), false);
         let Some(tls) = &self.tls else { return Greeting::Ready };
         session.channel.insert(tls.open()).greet(out);
@@ -268,7 +268,7 @@ impl Protocol for Http {
 
     fn idle(&self, session: &mut Session, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Failure> {
         let Some(channel) = &mut session.channel else { return Err(Failure::Garbage) };
-        // Tickets, or the end: the connection's own end follows.
+        // Tickets, or the end of TLS, which the end of the connection follows.
         channel.read(bytes, out, |_| Err(Failure::Garbage)).map(|_| ())
     }
 
@@ -288,7 +288,7 @@ impl Protocol for Http {
         }
     }
 
-    /// The first operation is carried out: later ones may need what it captures.
+    /// Carries out the first operation, because later ones may need what it captures.
     fn ready(&self, link: &mut Link, seed: u64) -> Result<(), Fault> {
         let tried = link
             .greet(self)

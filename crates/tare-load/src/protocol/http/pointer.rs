@@ -1,4 +1,4 @@
-//! Places in a JSON document (RFC 6901), with `*` for any member.
+//! Places in a JSON document (RFC 6901), with `*` for a random member.
 
 use super::options::random_member;
 use crate::draw::Draw;
@@ -24,7 +24,7 @@ impl Pointer {
         Pointer(text.split('/').skip(1).map(part).collect())
     }
 
-    /// What stands there, if anything does.
+    /// The value at this place, if any.
     pub(super) fn find<'v>(&self, document: &'v Value, draw: &mut Draw) -> Option<&'v Value> {
         self.0.iter().try_fold(document, |value, part| match (part, value) {
             (Part::Any, Value::Array(items)) if !items.is_empty() => items.get(draw.below(items.len() as u64) as usize),
@@ -42,7 +42,7 @@ impl Pointer {
     }
 }
 
-/// Appends a value as a text: strings without quotes, all else as JSON.
+/// Appends a value as text: strings without quotes, everything else as JSON.
 pub(super) fn write_value(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::String(text) => out.extend_from_slice(text.as_bytes()),

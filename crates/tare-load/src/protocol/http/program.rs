@@ -1,4 +1,4 @@
-//! Scripts compiled into flat tables, once, before anything starts.
+//! Scripts compiled into flat tables once, before anything starts.
 
 use super::carry::Carried;
 use super::options::{
@@ -11,7 +11,7 @@ use regex::bytes::Regex;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// An operation: some of the asks, one after the other.
+/// An operation: a range of asks, one after the other.
 #[derive(Debug)]
 pub(super) struct Script {
     pub name: String,
@@ -20,9 +20,9 @@ pub(super) struct Script {
     pub lingers: bool,
     /// Its first ask.
     pub first: u32,
-    /// Behind its last ask.
+    /// The end of its range of asks.
     pub end: u32,
-    /// What its asks draw values from.
+    /// The feeds that its asks draw values from.
     pub feeds: Box<[FeedId]>,
 }
 
@@ -32,13 +32,13 @@ pub(super) struct Ask {
     pub name: String,
     pub method: String,
     pub is_head: bool,
-    /// The value that the path begins with, if it does: a link that was captured.
+    /// The value with which the path begins, if it does: a captured link.
     pub link: Option<Template>,
     /// The path, or what follows the link.
     pub path: Template,
     pub headers: Vec<HeaderLine>,
     pub carried: Option<Carried>,
-    /// All of it, when no value stands in it.
+    /// The whole request, if it contains no values.
     pub whole: Option<Whole>,
     pub judge: Judge,
     pub sets: Vec<Set>,
@@ -53,30 +53,30 @@ pub(super) struct Ask {
     pub unless: Option<Slot>,
     /// Whether the whole body is needed.
     pub keeps: bool,
-    /// Whether the body is looked at, and so has to be decoded.
+    /// Whether the body is examined, and so must be decoded.
     pub reads: bool,
     pub counts: Counts,
 }
 
-/// A request without places for values.
+/// A request without placeholders.
 #[derive(Debug)]
 pub(super) struct Whole {
     pub bytes: Vec<u8>,
-    /// Where further header lines go.
+    /// Where further header lines are inserted.
     pub head: usize,
     pub path: Vec<u8>,
 }
 
-/// A line of a head, or several without places for values.
+/// One line of a head, or several without placeholders.
 #[derive(Debug)]
 pub(super) enum HeaderLine {
-    /// With their line ends.
+    /// Including their line ends.
     Fixed(Vec<u8>),
     /// `Name: ` and the value.
     Valued(Vec<u8>, Template),
 }
 
-/// What is worked out before a request is sent.
+/// What is computed before a request is sent.
 #[derive(Debug)]
 pub(super) struct Set {
     pub slot: Slot,
@@ -84,11 +84,11 @@ pub(super) struct Set {
     pub digits: usize,
 }
 
-/// What a reply must be.
+/// What a right reply is.
 #[derive(Debug, Default)]
 pub(super) struct Judge {
     pub status: Vec<(u16, u16)>,
-    /// Texts to look for as the body goes by; the first `wanted` must be found, the others must not.
+    /// Texts searched for as the body arrives; the first `wanted` must be found, the others must not.
     pub needles: Vec<Needle>,
     pub wanted: usize,
     /// Texts with values in them, and whether they must be found.
@@ -98,7 +98,7 @@ pub(super) struct Judge {
     pub headers: Vec<(String, Regex)>,
 }
 
-/// What is kept of a reply.
+/// A value captured from a reply.
 #[derive(Debug)]
 pub(super) struct Catch {
     pub slot: Slot,
@@ -116,14 +116,15 @@ pub(super) enum Origin {
     Cookie(String),
 }
 
-/// What a page makes a browser ask for.
+/// What a browser would fetch for a page.
 #[derive(Debug)]
 pub(super) enum Found {
     Path(Template),
     Find(Regex, usize, String),
 }
 
-/// How often an ask was sent, over all workers and with settling; kept where an operation is more than one request.
+/// How often an ask was sent, over all workers and including settling; reported if an operation may take more than one
+/// request.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub sent: AtomicU64,
@@ -133,7 +134,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// What they say, in words; the name is the request's.
+    /// The counts in words; `name` is the request's.
     pub(super) fn describe(&self, name: &str) -> String {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let mut text = format!("{name}: {}", read(&self.sent));
@@ -158,13 +159,13 @@ pub(super) fn count(counter: &AtomicU64) {
 pub(super) struct Program {
     pub scripts: Vec<Script>,
     pub asks: Vec<Ask>,
-    /// How embedded resources are asked for.
+    /// The request for embedded resources.
     pub embedded: Ask,
     pub feeds: Feeds,
     pub names: Names,
-    /// What this host is called in redirects.
+    /// The names of this host in redirects.
     pub hosts: Vec<String>,
-    /// Whether requests are counted one by one.
+    /// Whether requests are counted individually.
     pub counting: bool,
 }
 
@@ -195,7 +196,7 @@ impl Program {
         let mut hosts = vec![host.clone(), endpoint.to_string()];
         hosts.extend(name.map(str::to_owned));
         hosts.extend(given);
-        // The usual port may be left out or said.
+        // The default port may be given or omitted.
         let usual = format!(":{port}");
         let other = |host: &String| match host.strip_suffix(&usual) {
             Some(bare) => Some(bare.to_owned()),
@@ -209,7 +210,7 @@ impl Program {
     }
 }
 
-/// Whether a host as it stands in a URL comes with a port; an address of IPv6 stands in brackets.
+/// Whether the host of a URL includes a port; an IPv6 address is in brackets.
 fn has_port(host: &str) -> bool {
     host.rsplit_once(':').is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
 }
@@ -293,7 +294,7 @@ impl Compiler<'_> {
         Ok(ask)
     }
 
-    /// The value that a path begins with, and the rest of it.
+    /// The value with which a path begins, and the rest of the path.
     fn path(&self, text: &str) -> Result<(Option<Template>, Template), String> {
         if let Some((link, rest)) = text.split_once('}').filter(|_| text.starts_with("${")) {
             let link = self.template(&format!("{link}}}"))?;
@@ -304,7 +305,7 @@ impl Compiler<'_> {
         Ok((None, self.template(text)?))
     }
 
-    /// How embedded resources are asked for: like a page, without what belongs to it alone.
+    /// The request for embedded resources: like a page's, without what belongs to the page alone.
     fn embedded(&self) -> Result<Ask, String> {
         let judge = Judge { status: vec![(200, 200)], ..Judge::default() };
         Ok(Ask {
@@ -332,7 +333,8 @@ impl Compiler<'_> {
         })
     }
 
-    /// The header lines of a request: its own, then those of every request that it does not have, then what is missing.
+    /// The header lines of a request: its own, then the common ones that it does not override, then required ones that
+    /// are missing.
     fn headers(&self, own: &Headers, kind: Option<&str>) -> Result<Vec<HeaderLine>, String> {
         let mut all: Headers = own.clone();
         let has = |all: &Headers, name: &str| all.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
@@ -398,7 +400,7 @@ impl Compiler<'_> {
     /// The feeds whose values an expression uses.
     fn feeds_of(&self, expression: &str) -> Vec<FeedId> {
         let mut feeds = Vec::new();
-        // It was read before; what is no expression is told then.
+        // It was parsed before; mistakes are reported then.
         let _ = Expression::parse(expression, |name| {
             feeds.extend(self.names.feed(name));
             Ok(())
@@ -419,7 +421,7 @@ impl Compiler<'_> {
 }
 
 impl Ask {
-    /// Everything in it that may have places for values.
+    /// Everything in it that may have placeholders.
     fn templates(&self) -> impl Iterator<Item = &Template> {
         let headers = self.headers.iter().filter_map(|line| match line {
             HeaderLine::Valued(_, value) => Some(value),
@@ -440,7 +442,7 @@ impl Ask {
             .chain(json)
     }
 
-    /// Whether a body belongs to its method even if it is empty.
+    /// Whether its method has a body even if that is empty.
     pub(super) fn has_body(&self) -> bool {
         self.carried.is_some() || matches!(self.method.as_str(), "POST" | "PUT" | "PATCH")
     }

@@ -1,4 +1,4 @@
-//! A reply going by: its head is judged, its body searched and kept as far as anybody wants it.
+//! A reply as it arrives: its head is judged, and its body is searched and kept as far as needed.
 
 use super::cookies::Moment;
 use super::frame::Receiver;
@@ -11,15 +11,15 @@ use crate::clock;
 use crate::operation::Failure;
 use httparse::Header;
 
-/// Who looks at the reply to one request.
+/// Examines the reply to one request.
 pub(super) struct Reading<'a> {
     pub http: &'a Http,
-    /// The request whose reply it is, or whose page it is embedded in.
+    /// The request that it answers, or whose page it is embedded in.
     pub ask: &'a Ask,
     pub phase: Phase,
     /// Redirects followed so far.
     pub hops: u8,
-    /// What was asked for.
+    /// The requested path.
     pub path: &'a [u8],
     pub seen: &'a mut Seen,
     pub user: &'a mut User,
@@ -32,7 +32,7 @@ impl Receiver for Reading<'_> {
         let embedded = matches!(self.phase, Phase::Embedded(_));
         let leads_on = !embedded && self.ask.redirects > 0 && matches!(status, 301..=303 | 307 | 308);
         for header in headers {
-            // Lengths tell nearly all names apart without looking at them.
+            // The lengths distinguish nearly all names without comparing them.
             match header.name.len() {
                 10 if self.http.cookies && header.name.eq_ignore_ascii_case("set-cookie") => {
                     self.keep_cookie(header.value, headers);
@@ -107,7 +107,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Checks headers and keeps what is wanted of them.
+    /// Checks headers and captures from them.
     #[inline]
     fn look_at(&mut self, headers: &[Header<'_>]) {
         let value = |name: &str| {
@@ -127,7 +127,7 @@ impl Reading<'_> {
         }
     }
 
-    /// A decoder, if the body that follows needs one.
+    /// Gets a decoder, if the body that follows needs one.
     #[inline]
     fn prepare(&mut self) {
         match self.seen.coding {
@@ -149,7 +149,7 @@ impl Reading<'_> {
     }
 }
 
-/// Searches a piece of the body and keeps it, if all of it is needed.
+/// Searches a piece of the body, and keeps it if the whole body is needed.
 #[inline]
 fn take(ask: &Ask, body_max: usize, seen: &mut Seen, piece: &[u8]) {
     for (needle, state) in ask.judge.needles.iter().zip(&mut seen.states) {
@@ -165,7 +165,7 @@ fn take(ask: &Ask, body_max: usize, seen: &mut Seen, piece: &[u8]) {
     seen.kept.extend_from_slice(piece);
 }
 
-/// Puts a captured value where it belongs; false when there is none and there should be.
+/// Stores a captured value; returns `false` if there is none and there should be.
 pub(super) fn keep(catch: &Catch, value: Option<&[u8]>, memory: &mut Memory) -> bool {
     match value {
         Some(value) => memory.values.text_mut(catch.slot).extend_from_slice(value),

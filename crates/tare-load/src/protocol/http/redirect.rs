@@ -1,7 +1,7 @@
-//! Where a Location leads (RFC 3986, 5.2), as long as it stays on the host that is driven.
+//! Where a Location leads (RFC 3986, 5.2), as long as it stays on the host that is loaded.
 
-/// The path and query to ask for next, or none when it leads elsewhere. `hosts` are the names of this host, with and
-/// without port; `path` is what was asked for.
+/// The path and query to ask for next, or none if it leads elsewhere. `hosts` are the names of this host, with and
+/// without port; `path` is the path just requested.
 pub(super) fn resolve(location: &[u8], path: &[u8], secure: bool, hosts: &[String]) -> Option<Vec<u8>> {
     let location = location.trim_ascii();
     let location = location.split(|byte| *byte == b'#').next().unwrap_or_default();
@@ -39,7 +39,7 @@ pub(super) fn resolve(location: &[u8], path: &[u8], secure: bool, hosts: &[Strin
     })
 }
 
-/// Takes `.` and `..` out of a path.
+/// Removes `.` and `..` from a path.
 fn tidy(path: &[u8]) -> Vec<u8> {
     let end = path.iter().position(|byte| *byte == b'?').unwrap_or(path.len());
     let (path, query) = path.split_at(end);

@@ -1,4 +1,4 @@
-//! What is remembered: of a user between operations, of a connection between pieces of a reply.
+//! What is remembered: for a user between operations, for a connection between pieces of a reply.
 
 use super::cookies::Jar;
 use super::frame::Frame;
@@ -11,9 +11,9 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Resources that one user remembers; with more it forgets all and starts anew.
+/// The most resources that one user remembers; with one more, it forgets all others.
 const CACHED_MAX: usize = 4096;
-/// Different validators that are shared among users; beyond, each user has its own.
+/// The most validators that are shared among users; beyond that, each user has its own.
 const SHARED_MAX: usize = 65_536;
 
 /// A user: nothing until there is something to remember.
@@ -27,13 +27,13 @@ pub(super) struct Memory {
     pub cached: Cached,
 }
 
-/// The embedded resources that a user has had, by hash of their path, with the header lines that ask whether they have
-/// changed.
+/// The embedded resources that a user has fetched, by a hash of their path, with the header lines that ask whether they
+/// have changed.
 #[derive(Debug, Default)]
 pub(super) struct Cached(Vec<(u64, Arc<[u8]>)>);
 
 impl Cached {
-    /// What to ask with, if the user has it.
+    /// The lines to ask with, if the user has it.
     pub(super) fn get(&self, key: u64) -> Option<&[u8]> {
         let at = self.0.binary_search_by_key(&key, |(key, _)| *key).ok()?;
         Some(&self.0[at].1)
@@ -52,7 +52,7 @@ impl Cached {
     }
 }
 
-/// Validators, each once: what one server sends to a million users is the same.
+/// Validators, each stored once: one server sends the same to a million users.
 #[derive(Debug, Default)]
 pub(super) struct Shared(Mutex<HashSet<Arc<[u8]>>>);
 
@@ -77,24 +77,24 @@ pub(super) fn key_of(path: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// What is being asked for.
+/// What is being requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Phase {
     /// The request itself.
     #[default]
     Page,
-    /// What it was redirected to.
+    /// The target of a redirect.
     Redirected,
-    /// What is embedded in it; whether the question is if it has changed.
+    /// An embedded resource; whether the request asks if it has changed.
     Embedded(bool),
 }
 
-/// A connection and where its operation stands.
+/// A connection and the state of its operation.
 #[derive(Default)]
 pub(super) struct Session {
     pub frame: Frame,
     pub channel: Option<Channel>,
-    /// Whether the other side said that it is done; only a secured one does.
+    /// Whether the peer has announced the end of its data; this exists only in TLS.
     pub ended: bool,
     pub ask: u32,
     pub end: u32,
@@ -102,15 +102,15 @@ pub(super) struct Session {
     pub phase: Phase,
     pub seen: Seen,
     pub trip: Trip,
-    /// A request that is to be sent over a new connection.
+    /// A request that is to be sent on a new connection.
     pub left: Vec<u8>,
 }
 
-/// What was seen of a reply.
+/// What has been seen of a reply.
 #[derive(Default)]
 pub(super) struct Seen {
     pub status: u16,
-    /// Whether it sends on to somewhere else, and is followed.
+    /// Whether it is a redirect that is followed.
     pub follow: bool,
     pub wrong: Option<Failure>,
     /// How much of each needle is matched.
@@ -119,9 +119,9 @@ pub(super) struct Seen {
     pub kept: Vec<u8>,
     pub coding: Option<Coding>,
     pub inflate: Option<Box<Inflate>>,
-    /// Where it sends on to.
+    /// The target of the redirect.
     pub location: Vec<u8>,
-    /// Header lines that ask whether it has changed.
+    /// Header lines that ask whether the resource has changed.
     pub validators: Vec<u8>,
 }
 
@@ -129,7 +129,7 @@ pub(super) struct Seen {
 const SPARE_MAX: usize = 8 * 1024;
 
 impl Seen {
-    /// Ready for the reply to `ask`.
+    /// Resets it for the reply to `ask`.
     #[inline]
     pub(super) fn restart(&mut self, ask: &Ask) {
         (self.follow, self.wrong, self.coding) = (false, None, None);
@@ -142,26 +142,26 @@ impl Seen {
     }
 }
 
-/// Where an operation of more than one request stands.
+/// The state of an operation of more than one request.
 #[derive(Debug, Default)]
 pub(super) struct Trip {
-    /// The path that was asked for, unless it is in the program.
+    /// The requested path, unless it is in the program.
     pub path: Vec<u8>,
     paths: Vec<u8>,
-    // Where in `paths` each path ends, and how many were taken out.
+    // Where each path ends in `paths`, and how many have been taken out.
     ends: Vec<usize>,
     taken: usize,
 }
 
 impl Trip {
-    /// Forgets which paths were to be asked for.
+    /// Clears the list of paths to ask for.
     pub(super) fn clear(&mut self) {
         self.paths.clear();
         self.ends.clear();
         self.taken = 0;
     }
 
-    /// One more path to ask for, unless it is already among them; `write` appends it.
+    /// Adds a path to ask for, unless it is already listed; `write` appends it.
     pub(super) fn push<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         let from = self.paths.len();
         let result = write(&mut self.paths);
@@ -178,7 +178,7 @@ impl Trip {
         starts.zip(&self.ends).map(|(from, to)| &self.paths[from..*to])
     }
 
-    /// Takes the next path out and makes it the one that is asked for; false when there is none.
+    /// Takes out the next path and makes it the requested one; returns `false` if there is none.
     pub(super) fn advance(&mut self) -> bool {
         let Some(to) = self.ends.get(self.taken) else { return false };
         let from = if self.taken == 0 { 0 } else { self.ends[self.taken - 1] };

@@ -1,15 +1,15 @@
-//! Reading what a reply must hold, and what is kept of it.
+//! Reads what a reply must contain, and what is captured from it.
 
 use crate::script::{Names, Template};
 use regex::bytes::Regex;
 use serde::{Deserialize, Serialize};
 use tare_core::config::{Fields, Node, NodeKind, Problems};
 
-/// What is right.
+/// What a right reply is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in super::super) struct Expect {
-    /// Ranges of statuses, both ends in them.
+    /// Ranges of statuses, including both ends.
     pub status: Vec<(u16, u16)>,
     /// Texts that must be in the body.
     pub contains: Vec<String>,
@@ -17,13 +17,13 @@ pub(in super::super) struct Expect {
     pub lacks: Vec<String>,
     /// An expression that must match somewhere in the body.
     pub matches: Option<String>,
-    /// Values that must stand at these places of a JSON body, as texts; none is any value.
+    /// Values that a JSON body must have at these places, as texts; none is any value.
     pub json: Vec<(String, Option<String>)>,
     /// Expressions that must match the values of these headers.
     pub headers: Vec<(String, String)>,
 }
 
-/// What is kept of a reply.
+/// A value captured from a reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in super::super) struct Capture {
@@ -31,9 +31,9 @@ pub(in super::super) struct Capture {
     pub name: String,
     /// Where it is found.
     pub source: Source,
-    /// Which of several matches of an expression: any instead of the first.
+    /// Which of several matches of an expression: one at random instead of the first.
     pub random: bool,
-    /// Whether it may be missing; the variable then has no value.
+    /// Whether it may be missing; the variable is then unset.
     pub optional: bool,
 }
 
@@ -41,9 +41,9 @@ pub(in super::super) struct Capture {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(in super::super) enum Source {
-    /// At a place of a JSON body (RFC 6901); `*` is any member, by chance.
+    /// At a place of a JSON body (RFC 6901); `*` is a random member.
     Json(String),
-    /// The first group of an expression, or all that it matches if it has none.
+    /// The first group of an expression, or the whole match if it has none.
     Regex(String),
     /// A header.
     Header(String),
@@ -56,7 +56,7 @@ pub(in super::super) fn random_member(part: &str) -> bool {
     part == "*"
 }
 
-/// Declares what the scripts in `node` set and capture, in the order in which it is read.
+/// Declares what the scripts in `node` set and capture, in the order in which they are read.
 pub(super) fn declare(node: &Node, names: &mut Names, problems: &mut Problems) {
     match &node.kind {
         NodeKind::List(items) => items.iter().for_each(|item| declare_request(item, names, problems)),
@@ -88,7 +88,7 @@ fn declare_request(node: &Node, names: &mut Names, problems: &mut Problems) {
     }
 }
 
-/// Reads `expect:`; `status` and `contains` may stand beside it as well.
+/// Reads `expect:`; `status` and `contains` may also be given beside it.
 pub(super) fn read_expect(fields: &mut Fields<'_>, names: &Names, problems: &mut Problems) -> Expect {
     let (status_node, contains_node) = (fields.get("status"), fields.get("contains"));
     let empty = Node { place: fields.place(), kind: NodeKind::Map(Vec::new()) };
@@ -122,7 +122,7 @@ pub(super) fn read_expect(fields: &mut Fields<'_>, names: &Names, problems: &mut
     }
 }
 
-/// `200`, `2xx`, `200-299`, or a list of such.
+/// `200`, `2xx`, `200-299`, or a list of these.
 fn read_statuses(node: &Node, problems: &mut Problems) -> Vec<(u16, u16)> {
     let mut ranges = Vec::new();
     for item in node.items(problems).unwrap_or_default() {
@@ -145,7 +145,7 @@ fn read_statuses(node: &Node, problems: &mut Problems) -> Vec<(u16, u16)> {
 pub(super) fn read_pattern(node: &Node, problems: &mut Problems) -> Option<String> {
     let text = node.text(problems)?;
     if let Err(error) = Regex::new(&text) {
-        // The crate draws its own picture of the place; its last line says what is wrong.
+        // The crate draws its own picture of the place; the last line says what is wrong.
         let why = error.to_string();
         let why = why.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
         problems.add(node.place, format!("this is not a regular expression: {why}"), "quote it with ' in YAML");

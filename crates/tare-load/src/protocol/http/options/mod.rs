@@ -1,4 +1,4 @@
-//! What a workload may say about its HTTP load: written down here, read by the other files of this folder.
+//! The options of an HTTP load: defined here, read by the other files of this folder.
 
 mod body;
 mod expect;
@@ -20,32 +20,32 @@ use crate::script::{FeedSpecs, Names, Template, read_feeds};
 use serde::{Deserialize, Serialize};
 use tare_core::config::{Fields, Node, Problems};
 
-/// Of a body no more than this is kept for captures and checks, unless the workload says otherwise: 1 MiB.
+/// The default of [`Options::body_max`]: 1 MiB.
 const BODY_MAX: u64 = 1 << 20;
 
-/// A header's name and value, in the order of the file.
+/// Names and values of headers, in the order of the file.
 pub(super) type Headers = Vec<(String, String)>;
 
 /// The options, every default filled in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
-    /// How connections are secured; none is plain.
+    /// How connections are secured; none means plain.
     pub tls: Option<TlsOptions>,
     /// Headers of every request.
     pub headers: Headers,
-    /// Whether users keep the cookies they are given.
+    /// Whether users keep cookies.
     pub cookies: bool,
-    /// How much of a body is kept for captures and checks that need it whole, bytes.
+    /// The longest body that is kept for captures and checks that need all of it, bytes; a longer one is a failure.
     pub body_max: u64,
     /// Where values come from.
     pub feeds: FeedSpecs,
-    /// Values that no request sets or captures: users are told them by companions.
+    /// Variables that no request sets or captures: users get their values from companions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variables: Vec<String>,
-    /// What is asked.
+    /// The operations.
     pub operations: Vec<Operation>,
-    /// What is asked after a run, of services that are not loaded.
+    /// The questions asked after a run, to services that are not loaded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verify: Vec<Question>,
 }
@@ -67,7 +67,7 @@ impl Options {
     }
 }
 
-/// What holds for every request that does not say otherwise.
+/// The defaults for every request.
 struct Defaults {
     redirects: Redirects,
     cache: Cache,

@@ -1,4 +1,4 @@
-//! Reading operations: scripts of requests, or single requests in a list.
+//! Reads operations: scripts of requests, or single requests in a list.
 
 use super::Defaults;
 use super::request::{Request, read_request, read_requests};
@@ -15,16 +15,16 @@ const OPERATIONS_MAX: usize = 1000;
 pub(in super::super) struct Operation {
     /// Its name in the record.
     pub name: String,
-    /// How often it is drawn, against the others' weights.
+    /// How often it is drawn, relative to the others' weights.
     pub weight: u64,
-    /// Whether its answer comes when there is news and not when it is asked for, as that of a long poll.
+    /// Whether its answer comes when there is news rather than on request, as that of a long poll does.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lingers: bool,
-    /// What is sent, in order; at least one.
+    /// The requests, in order; at least one.
     pub requests: Vec<Request>,
 }
 
-/// `operations:`, a map from names to scripts. A script of one request needs no `requests:`.
+/// Reads `operations:`, a map from names to scripts. A script of one request needs no `requests:`.
 pub(super) fn read_operations(
     node: &Node,
     defaults: &Defaults,
@@ -55,7 +55,7 @@ pub(super) fn read_operations(
     operations
 }
 
-/// `requests:`, a list; each is an operation by itself.
+/// Reads `requests:`, a list; each is an operation by itself.
 pub(super) fn read_list(node: &Node, defaults: &Defaults, names: &Names, problems: &mut Problems) -> Vec<Operation> {
     let Some(items) = node.items(problems) else { return Vec::new() };
     check_count(node, items.len(), problems);

@@ -1,4 +1,4 @@
-//! Reading one request of a script.
+//! Reads one request of a script.
 
 use super::body::{Body, read_body};
 use super::expect::{Capture, Expect, read_captures, read_expect};
@@ -8,7 +8,7 @@ use crate::script::{Names, Template};
 use serde::{Deserialize, Serialize};
 use tare_core::config::{Fields, Node, NodeKind, Problems};
 
-/// Methods and the keys that stand for them.
+/// The keys of methods, and the methods they stand for.
 const METHODS: [(&str, &str); 7] = [
     ("get", "GET"),
     ("head", "HEAD"),
@@ -20,38 +20,38 @@ const METHODS: [(&str, &str); 7] = [
 ];
 /// More requests than any operation has.
 const REQUESTS_MAX: usize = 1000;
-/// Embedded resources of one page.
+/// The most embedded resources of one page.
 const EMBEDDED_MAX: u64 = 1000;
 
 /// How many redirects are followed.
 pub(in super::super) type Redirects = u8;
 
-/// A request, what is to come back, and what is done with it.
+/// A request, the expected reply, and what is done with it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in super::super) struct Request {
-    /// Its name in counts: method and path, unless it has one.
+    /// Its name in counts: method and path, unless one is given.
     pub name: String,
     /// The method.
     pub method: String,
     /// Path and query.
     pub path: String,
-    /// Further headers; they go before those of every request.
+    /// Further headers; they are sent before those of every request.
     pub headers: Headers,
     /// The body.
     pub body: Body,
-    /// What is right.
+    /// What a right reply is.
     pub expect: Expect,
-    /// What is worked out before it is sent.
+    /// What is computed before it is sent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sets: Vec<Setting>,
-    /// What is kept of the reply.
+    /// What is captured from the reply.
     pub captures: Vec<Capture>,
-    /// How many redirects are followed; 0 takes them as replies.
+    /// How many redirects are followed; with 0 a redirect is the reply.
     pub redirects: Redirects,
-    /// What a page makes a browser ask for.
+    /// What a browser would fetch for this page.
     pub embedded: Vec<Embedded>,
-    /// What a user does with an embedded resource it has had before.
+    /// What a user does with an embedded resource fetched before.
     pub cache: Cache,
     /// Whether the user forgets cookies and cache before it.
     pub forget: bool,
@@ -67,31 +67,31 @@ pub(in super::super) struct Request {
 pub(in super::super) const CERTAIN: u32 = 1_000_000;
 
 impl Request {
-    /// Whether it is not always sent.
+    /// Whether it is sent only under some condition.
     pub(in super::super) fn is_conditional(&self) -> bool {
         self.chance < CERTAIN || self.when.is_some() || self.unless.is_some()
     }
 }
 
-/// What a page makes a browser ask for.
+/// What a browser would fetch for a page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(in super::super) enum Embedded {
     /// A path.
     Path(String),
-    /// Whatever the first group of an expression finds in the page, but no more than so many.
+    /// What the first group of an expression finds in the page, up to a maximum.
     Find {
         /// The expression.
         pattern: String,
-        /// How many at most.
+        /// The maximum.
         max: u64,
-        /// What is put behind each, such as the size that is wanted.
+        /// What is appended to each, such as the wanted size.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         suffix: String,
     },
 }
 
-/// What a user does with an embedded resource it has had before.
+/// What a user does with an embedded resource fetched before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(in super::super) enum Cache {
@@ -100,7 +100,7 @@ pub(in super::super) enum Cache {
     Revalidate,
     /// Does not ask again.
     Keep,
-    /// Asks for all of it again.
+    /// Fetches it again.
     Off,
 }
 
@@ -121,7 +121,7 @@ pub(super) fn read_requests(list: &Node, defaults: &Defaults, names: &Names, pro
     requests
 }
 
-/// Reads a request out of the fields of a map that may have others as well.
+/// Reads a request from the fields of a map that may have other fields as well.
 pub(super) fn read_request(
     fields: &mut Fields<'_>,
     defaults: &Defaults,
@@ -169,7 +169,7 @@ pub(super) fn read_request(
     })
 }
 
-/// The method, unless it is left to the body, and the path: `get: /`, or `method: GET` and `path: /`.
+/// Reads the method, unless it follows from the body, and the path: `get: /`, or `method: GET` and `path: /`.
 fn read_target<'n>(fields: &mut Fields<'n>, problems: &mut Problems) -> Option<(Option<&'static str>, &'n Node)> {
     let known = METHODS.map(|(_, method)| method);
     let given: Vec<_> =
@@ -221,7 +221,7 @@ fn read_variable(fields: &mut Fields<'_>, key: &'static str, names: &Names, prob
     Some(name)
 }
 
-/// A list, or a map whose keys are for the reader only.
+/// Reads a list, or a map whose keys are only for the reader.
 fn read_embedded(node: &Node, names: &Names, problems: &mut Problems) -> Vec<Embedded> {
     let nodes: Vec<&Node> = match &node.kind {
         NodeKind::Map(entries) => entries.iter().map(|(.., node)| node).collect(),

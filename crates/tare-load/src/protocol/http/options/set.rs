@@ -1,21 +1,21 @@
-//! Reading what a request works out before it is sent.
+//! Reads what a request computes before it is sent.
 
 use crate::script::{Expression, Names};
 use serde::{Deserialize, Serialize};
 use tare_core::config::{Fields, Node, NodeKind, Problems};
 
-/// More digits behind the point than any amount has.
+/// More decimal places than any amount has.
 const DIGITS_MAX: u64 = 9;
 
-/// A value that is worked out from others.
+/// A value that is computed from others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in super::super) struct Setting {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// The expression.
     pub of: String,
-    /// To how many digits behind the point it is rounded.
+    /// The number of decimal places to which it is rounded.
     pub digits: u8,
 }
 

@@ -1,4 +1,4 @@
-//! What a workload may say, and where it is told what it may not.
+//! What a workload may say, and that mistakes are reported in their places.
 
 use super::super::Http;
 use super::*;
@@ -8,7 +8,7 @@ fn check(text: &str) -> Result<Options, Vec<String>> {
     read_text(read, text)
 }
 
-/// Checks that each of these mistakes, and nothing else, is found on its line.
+/// Checks that exactly these mistakes are found, each on its line.
 fn mistakes(text: &str, expected: &[(usize, &str)]) {
     let found = check(text).unwrap_err();
     for (line, part) in expected {

@@ -1,18 +1,18 @@
-//! Reading what is asked after a run.
+//! Reads what is asked after a run.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tare_core::config::{Fields, Node, Problems};
 
-/// A question to a service of the workload, after the load and before its teardown: whether what it did holds together.
+/// A question to a service of the workload, after the load and before its teardown: whether the results are consistent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in super::super) struct Question {
     /// The service, or a port of one as `service.port`.
     pub service: String,
-    /// The path. An answer of 200 says that all is well.
+    /// The path. An answer of 200 means that all is well.
     pub path: String,
-    /// How long it may take until that is so.
+    /// How long it may take until that is the case.
     pub within: Duration,
 }
 

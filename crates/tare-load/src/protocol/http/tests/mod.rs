@@ -1,4 +1,4 @@
-//! Scripts against a server made of a function, without sockets.
+//! Scripts against a server that is a function, without sockets.
 
 mod scripts;
 mod secured;
@@ -10,7 +10,7 @@ use super::{Http, options};
 use crate::draw::Draw;
 use crate::operation::{Failure, Flight, Protocol, Reply, Step};
 
-/// What a server says to a request.
+/// A server's reply to a request.
 type Answer<'a> = &'a dyn Fn(&str) -> Vec<u8>;
 
 /// The protocol with options as a workload states them.
@@ -35,7 +35,7 @@ struct Rig<'a> {
     session: Session,
     user: User,
     draw: Draw,
-    /// What was sent, request by request.
+    /// What was sent, one item per request.
     sent: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ impl<'a> Rig<'a> {
             while let Some(bytes) = pieces.next() {
                 let (session, user, draw) = (&mut self.session, &mut self.user, &mut self.draw);
                 match self.http.feed(session, user, &flight, bytes, draw, &mut out) {
-                    // A peer that says more than it was asked for.
+                    // The peer says more than it was asked for.
                     Step::More if !out.is_empty() && pieces.peek().is_some() => return Step::Broken(Failure::Garbage),
                     Step::More => {}
                     step => {
@@ -80,13 +80,13 @@ impl<'a> Rig<'a> {
         }
     }
 
-    /// The first lines of what was sent.
+    /// The first lines of the requests sent.
     fn lines(&self) -> Vec<&str> {
         self.sent.iter().map(|request| request.split(" HTTP/1.1").next().unwrap()).collect()
     }
 }
 
-/// The outcome of the one operation of these options with one reply.
+/// The outcome of the only operation in these options, given one reply.
 pub(super) fn judged(options: &str, answer: &[u8]) -> Reply {
     Rig::new(&http(options)).run(0, &|_| answer.to_vec())
 }

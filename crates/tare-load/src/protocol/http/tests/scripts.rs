@@ -193,7 +193,7 @@ operations:
     ))
 }
 
-/// A page with images; images change when `version` does.
+/// A page with images; the images change when `version` does.
 fn album(request: &str, version: u32) -> Vec<u8> {
     let path = request.split(' ').nth(1).unwrap();
     let tag = format!("\"{path} {version}\"");

@@ -10,7 +10,7 @@ use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion};
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 
-/// A server with a fresh certificate for shop.test, and the authority's certificate as a file.
+/// A server with a fresh certificate for shop.test, and the authority's certificate in a file.
 struct Shop {
     config: Arc<ServerConfig>,
     authority: tempfile::NamedTempFile,
@@ -50,7 +50,7 @@ impl Shop {
     }
 }
 
-/// Both sides, and what lies between them.
+/// Both sides and the wire between them.
 struct Wire {
     server: ServerConnection,
     session: Session,
@@ -58,7 +58,7 @@ struct Wire {
 }
 
 impl Wire {
-    /// Hands the client's bytes to the server and returns its answer.
+    /// Passes the client's bytes to the server and returns its answer.
     fn serve(&mut self, mut sent: &[u8]) -> Vec<u8> {
         while !sent.is_empty() {
             self.server.read_tls(&mut sent).unwrap();
@@ -160,7 +160,7 @@ fn certificates_are_verified_unless_told_otherwise() {
     assert_eq!(shake("{verify: FILE, name: other.test}", &shop), Some(Failure::Certificate));
     assert_eq!(shake("{verify: FILE}", &shop), Some(Failure::Certificate));
     assert_eq!(shake("{verify: false, name: other.test}", &other), None);
-    // A server that has signed for itself, as labs have: it is trusted when it is named.
+    // A self-signed server, as labs have: it is trusted if its certificate is named.
     let mut own = CertificateParams::new(vec!["shop.test".to_owned()]).unwrap();
     own.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let own = CertifiedIssuer::self_signed(own, KeyPair::generate().unwrap()).unwrap();
