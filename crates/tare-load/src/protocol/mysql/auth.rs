@@ -1,4 +1,4 @@
-//! Proving a password: `mysql_native_password` and `caching_sha2_password`.
+//! Proves a password: `mysql_native_password` and `caching_sha2_password`.
 
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 pub(super) enum Plugin {
     /// SHA-1 twice, mixed with the server's salt.
     Native,
-    /// SHA-256 likewise; a server that has not seen the password yet wants it in clear, over a private connection.
+    /// The same with SHA-256; a server that has not seen the password yet wants it in clear, over a private connection.
     CachingSha2,
 }
 
@@ -27,7 +27,7 @@ impl Plugin {
         Plugin::NAMES[self as usize].0
     }
 
-    /// The proof; nothing for an empty password. Only the first 20 bytes of the salt count.
+    /// The proof; empty for an empty password. Only the first 20 bytes of the salt are used.
     pub(super) fn proof(self, password: &str, salt: &[u8]) -> Vec<u8> {
         let salt = salt.get(..20).unwrap_or(salt);
         match self {
@@ -54,7 +54,7 @@ fn mix(one: &[u8], other: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// What a server does: from the stored hash (of the hash) and the proof it gets the hash back.
+    /// As a server does: it recovers the hash from the stored hash (of the hash) and the proof.
     #[test]
     fn a_server_that_knows_the_doubled_hash_is_convinced() {
         let salt = b"01234567890123456789";

@@ -1,4 +1,4 @@
-//! What is asked of the server besides the load: its data set, its own counts.
+//! The connection for everything other than the load: the data set, the server's own counts.
 
 use super::session::Session;
 use super::wire::{self, Reader};
@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use tare_core::fault::Fault;
 use tare_core::load::Check;
 
-/// Bytes of one INSERT: far below every server's max_allowed_packet.
+/// The size of one INSERT in bytes: far below every server's max_allowed_packet.
 const BATCH_BYTES: usize = 512 * 1024;
-/// What decides the server's speed and is worth a line in the record.
+/// Settings that determine the server's speed and are worth a line in the record.
 const SETTINGS: &[&str] = &[
     "innodb_buffer_pool_size",
     "innodb_flush_log_at_trx_commit",
@@ -24,7 +24,7 @@ const SETTINGS: &[&str] = &[
     "transaction_isolation",
 ];
 
-/// A connection on which single statements are asked.
+/// A connection for single statements.
 pub(super) struct Control<'a> {
     pipe: Pipe<'a>,
     reader: Reader,
@@ -32,13 +32,13 @@ pub(super) struct Control<'a> {
 }
 
 impl<'a> Control<'a> {
-    /// Over a connection whose greeting is over.
+    /// For a connection whose greeting is over.
     pub(super) fn new(session: Session, link: &'a mut Link) -> Self {
         let (veil, deprecate_eof) = session.into_veil();
         Control { pipe: Pipe::new(link, veil), reader: Reader::default(), deprecate_eof }
     }
 
-    /// Sends a statement and reads to the end of its answer: the columns of the first row, NULL as "NULL".
+    /// Sends a statement and reads its whole answer: the columns of the first row, with NULL as "NULL".
     fn ask(&mut self, sql: &str) -> Result<Vec<String>, Fault> {
         let mut request = Vec::new();
         wire::command(&mut request, wire::QUERY, sql);
@@ -66,7 +66,8 @@ impl<'a> Control<'a> {
 /// The answer to a statement, as far as it has come.
 #[derive(Debug, Default)]
 struct Answer {
-    /// Descriptions of columns that are still to come, none before the first packet. As many as a server cares to say.
+    /// How many descriptions of columns are still to come; none before the first packet. The server may announce any
+    /// number.
     left: Option<u64>,
     /// The columns of the first row.
     first: Option<Vec<String>>,
@@ -74,7 +75,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// Takes what came next, up to the end of the answer: how much of it, and whether the answer is over.
+    /// Takes bytes up to the end of the answer; returns how many, and whether the answer is complete.
     fn take(&mut self, reader: &mut Reader, bytes: &[u8], deprecate_eof: bool) -> Result<(usize, bool), Fault> {
         let mut rest = bytes;
         loop {
@@ -109,7 +110,7 @@ impl Answer {
         }
     }
 
-    /// What was answered to `sql`, now that it is over.
+    /// The answer to `sql`, once complete.
     fn said(self, sql: &str) -> Result<Vec<String>, Fault> {
         match self.error {
             Some(error) => Err(Fault::new(format!("the server refused '{}': {error}", sql::excerpt(sql)))),
@@ -118,12 +119,12 @@ impl Answer {
     }
 }
 
-/// A counter, from the row of its name and its value.
+/// A counter, from the row with its name and its value.
 fn number_in(row: &[String]) -> Option<u64> {
     row.get(1).and_then(|value| value.parse().ok())
 }
 
-/// Takes any bytes for answers to questions for the server's counters, and compares each of these with the next.
+/// Takes any bytes as answers to queries for the server's counters, and compares each with the next.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn chew(bytes: &[u8]) {
     let (ledger, tally) = (Ledger::new(1), Tally { statements: 30, control: 20, ..Tally::new(1) });
@@ -140,7 +141,7 @@ pub(crate) fn chew(bytes: &[u8]) {
     }
 }
 
-/// The columns of a row in text.
+/// The columns of a text row.
 fn text_row(mut body: &[u8]) -> Vec<String> {
     let mut columns = Vec::new();
     while let Some(first) = body.first() {
@@ -178,7 +179,7 @@ impl Ask for Control<'_> {
 impl sql::Control for Control<'_> {
     type Counts = Counts;
 
-    /// Writes rows by INSERT of many at once.
+    /// Writes rows by INSERTs of many rows each.
     fn write_rows(&mut self, table: &str, columns: &[&str], rows: &mut Rows) -> Result<(), Fault> {
         let head = format!("INSERT INTO {table} ({}) VALUES ", columns.join(", "));
         let mut request = Vec::with_capacity(BATCH_BYTES + 4096);
@@ -217,7 +218,7 @@ impl sql::Control for Control<'_> {
         Ok(Counts {
             executed: self.counter("Com_stmt_execute")?,
             commits: self.counter("Com_commit")?,
-            // MariaDB counts them.
+            // Only MariaDB counts them.
             deadlocks: self.counter("Innodb_deadlocks").ok(),
         })
     }
@@ -234,7 +235,7 @@ impl sql::Control for Control<'_> {
     fn settings(&mut self) -> Result<BTreeMap<String, String>, Fault> {
         let mut settings = BTreeMap::from([("version".to_owned(), self.value("SELECT version()")?)]);
         for name in SETTINGS {
-            // Each of the relatives has its own.
+            // The variants of MySQL have different settings.
             if let Some(value) = self.ask(&format!("SHOW GLOBAL VARIABLES LIKE '{name}'"))?.into_iter().nth(1) {
                 settings.insert((*name).to_owned(), value);
             }
@@ -251,8 +252,8 @@ pub(super) struct Counts {
     deadlocks: Option<u64>,
 }
 
-/// The server must have done exactly what was answered; of what was sent and not answered, perhaps. One that was
-/// restarted counts from 0 again, and has then done too little.
+/// The server must have done exactly what was answered, and possibly what was sent and not answered. A restarted server
+/// counts from 0 again, so it has done too little.
 fn counted(before: Counts, after: Counts, ledger: &Ledger, tally: &Tally) -> [Check; 2] {
     let lost: u64 = ledger.sent.iter().zip(&ledger.answered).map(|(sent, answered)| sent - answered).sum();
     let check = |name: &str, served: u64, ours: u64| Check {

@@ -7,23 +7,23 @@ use crate::protocol::sql::{Login, Message, Statement, Tallies};
 
 /// utf8mb4_general_ci, which every server has.
 const CHARSET: u8 = 45;
-/// The longest packet we may send: 16 MiB.
+/// The longest packet we announce that we may send: 16 MiB.
 const SEND_MAX: u32 = 1 << 24;
 
 /// How far the greeting has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Hello,
-    /// What we say is held back until the connection is secured.
+    /// What we send next is held back until the connection is secured.
     Secure(Plugin),
     Proof(Plugin),
-    /// The answer to preparing the next statement comes, or so many packets of descriptions.
+    /// The next statement's prepare is to be answered; or this many packets of descriptions are still to come.
     Prepare,
     Describe(u32),
     Ready,
 }
 
-/// What the server says first.
+/// The server's first packet.
 struct Hello {
     able: u32,
     salt: Vec<u8>,
@@ -52,10 +52,10 @@ impl Hello {
 #[derive(Debug)]
 pub(super) struct Shake {
     stage: Stage,
-    // Of the next packet.
+    // The sequence number of the next packet.
     sequence: u8,
     held_back: Vec<u8>,
-    // The statements' numbers on this connection.
+    // The ids of the statements on this connection.
     prepared: Vec<u32>,
     deprecate_eof: bool,
 }
@@ -65,7 +65,7 @@ impl Shake {
         Shake { stage: Stage::Hello, sequence: 0, held_back: Vec::new(), prepared: Vec::new(), deprecate_eof: false }
     }
 
-    /// What the server calls the statements.
+    /// The ids that the server gave the statements.
     pub(super) fn prepared(&self) -> &[u32] {
         &self.prepared
     }
@@ -75,10 +75,10 @@ impl Shake {
         self.deprecate_eof
     }
 
-    /// Goes on. `statements` are prepared when the server has let us in.
+    /// Continues the greeting. `statements` are prepared once the server has let us in.
     ///
     /// # Errors
-    /// When the server refuses, or does not speak the protocol; its words go to `tallies`.
+    /// When the server refuses, or does not use the protocol; its message goes to `tallies`.
     pub(super) fn feed(
         &mut self,
         reader: &mut Reader,
@@ -129,7 +129,7 @@ impl Shake {
         Ok(Greeting::Wait)
     }
 
-    /// The server's first packet; answered by who we are and the proof for the plugin it would like.
+    /// Answers the server's first packet with our login and the proof for the plugin it prefers.
     fn hello(&mut self, body: &[u8], login: &Login, tallies: &Tallies, out: &mut Vec<u8>) -> Result<(), Failure> {
         let Hello { able, salt, plugin } = Hello::read(body).ok_or(Failure::Garbage)?;
         let flags = can::WANTED & able | can::LONG_PASSWORD;
@@ -174,7 +174,7 @@ impl Shake {
         matches!(self.stage, Stage::Secure(_))
     }
 
-    /// The connection is secured: says what was held back.
+    /// The connection is secured: sends what was held back.
     pub(super) fn secured(&mut self, out: &mut Vec<u8>) {
         if let Stage::Secure(plugin) = self.stage {
             let held_back = std::mem::take(&mut self.held_back);
@@ -203,7 +203,7 @@ impl Shake {
         Ok(())
     }
 
-    /// The server has seen the password before, or wants to see it.
+    /// The server has seen the password before, or wants it sent.
     fn more(
         &mut self,
         plugin: Plugin,
@@ -235,8 +235,8 @@ impl Shake {
         }
     }
 
-    /// Prepares the next statement, or is done. What begins and ends transactions is sent as text: not every server
-    /// prepares it.
+    /// Prepares the next statement, or finishes. Statements that begin and end transactions are sent as text, because
+    /// not every server can prepare them.
     fn prepare(&mut self, statements: &[Statement], out: &mut Vec<u8>) {
         while let Some(statement) = statements.get(self.prepared.len()) {
             if !statement.control {
@@ -249,7 +249,7 @@ impl Shake {
         self.stage = Stage::Ready;
     }
 
-    /// Keeps the number of a prepared statement; how many packets describe it.
+    /// Stores the id of a prepared statement; returns how many packets describe it.
     fn described(&mut self, body: &[u8], statement: &Statement) -> Result<u32, String> {
         let mut rest = body.get(1..).unwrap_or_default();
         let mut next = |bytes| number(&mut rest, bytes).ok_or("a prepared statement is cut short".to_owned());

@@ -1,4 +1,4 @@
-//! MySQL and what speaks its protocol, version 4.1: MariaDB, Percona.
+//! MySQL and servers that use its protocol, version 4.1: MariaDB, Percona.
 
 mod auth;
 mod control;
@@ -31,18 +31,18 @@ const DIALECT: Dialect = Dialect {
 };
 
 fn begin(isolation: Option<Isolation>) -> Vec<String> {
-    // The level is that of the next transaction only.
+    // The level applies to the next transaction only.
     let level = isolation.map(|level| format!("SET TRANSACTION ISOLATION LEVEL {}", level.sql()));
     level.into_iter().chain(["BEGIN".to_owned()]).collect()
 }
 
-/// The protocol with options that were written down, for fuzzing.
+/// The protocol with options in their written form, for fuzzing.
 #[cfg(any(test, fuzzing))]
 pub(super) fn made(options: serde_json::Value) -> Result<impl crate::operation::Protocol, tare_core::fault::Fault> {
     super::sql::made::<MySql>(options)
 }
 
-/// How MySQL is spoken to. Statements have other numbers on each connection, so nothing is shared.
+/// MySQL as a database. Statements have different ids on each connection, so nothing is shared.
 struct MySql;
 
 impl Database for MySql {

@@ -11,7 +11,7 @@ use std::io::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How statements are written on one connection: the server numbers them anew on each.
+/// Writes statements on one connection, with the ids that the server gave them there.
 struct Requests<'a>(&'a [u32]);
 
 impl Wire for Requests<'_> {
@@ -36,16 +36,16 @@ impl Wire for Requests<'_> {
     }
 }
 
-/// What part of an answer comes next.
+/// The part of an answer that comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// The first packet: done, an error, or how many columns there are.
+    /// The first packet: success, an error, or the number of columns.
     First,
-    /// So many descriptions of columns.
+    /// This many descriptions of columns.
     Columns(u64),
-    /// The end of these, where the server sends one.
+    /// The end of these, if the server sends one.
     ColumnsEnd,
-    /// Rows or their end.
+    /// Rows, or their end.
     Rows,
 }
 
@@ -69,7 +69,7 @@ struct Answer {
     machine: TransactionMachine,
     part: Part,
     rows: u64,
-    // Of the statement whose answer is being read, if anything of it is captured.
+    // The columns of the statement whose answer is being read, if anything of it is captured.
     columns: Vec<Column>,
 }
 
@@ -81,10 +81,10 @@ impl Session {
         Session { veil: Veil::default(), talk }
     }
 
-    /// Goes on with the greeting.
+    /// Continues the greeting.
     ///
     /// # Errors
-    /// When the server refuses, or does not speak the protocol; its words go to `tallies`.
+    /// When the server refuses, or does not use the protocol; its message goes to `tallies`.
     pub(super) fn shake(
         &mut self,
         admission: Admission<'_>,
@@ -99,7 +99,7 @@ impl Session {
             }
             shake.feed(reader, login, statements, tallies, piece, out)
         })?;
-        // The greeting waits for the veil as long as the handshake takes: it is begun once.
+        // During the handshake the greeting remains in this stage, so TLS is begun only once.
         if let (true, true, Some(tls)) = (veil.is_clear(), shake.wants_tls(), &login.tls) {
             veil.raise(tls, out);
         }
@@ -109,7 +109,7 @@ impl Session {
         Ok(greeting)
     }
 
-    /// What is left when the greeting is over, and whether rows end in an OK packet instead of an EOF packet.
+    /// The TLS layer once the greeting is over, and whether rows end in an OK packet instead of an EOF packet.
     pub(super) fn into_veil(self) -> (Veil, bool) {
         (self.veil, self.talk.shake.deprecate_eof())
     }
@@ -131,10 +131,10 @@ impl Session {
         veil.feed(bytes, out, |piece, out| talk.feed(piece, Around { program, tallies, values, draw, out }))
     }
 
-    /// Bytes while nothing was asked.
+    /// Takes bytes that come while nothing is in flight.
     ///
     /// # Errors
-    /// The server says why it ends.
+    /// When the server reports why it closes.
     pub(super) fn idle(&mut self, bytes: &[u8], tallies: &Tallies, out: &mut Vec<u8>) -> Result<(), Failure> {
         let Session { veil, talk } = self;
         veil.idle(bytes, out, |piece| talk.idle(piece, tallies))
@@ -190,11 +190,11 @@ impl Talk {
 }
 
 impl Answer {
-    /// Takes the next packet; what comes next when it was the last of the answer. `captured` is whether anything of the
-    /// answer is kept.
+    /// Takes the next packet; if it was the last of the answer, returns what happens next. `captured` is whether
+    /// anything of the answer is captured.
     ///
     /// # Errors
-    /// When no such packet may come now.
+    /// When such a packet must not come now.
     #[inline]
     fn take<W: Wire>(
         &mut self,
@@ -264,14 +264,14 @@ impl Answer {
     }
 }
 
-/// A server's number for an error as a code.
+/// A server's error number as a code.
 fn code_of(number: u16) -> Code {
     let mut digits = Vec::new();
     write_number(number.into(), 0, &mut digits);
     Code::new(&digits)
 }
 
-/// Keeps the columns of a row that are asked for.
+/// Captures the wanted columns of a row.
 fn capture<W>(body: &[u8], columns: &[Column], machine: &mut TransactionMachine, cx: &mut Context<'_, W>) {
     let Some(call) = machine.call(cx.program) else { return };
     let mut asked = cx.program.captures(call).iter().peekable();

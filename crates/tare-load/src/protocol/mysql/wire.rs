@@ -4,10 +4,10 @@ use crate::operation::Failure;
 use crate::protocol::sql::{self, Framing, HEADER};
 use crate::script::ValueRef;
 
-/// A packet that fills its three bytes of length goes on in the next one.
+/// A packet of this length is continued in the next one.
 const PACKET_MAX: usize = 0xff_ff_ff;
 
-/// What both sides can do, by bit.
+/// Capabilities of both sides, by bit.
 pub(super) mod can {
     pub(in super::super) const LONG_PASSWORD: u32 = 1;
     /// An UPDATE counts the rows it found, not only those it changed.
@@ -22,7 +22,7 @@ pub(super) mod can {
     pub(in super::super) const PS_MULTI_RESULTS: u32 = 1 << 18;
     pub(in super::super) const PLUGIN_AUTH: u32 = 1 << 19;
     pub(in super::super) const DEPRECATE_EOF: u32 = 1 << 24;
-    /// All of these, as far as the server can.
+    /// All of these, as far as the server supports them.
     pub(in super::super) const WANTED: u32 = LONG_PASSWORD
         | FOUND_ROWS
         | LONG_FLAG
@@ -36,17 +36,17 @@ pub(super) mod can {
         | DEPRECATE_EOF;
 }
 
-/// A statement in text.
+/// A statement as text.
 pub(super) const QUERY: u8 = 0x03;
-/// Is anybody there?
+/// Asks whether the server is alive.
 pub(super) const PING: u8 = 0x0e;
 /// Prepares a statement.
 pub(super) const PREPARE: u8 = 0x16;
 const EXECUTE: u8 = 0x17;
 
-/// Status of the server: a transaction is open.
+/// A status flag of the server: a transaction is open.
 pub(super) const IN_TRANSACTION: u16 = 1;
-/// Another result follows this one.
+/// A status flag of the server: another result follows this one.
 pub(super) const MORE_RESULTS: u16 = 8;
 
 /// Types of values on the wire that are read or written here.
@@ -67,7 +67,7 @@ mod kind {
     pub(super) const VAR_STRING: u8 = 253;
 }
 
-/// MySQL's frames: three bytes of length, one of sequence, content. The kind is the first byte of the content.
+/// MySQL's frames: three bytes of length, one of sequence, then the content. The kind is the first byte of the content.
 #[derive(Debug, Default)]
 pub(super) struct Frames;
 
@@ -80,17 +80,17 @@ impl Framing for Frames {
         let length = u32::from_le_bytes([a, b, c, 0]) as usize;
         match length {
             0 => Err(Failure::Garbage),
-            // It goes on in the next packet: far more than any answer that is looked at.
+            // It is continued in the next packet: far longer than any answer that is examined.
             PACKET_MAX.. => Err(Failure::TooLarge),
             _ => Ok((kind, 4 + length)),
         }
     }
 }
 
-/// Takes a stream apart.
+/// Splits a stream into packets.
 pub(super) type Reader = sql::Reader<Frames>;
 
-/// Appends a packet with what `body` writes, or several when it is 16 MiB or more.
+/// Appends a packet with what `body` writes, or several if that is 16 MiB or more.
 #[inline]
 pub(super) fn packet(out: &mut Vec<u8>, sequence: u8, body: impl FnOnce(&mut Vec<u8>)) {
     let from = out.len();
@@ -104,7 +104,8 @@ pub(super) fn packet(out: &mut Vec<u8>, sequence: u8, body: impl FnOnce(&mut Vec
     out[from + 3] = sequence;
 }
 
-/// Makes packets of what was written behind a header at `from`: full ones, and one that is not, perhaps empty.
+/// Divides what was written after a header at `from` into packets: full ones, and a last one that is not full and may
+/// be empty.
 #[cold]
 fn split(out: &mut Vec<u8>, from: usize, mut sequence: u8) {
     let content = out.split_off(from + 4);
@@ -130,7 +131,7 @@ pub(super) fn command(out: &mut Vec<u8>, number: u8, text: &str) {
     });
 }
 
-/// Appends the request that runs the statement that the server knows as `statement`.
+/// Appends the request that runs the statement with the server's id `statement`.
 #[inline]
 pub(super) fn execute<'v>(
     out: &mut Vec<u8>,
@@ -141,7 +142,7 @@ pub(super) fn execute<'v>(
     packet(out, 0, |out| {
         out.push(EXECUTE);
         out.extend_from_slice(&statement.to_le_bytes());
-        // No cursor, once.
+        // No cursor; run once.
         out.extend_from_slice(&[0, 1, 0, 0, 0]);
         if parameters == 0 {
             return;
@@ -194,7 +195,7 @@ pub(super) fn write_length(length: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Takes bytes off the front of `rest`.
+/// Takes bytes from the front of `rest`.
 pub(super) fn take<'b>(rest: &mut &'b [u8], count: usize) -> Option<&'b [u8]> {
     let (taken, after) = rest.split_at_checked(count)?;
     *rest = after;
@@ -219,7 +220,7 @@ pub(super) fn length(rest: &mut &[u8]) -> Option<u64> {
     }
 }
 
-/// Takes a text with its length before it.
+/// Takes a text preceded by its length.
 pub(super) fn counted<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
     let count = length(rest)?;
     take(rest, usize::try_from(count).ok()?)
@@ -233,7 +234,7 @@ pub(super) fn terminated<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
     Some(text)
 }
 
-/// What an OK packet says: rows touched, status.
+/// The content of an OK packet: affected rows, status.
 pub(super) fn ok(body: &[u8]) -> Option<(u64, u16)> {
     let mut rest = body.get(1..)?;
     let affected = length(&mut rest)?;
@@ -250,7 +251,7 @@ pub(super) fn end_of_rows(body: &[u8], deprecate_eof: bool) -> Option<u16> {
     number(&mut rest, 2).map(|status| status as u16)
 }
 
-/// An error: its number and its words.
+/// An error: its number and its message.
 pub(super) fn error(body: &[u8]) -> (u16, String) {
     let mut rest = body.get(1..).unwrap_or_default();
     let code = number(&mut rest, 2).unwrap_or(0) as u16;
@@ -266,7 +267,7 @@ pub(super) struct Column {
 }
 
 impl Column {
-    /// From its definition: the type stands at a fixed distance from the end.
+    /// From its definition: the type is at a fixed distance from the end.
     pub(super) fn new(definition: &[u8]) -> Option<Self> {
         let at = definition.len().checked_sub(6)?;
         Some(Column { kind: definition[at], unsigned: definition[at + 1] & 0x20 != 0 })
@@ -278,7 +279,7 @@ impl Column {
 pub(super) enum Cell<'b> {
     Null,
     Number(i64),
-    /// Above what fits into the other.
+    /// A number too large for `Number`.
     Unsigned(u64),
     Float(f64),
     Text(&'b [u8]),
@@ -286,7 +287,7 @@ pub(super) enum Cell<'b> {
     Moment([u32; 7]),
 }
 
-/// The values of a binary row; ends early when the row is not well formed.
+/// The values of a binary row; ends early if the row is malformed.
 pub(super) fn cells<'b>(body: &'b [u8], columns: &[Column]) -> impl Iterator<Item = Cell<'b>> {
     let bitmap = (columns.len() + 2).div_ceil(8);
     let nulls = body.get(1..1 + bitmap).unwrap_or_default();
@@ -317,7 +318,7 @@ fn cell<'b>(column: Column, rest: &mut &'b [u8]) -> Option<Cell<'b>> {
         kind::DOUBLE => number(rest, 8).map(|bits| Cell::Float(f64::from_bits(bits))),
         kind::NULL => Some(Cell::Null),
         kind::DATE | kind::DATETIME | kind::TIMESTAMP => moment(rest),
-        // A span of time is nothing that a script could use.
+        // Time spans are not supported: a script could not use one.
         kind::TIME => None,
         _ => counted(rest).map(Cell::Text),
     }
@@ -327,7 +328,7 @@ fn moment<'b>(rest: &mut &'b [u8]) -> Option<Cell<'b>> {
     let mut parts = counted(rest)?;
     let mut moment = [0; 7];
     for (part, bytes) in moment.iter_mut().zip([2, 1, 1, 1, 1, 1, 4]) {
-        // What is left out is zero.
+        // Omitted parts are zero.
         *part = number(&mut parts, bytes).unwrap_or(0) as u32;
     }
     Some(Cell::Moment(moment))

@@ -1,4 +1,4 @@
-//! What is asked of the server besides the load: its data set, its own counts.
+//! The connection for everything other than the load: the data set, the server's own counts.
 
 use super::session::Session;
 use super::wire::{self, Reader};
@@ -11,27 +11,27 @@ use std::time::{Duration, Instant};
 use tare_core::fault::Fault;
 use tare_core::load::Check;
 
-/// Bytes of rows written at once.
+/// How many bytes of rows are written at once.
 const BATCH_BYTES: usize = 128 * 1024;
-/// Backends hand their counts over when they end, or a second later.
+/// How long to wait for the server's counts: backends report theirs when they end, or a second later.
 const COUNTS_WITHIN: Duration = Duration::from_secs(10);
-/// What decides the server's speed and is worth a line in the record.
+/// Settings that determine the server's speed and are worth a line in the record.
 const SETTINGS: &[&str] =
     &["shared_buffers", "fsync", "synchronous_commit", "full_page_writes", "max_connections", "jit"];
 
-/// A connection on which single statements are asked.
+/// A connection for single statements.
 pub(super) struct Control<'a> {
     pipe: Pipe<'a>,
     reader: Reader,
 }
 
 impl<'a> Control<'a> {
-    /// Over a connection whose greeting is over.
+    /// For a connection whose greeting is over.
     pub(super) fn new(session: Session, link: &'a mut Link) -> Self {
         Control { pipe: Pipe::new(link, session.into_veil()), reader: Reader::default() }
     }
 
-    /// Sends a statement and reads to the end of its answer: the first column of the first row.
+    /// Sends a statement and reads its whole answer: the first column of the first row.
     fn ask(&mut self, sql: &str) -> Result<Option<String>, Fault> {
         let mut request = Vec::new();
         wire::query(&mut request, sql);
@@ -60,7 +60,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// Takes what came next, up to a message of kind `last`: how much of it, and whether the answer is over.
+    /// Takes bytes up to a message of kind `last`; returns how many, and whether the answer is complete.
     fn take(&mut self, reader: &mut Reader, bytes: &[u8], last: u8) -> Result<(usize, bool), Fault> {
         let mut rest = bytes;
         loop {
@@ -84,7 +84,7 @@ impl Answer {
         }
     }
 
-    /// What was answered to `sql`, now that it is over.
+    /// The answer to `sql`, once complete.
     fn said(self, sql: &str) -> Result<Option<String>, Fault> {
         match self.error {
             Some(error) => Err(Fault::new(format!("the server refused '{}': {error}", sql::excerpt(sql)))),
@@ -93,7 +93,7 @@ impl Answer {
     }
 }
 
-/// Takes any bytes for answers to questions for the server's counts, and compares each of these with the next.
+/// Takes any bytes as answers to queries for the server's counts, and compares each with the next.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn chew(bytes: &[u8]) {
     let said = answers(bytes, Default::default, |(reader, answer): &mut (Reader, Answer), bytes| {
@@ -178,7 +178,7 @@ impl sql::Control for Control<'_> {
     fn settings(&mut self) -> Result<BTreeMap<String, String>, Fault> {
         let mut settings = BTreeMap::from([("version".to_owned(), self.value("SHOW server_version")?)]);
         for name in SETTINGS {
-            // A relative of PostgreSQL may not have them all.
+            // A variant of PostgreSQL may not have all of them.
             if let Ok(value) = self.value(&format!("SHOW {name}")) {
                 settings.insert((*name).to_owned(), value);
             }
@@ -187,7 +187,7 @@ impl sql::Control for Control<'_> {
     }
 }
 
-/// The server's own counts of our database.
+/// The server's own counts for our database.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counts {
     commits: u64,
@@ -204,13 +204,13 @@ impl Counts {
     }
 }
 
-/// Whether the server has not counted yet what was answered. What it says may be any number.
+/// Whether the server has not yet counted everything that was answered. Its counts may be any numbers.
 fn lack(before: Counts, after: Counts, tally: &Tally) -> bool {
     after.commits.saturating_sub(before.commits) < tally.commits
 }
 
-/// The server must have committed at least what was answered. It also counts what we did not send as load: a
-/// transaction each for logging in and preparing, our own questions, and its housekeeping.
+/// The server must have committed at least what was answered. It also counts transactions that are not load: those for
+/// logging in and preparing, our own queries, and its housekeeping.
 fn commits(before: Counts, after: Counts, ledger: &Ledger, tally: &Tally) -> Check {
     let served = after.commits.saturating_sub(before.commits);
     let lost: u64 = ledger.sent.iter().zip(&ledger.answered).map(|(sent, answered)| sent - answered).sum();

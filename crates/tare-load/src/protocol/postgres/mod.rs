@@ -1,4 +1,4 @@
-//! PostgreSQL and what speaks its protocol, version 3.
+//! PostgreSQL and servers that use its protocol, version 3.
 
 mod control;
 mod scram;
@@ -37,13 +37,13 @@ fn begin(isolation: Option<Isolation>) -> Vec<String> {
     }]
 }
 
-/// The protocol with options that were written down, for fuzzing.
+/// The protocol with options in their written form, for fuzzing.
 #[cfg(any(test, fuzzing))]
 pub(super) fn made(options: serde_json::Value) -> Result<impl crate::operation::Protocol, tare_core::fault::Fault> {
     super::sql::made::<Postgres>(options)
 }
 
-/// How PostgreSQL is spoken to.
+/// PostgreSQL as a database.
 struct Postgres {
     calls: Calls,
     salted: Salted,

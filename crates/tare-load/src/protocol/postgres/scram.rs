@@ -1,7 +1,7 @@
-//! Proving a password: SCRAM-SHA-256 (RFC 5802, RFC 7677) and the older MD5 way.
+//! Proves a password: SCRAM-SHA-256 (RFC 5802, RFC 7677) and the older MD5 method.
 //!
-//! Passwords are printable ASCII (checked when options are read), which SASLprep leaves as it is. The salted password
-//! costs thousands of hashes and is the same for every connection with one salt, so it is kept.
+//! Passwords are printable ASCII (checked when options are read), which SASLprep leaves unchanged. The salted password
+//! costs thousands of hashes and is the same for every connection with the same salt, so it is kept.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +9,7 @@ use md5::Md5;
 use sha2::{Digest, Sha256};
 use std::sync::{Mutex, PoisonError};
 
-/// More rounds than this are not a password check but an attack on the client; servers ask for 4096.
+/// The most rounds: more are an attack on the client rather than a password check; servers ask for 4096.
 const ROUNDS_MAX: u32 = 1_000_000;
 const BLOCK: usize = 64;
 
@@ -21,7 +21,7 @@ fn sha256(parts: &[&[u8]]) -> Hash {
     hash.finalize().into()
 }
 
-/// HMAC (RFC 2104) over SHA-256 with a key that is hashed already or shorter than a block.
+/// HMAC (RFC 2104) over SHA-256.
 struct Hmac {
     inner: Sha256,
     outer: Sha256,
@@ -58,7 +58,7 @@ fn salted(password: &[u8], salt: &[u8], rounds: u32) -> Hash {
     sum
 }
 
-/// Salted passwords, the last one kept.
+/// The last salted password, with its salt and its rounds.
 #[derive(Debug, Default)]
 pub(super) struct Salted(Mutex<Option<(Vec<u8>, u32, Hash)>>);
 
@@ -76,7 +76,7 @@ impl Salted {
     }
 }
 
-/// An exchange that was begun.
+/// An exchange in progress.
 #[derive(Debug)]
 pub(super) struct Scram {
     nonce: String,
@@ -87,17 +87,17 @@ pub(super) struct Scram {
 const HEADER: &str = "n,,";
 
 impl Scram {
-    /// Begins with a nonce of our own: any text without a comma.
+    /// Begins with a nonce of ours: any text without a comma.
     pub(super) fn new(nonce: String) -> Self {
         Scram { nonce, expected: None }
     }
 
-    /// The first message. The server knows the user's name from elsewhere.
+    /// The first message. The server knows the user's name already.
     pub(super) fn first(&self) -> String {
         format!("{HEADER}n=,r={}", self.nonce)
     }
 
-    /// The answer to the server's first message; none when that is not one.
+    /// The answer to the server's first message; none if that is invalid.
     pub(super) fn answer(&mut self, server_first: &str, password: &str, kept: &Salted) -> Option<String> {
         let field = |name: &str| server_first.split(',').find_map(|field| field.strip_prefix(name));
         let nonce = field("r=").filter(|nonce| nonce.starts_with(&self.nonce) && nonce.len() > self.nonce.len())?;
@@ -114,18 +114,18 @@ impl Scram {
         Some(format!("{bare},p={}", STANDARD.encode(proof)))
     }
 
-    /// Whether the server's last message proves that it knows the password as well.
+    /// Whether the server's last message proves that it knows the password too.
     pub(super) fn proves(&self, server_last: &str) -> bool {
         let proof = server_last.strip_prefix("v=").and_then(|text| STANDARD.decode(text).ok());
         self.expected.is_some_and(|expected| proof.is_some_and(|proof| proof == expected))
     }
 }
 
-/// Takes a text's lines for a server's two messages.
+/// Takes the lines of a text as a server's two messages.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn chew(text: &str) {
     let (first, last) = text.split_once('\n').unwrap_or((text, ""));
-    // Rounds are what it takes to guess a password: a minute of them tells no more than a few.
+    // More rounds only take longer: a minute of them tests no more than a few.
     let few =
         |field: &str| field.strip_prefix("i=").is_none_or(|rounds| rounds.parse().is_ok_and(|many: u32| many < 99));
     if !first.split(',').all(few) {
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_example_of_the_standard_is_reproduced() {
-        // RFC 7677, section 3, whose client names the user; the server's messages are its own.
+        // RFC 7677, section 3. The client of that example names the user, so only the server's proof is checked.
         let salt = STANDARD.decode("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();
         let salted = Hmac::new(&salted(b"pencil", &salt, 4096));
         let message = "n=user,r=rOprNGfwEbeRWgbNEkqO,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\

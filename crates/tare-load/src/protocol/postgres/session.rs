@@ -1,4 +1,4 @@
-//! A connection: from the first message to ready, then one exchange after the other.
+//! A connection: from the first message to readiness, then one exchange after the other.
 
 use super::scram::{Salted, Scram, md5_answer};
 use super::wire::{self, Reader};
@@ -12,7 +12,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Every statement's request, as far as it is the same each time.
+/// The constant part of every statement's request.
 #[derive(Debug)]
 pub(super) struct Calls(Vec<wire::Call>);
 
@@ -55,10 +55,10 @@ fn start(login: &Login, out: &mut Vec<u8>) {
 /// How far the greeting has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// The server says whether it speaks TLS.
+    /// The server is to answer whether it supports TLS.
     Secure,
     Login,
-    /// So many statements were accepted.
+    /// This many statements have been accepted.
     Prepare(usize),
     Ready,
 }
@@ -76,7 +76,7 @@ impl Session {
         Session { veil: Veil::default(), talk }
     }
 
-    /// Speaks first: asks for TLS, or logs in.
+    /// Sends the first message: asks for TLS, or logs in.
     pub(super) fn greet(&mut self, login: &Login, out: &mut Vec<u8>) {
         if login.tls.is_some() {
             self.talk.stage = Stage::Secure;
@@ -86,10 +86,10 @@ impl Session {
         }
     }
 
-    /// Goes on with the greeting.
+    /// Continues the greeting.
     ///
     /// # Errors
-    /// When the server refuses, or does not speak the protocol; its words go to the tallies.
+    /// When the server refuses, or does not use the protocol; its message goes to the tallies.
     pub(super) fn shake(
         &mut self,
         admission: Admission<'_>,
@@ -110,7 +110,7 @@ impl Session {
                     tallies.note(|| "the server does not speak TLS".into());
                     Err(Failure::Tls)
                 }
-                // What else came with the answer was not secured and must not be believed.
+                // Anything else that came with the answer was not encrypted and must not be trusted.
                 _ => Err(Failure::Garbage),
             };
         }
@@ -123,7 +123,7 @@ impl Session {
         })
     }
 
-    /// What is left when the greeting is over.
+    /// The TLS layer, once the greeting is over.
     pub(super) fn into_veil(self) -> Veil {
         self.veil
     }
@@ -144,10 +144,10 @@ impl Session {
         veil.feed(bytes, out, |piece, out| talk.feed(piece, tallies, &mut Context { program, wire, values, draw, out }))
     }
 
-    /// Bytes while nothing was asked.
+    /// Takes bytes that come while nothing is in flight.
     ///
     /// # Errors
-    /// When they are more than notices: the server is ending.
+    /// When they are more than notices: the server is closing.
     pub(super) fn idle(&mut self, bytes: &[u8], tallies: &Tallies, out: &mut Vec<u8>) -> Result<(), Failure> {
         let Session { veil, talk } = self;
         veil.idle(bytes, out, |piece| talk.idle(piece, tallies))
@@ -161,15 +161,15 @@ struct Talk {
     stage: Stage,
     scram: Option<Box<Scram>>,
     machine: TransactionMachine,
-    // Rows of the statement whose answer is being read.
+    // Rows so far of the statement whose answer is being read.
     rows: u64,
 }
 
 impl Talk {
-    /// Goes on with the greeting.
+    /// Continues the greeting.
     ///
     /// # Errors
-    /// When the server refuses, or does not speak the protocol; its words go to the tallies.
+    /// When the server refuses, or does not use the protocol; its message goes to the tallies.
     fn shake(
         &mut self,
         admission: Admission<'_>,
@@ -206,7 +206,7 @@ impl Talk {
                     self.machine.connected();
                     return Ok(Greeting::Ready);
                 }
-                // Parameters, the key for cancelling, notices, an older version of the protocol.
+                // Parameters, the key for cancelling, notices, negotiation of an older protocol version.
                 (b'S' | b'K' | b'N' | b'v', _) => {}
                 _ => return Err(Failure::Garbage),
             }
@@ -251,17 +251,17 @@ impl Talk {
                         return Step::Done { used: bytes.len() - rest.len(), reply, last: false };
                     }
                 }
-                // Bind is complete; what the server says besides.
+                // Bind is complete; notices, parameters, notifications.
                 b'2' | b'N' | b'S' | b'A' => {}
                 _ => return Step::Broken(Failure::Garbage),
             }
         }
     }
 
-    /// Bytes while nothing was asked.
+    /// Takes bytes that come while nothing is in flight.
     ///
     /// # Errors
-    /// When they are more than notices: the server is ending.
+    /// When they are more than notices: the server is closing.
     fn idle(&mut self, mut bytes: &[u8], tallies: &Tallies) -> Result<(), Failure> {
         while let Some(Message { kind, body }) = self.reader.next(&mut bytes, |kind| kind == b'E')? {
             match kind {
@@ -277,12 +277,12 @@ impl Talk {
     }
 }
 
-/// Keeps the columns of a row that are asked for.
+/// Captures the wanted columns of a row.
 fn capture(body: &[u8], machine: &mut TransactionMachine, cx: &mut Context<'_, Calls>) {
     let Some(call) = machine.call(cx.program) else { return };
     let (mut columns, mut at) = (wire::columns(body), 0);
     for (column, slot) in cx.program.captures(call) {
-        // Two variables may hold the same column.
+        // Two variables may capture the same column.
         let found = if usize::from(*column) < at {
             wire::columns(body).nth((*column).into())
         } else {
@@ -335,7 +335,7 @@ fn authenticate(
     Ok(())
 }
 
-/// A text that no one can foresee: the keys of a hasher come from the kernel.
+/// An unpredictable text: a hasher's keys come from the kernel.
 fn nonce() -> String {
     let random = || RandomState::new().hash_one(0);
     format!("{:016x}{:016x}", random(), random())

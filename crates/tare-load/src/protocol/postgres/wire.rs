@@ -23,7 +23,7 @@ fn text(out: &mut Vec<u8>, text: &str) {
     out.push(0);
 }
 
-/// Asks whether the server speaks TLS: it answers with one byte, `S` or `N`.
+/// Asks whether the server supports TLS: it answers with one byte, `S` or `N`.
 pub(super) fn ssl_request(out: &mut Vec<u8>) {
     untyped(out, |out| out.extend_from_slice(&80_877_103_u32.to_be_bytes()));
 }
@@ -54,7 +54,7 @@ pub(super) fn sasl_initial(out: &mut Vec<u8>, mechanism: &str, first: &str) {
     });
 }
 
-/// Goes on with it.
+/// Continues it.
 pub(super) fn sasl_response(out: &mut Vec<u8>, response: &str) {
     message(out, b'p', |out| out.extend_from_slice(response.as_bytes()));
 }
@@ -64,7 +64,7 @@ fn name(number: usize) -> String {
     format!("t{number}")
 }
 
-/// Prepares a statement; types are the server's to find out.
+/// Prepares a statement; the server infers the types.
 pub(super) fn parse(out: &mut Vec<u8>, number: usize, sql: &str) {
     message(out, b'P', |out| {
         text(out, &name(number));
@@ -73,7 +73,7 @@ pub(super) fn parse(out: &mut Vec<u8>, number: usize, sql: &str) {
     });
 }
 
-/// Ends a batch: the server answers with what went wrong in it, and that it is ready.
+/// Ends a batch: the server reports that it is ready, after any error in the batch.
 pub(super) fn sync(out: &mut Vec<u8>) {
     message(out, b'S', |_| ());
 }
@@ -83,7 +83,7 @@ pub(super) fn query(out: &mut Vec<u8>, sql: &str) {
     message(out, b'Q', |out| text(out, sql));
 }
 
-/// The request that runs a prepared statement, as far as it does not depend on its parameters.
+/// The constant part of the request that runs a prepared statement.
 #[derive(Debug, Clone)]
 pub(super) struct Call {
     bind: Vec<u8>,
@@ -91,7 +91,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// For statement number `number` with so many parameters, all in text.
+    /// For statement number `number` with this many parameters, all as text.
     pub(super) fn new(number: usize, parameters: usize) -> Self {
         let mut bind = Vec::new();
         message(&mut bind, b'B', |out| {
@@ -105,7 +105,7 @@ impl Call {
         Call { bind, execute }
     }
 
-    /// Appends the request; `parameter` writes the next parameter and says whether there is one, `false` is NULL.
+    /// Appends the request; `parameter` writes the next parameter and returns whether it has a value; `false` is NULL.
     #[inline]
     pub(super) fn write(
         &self,
@@ -132,7 +132,7 @@ impl Call {
     }
 }
 
-/// PostgreSQL's frames: kind, then a length that counts itself.
+/// PostgreSQL's frames: a kind, then a length that includes itself.
 #[derive(Debug, Default)]
 pub(super) struct Frames;
 
@@ -148,10 +148,10 @@ impl Framing for Frames {
     }
 }
 
-/// Takes a stream apart.
+/// Splits a stream into messages.
 pub(super) type Reader = sql::Reader<Frames>;
 
-/// The columns of a row, NULL as none; ends early when the row is not well formed.
+/// The columns of a row, with none for NULL; ends early if the row is malformed.
 pub(super) fn columns(body: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     let mut rest = body.get(2..).unwrap_or_default();
     std::iter::from_fn(move || {
@@ -167,7 +167,7 @@ pub(super) fn columns(body: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     })
 }
 
-/// How many rows a command touched, by its tag: `UPDATE 3`, `INSERT 0 1`; 0 for those that touch none.
+/// The number of rows in a command's tag: `UPDATE 3`, `INSERT 0 1`; 0 if the tag has none.
 #[inline]
 pub(super) fn affected(tag: &[u8]) -> u64 {
     let tag = tag.strip_suffix(&[0]).unwrap_or(tag);
@@ -180,7 +180,7 @@ pub(super) fn field(body: &[u8], kind: u8) -> Option<&[u8]> {
     body.split(|byte| *byte == 0).filter_map(|field| field.split_first()).find(|(k, _)| **k == kind).map(|(_, t)| t)
 }
 
-/// An error in words: its text, its code, and the rest of what the server said about it.
+/// An error as text: its message, details and code.
 pub(super) fn error_text(body: &[u8]) -> String {
     let part = |kind| field(body, kind).map(|text| String::from_utf8_lossy(text).into_owned());
     let mut text = part(b'M').unwrap_or_else(|| "an error without a text".to_owned());
@@ -203,7 +203,7 @@ mod tests {
         prop::collection::vec((kind, prop::collection::vec(any::<u8>(), 0..40)), 0..8)
     }
 
-    /// The messages found, and what kept the reader from going on.
+    /// The messages found, and what stopped the reader.
     fn read(pieces: &[&[u8]]) -> (Vec<(u8, Vec<u8>)>, Option<Failure>) {
         let (mut reader, mut found) = (Reader::default(), Vec::new());
         for mut piece in pieces.iter().copied() {
@@ -270,7 +270,7 @@ mod tests {
             out.extend_from_slice(b"42");
             number == 0
         });
-        // NULL leaves no bytes behind.
+        // NULL must leave no bytes behind.
         assert_eq!(&out[..5], b"B\0\0\0\x18");
         assert!(out.ends_with(b"E\0\0\0\x09\0\0\0\0\0"));
     }

@@ -1,4 +1,4 @@
-//! Whether the data set is what it should be, before and after a run.
+//! Checks the data set before and after a run.
 
 use super::spec::{GrowthSpec, Options, VerifySpec};
 use super::tally::{Tallies, Tally};
@@ -13,19 +13,19 @@ pub(crate) fn excerpt(sql: &str) -> String {
     if line.chars().count() <= 100 { line } else { line.chars().take(97).chain("...".chars()).collect() }
 }
 
-/// Something that can be asked.
+/// A connection that can be asked.
 pub(crate) trait Ask {
-    /// The first column of the first row, as text; NULL and no row at all are `NULL`.
+    /// The first column of the first row, as text; NULL and a missing row are both `NULL`.
     ///
     /// # Errors
     /// When the server refuses.
     fn value(&mut self, sql: &str) -> Result<String, Fault>;
 }
 
-/// Checks a data set that was just made.
+/// Checks a data set that has just been made.
 ///
 /// # Errors
-/// When it is not what it should be.
+/// When it is not as it should be.
 pub(crate) fn made(ask: &mut impl Ask, verify: &VerifySpec) -> Result<Verified, Fault> {
     let mut verified = Verified::default();
     for (table, wanted) in &verify.rows {
@@ -66,15 +66,15 @@ fn invariants(ask: &mut impl Ask, verify: &VerifySpec) -> Result<Vec<Check>, Fau
     Ok(checks)
 }
 
-/// Whether there is anything to ask of the server before and after a run.
+/// Whether the server has to be asked anything before and after a run.
 pub(crate) fn asks(verify: &VerifySpec) -> bool {
     verify.server || !verify.invariants.is_empty() || !verify.growth.is_empty()
 }
 
-/// What grows, at one moment.
+/// The current values of everything that grows.
 ///
 /// # Errors
-/// When the server refuses, or says what is no number.
+/// When the server refuses, or answers with something that is not a number.
 pub(crate) fn sizes(ask: &mut impl Ask, verify: &VerifySpec) -> Result<Vec<i64>, Fault> {
     let mut sizes = Vec::new();
     for GrowthSpec { name, sql, .. } in &verify.growth {
@@ -91,7 +91,7 @@ pub(crate) fn sizes(ask: &mut impl Ask, verify: &VerifySpec) -> Result<Vec<i64>,
 /// Checks the data set after a run.
 ///
 /// # Errors
-/// When the server does not tell.
+/// When the server does not answer.
 pub(crate) fn after(
     ask: &mut impl Ask,
     options: &Options,
@@ -107,7 +107,7 @@ pub(crate) fn after(
         let (mut done, mut lost) = (0, 0);
         for number in numbers {
             done += tally.completed[number];
-            // What was sent and not answered may have been done or not.
+            // What was sent and not answered may or may not have been done.
             lost += ledger.sent[number] - ledger.answered[number];
         }
         let grown = now - before;
@@ -122,7 +122,7 @@ pub(crate) fn after(
     Ok(checks)
 }
 
-/// What the connections did, for the record.
+/// The counts of the connections, for the record.
 pub(crate) fn facts(options: &Options, tallies: &Tallies, tally: &Tally) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::from([
         ("client.transactions".to_owned(), tally.commits.to_string()),

@@ -1,8 +1,8 @@
-//! What a server calls an error.
+//! Error codes of servers.
 
 use std::fmt;
 
-/// A server's code for an error: SQLSTATE, or a number in digits.
+/// A server's code for an error: an SQLSTATE, or a number in digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Code([u8; 5]);
 

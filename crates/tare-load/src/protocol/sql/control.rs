@@ -1,4 +1,4 @@
-//! What is asked of a server besides the load: its data set, its own counts, its settings.
+//! The connection for everything other than the load: the data set, the server's own counts, its settings.
 
 use super::checks::{Ask as _, after, asks, facts, made, sizes};
 use super::database::{Admission, Control as _, Database, Sql};
@@ -11,17 +11,17 @@ use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::load::LoadPlan;
 
-/// A step of making the data set may take this long: indexes are built.
+/// How long a step of making the data set may take: indexes are built.
 const MAKING: Duration = Duration::from_secs(900);
-/// A question before or after a run may take this long: tables are counted.
+/// How long a query before or after a run may take: tables are counted.
 const ASKING: Duration = Duration::from_secs(120);
 
 /// Logs in over this connection, without preparing anything.
 ///
 /// # Errors
-/// When the server does not let us in; with its words.
+/// When the server does not let us in, with its message.
 pub(super) fn log_in<'a, D: Database>(sql: &Sql<D>, link: &'a mut Link) -> Result<D::Control<'a>, Fault> {
-    // What goes wrong here is told here, not among the load's errors.
+    // Errors here are reported directly, not among the load's errors.
     let tallies = Arc::new(Tallies::new(0));
     let mut session = sql.database.session(&sql.program, &tallies);
     let admission = Admission { login: &sql.login, statements: &[], tallies: &tallies };
@@ -53,7 +53,7 @@ pub(super) fn log_in<'a, D: Database>(sql: &Sql<D>, link: &'a mut Link) -> Resul
     }
 }
 
-/// Makes the data set and sees that it is there.
+/// Makes the data set and checks that it is there.
 pub(super) fn populate<D: Database>(sql: &Sql<D>, plan: &LoadPlan) -> Result<Verified, Fault> {
     let mut link = Link::to(sql, plan.endpoint, MAKING)?;
     let mut control = log_in(sql, &mut link)?;
@@ -70,7 +70,7 @@ pub(super) fn populate<D: Database>(sql: &Sql<D>, plan: &LoadPlan) -> Result<Ver
     made(&mut control, &sql.options.verify)
 }
 
-/// What is remembered from before a run.
+/// What is kept from before a run.
 #[derive(Debug, Default)]
 pub(crate) struct Before<C> {
     server: C,
@@ -90,7 +90,7 @@ pub(super) fn before<D: Database>(sql: &Sql<D>, plan: &LoadPlan) -> Result<Befor
     Ok(Before { server, sizes })
 }
 
-/// Compares what the server counted with what the client did, and looks at the data set.
+/// Compares the server's counts with what the client did, and checks the data set.
 pub(super) fn verify<D: Database>(
     sql: &Sql<D>,
     plan: &LoadPlan,

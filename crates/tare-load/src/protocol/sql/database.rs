@@ -1,4 +1,5 @@
-//! What a database has of its own, for the load and beside it; the rest is the same for all, see [`super::protocol`].
+//! What is specific to a database, for the load and everything else; the rest is the same for all, see
+//! [`super::protocol`].
 
 use super::checks::Ask;
 use super::dialect::Dialect;
@@ -21,7 +22,7 @@ pub(crate) struct Login {
     pub user: String,
     pub password: String,
     pub database: String,
-    /// Over a socket of this machine, on which nobody else can read.
+    /// Whether the connection is a socket on this machine, so that no network carries it.
     pub private: bool,
     pub tls: Option<Tls>,
 }
@@ -38,17 +39,17 @@ impl Login {
     }
 }
 
-/// What it takes to be let in.
+/// What is needed to be let in.
 #[derive(Clone, Copy)]
 pub(crate) struct Admission<'a> {
     pub login: &'a Login,
-    /// These are prepared when the server has let us in.
+    /// Statements to prepare once the server has let us in.
     pub statements: &'a [Statement],
-    /// Where the server's words go when it does not.
+    /// Where the server's message goes if it does not.
     pub tallies: &'a Tallies,
 }
 
-/// What an operation works on, besides the session.
+/// What an operation works on, in addition to the session.
 pub(crate) struct Around<'a> {
     pub program: &'a Program,
     pub tallies: &'a Tallies,
@@ -57,37 +58,37 @@ pub(crate) struct Around<'a> {
     pub out: &'a mut Vec<u8>,
 }
 
-/// A connection on which single statements are asked.
+/// A connection for single statements.
 pub(crate) trait Control: Ask {
     /// What the server itself counts.
     type Counts;
 
-    /// Writes rows into a table, many at once.
+    /// Writes rows to a table, many at once.
     ///
     /// # Errors
     /// When the server refuses.
     fn write_rows(&mut self, table: &str, columns: &[&str], rows: &mut Rows) -> Result<(), Fault>;
 
-    /// What the server has counted until now.
+    /// The server's counts up to now.
     ///
     /// # Errors
-    /// When the server does not tell.
+    /// When the server does not report them.
     fn counts(&mut self) -> Result<Self::Counts, Fault>;
 
-    /// Compares what the server has counted since `before` with what the client did.
+    /// Compares the server's counts since `before` with what the client did.
     ///
     /// # Errors
-    /// When the server does not tell.
+    /// When the server does not report them.
     fn compare(&mut self, before: &Self::Counts, ledger: &Ledger, tally: &Tally) -> Result<Verified, Fault>;
 
-    /// The server's version, and those of its settings that decide its speed; by name, without a prefix.
+    /// The server's version and the settings that determine its speed, by name, without a prefix.
     ///
     /// # Errors
-    /// When the server does not tell.
+    /// When the server does not report them.
     fn settings(&mut self) -> Result<BTreeMap<String, String>, Fault>;
 }
 
-/// What a database has of its own: how it is spoken to.
+/// What is specific to a database: its wire protocol.
 pub(crate) trait Database: Sync + Sized + 'static {
     /// The protocol's name in workload files.
     const NAME: &'static str;
@@ -95,28 +96,28 @@ pub(crate) trait Database: Sync + Sized + 'static {
     const ABOUT: &'static str;
     /// The state of one connection.
     type Session: Send;
-    /// A connection on which single statements are asked.
+    /// A connection for single statements.
     type Control<'a>: Control<Counts = Self::Counts>;
     /// What the server itself counts.
     type Counts: Default;
-    /// In what its scripts differ.
+    /// What is specific to its scripts.
     const DIALECT: &'static Dialect;
-    /// Where its server keeps who is let in, for who is not.
+    /// Where the server configures who is let in, for the message to a user who is not.
     const ADMISSION: &'static str;
 
-    /// What is the same on all connections, for this program.
+    /// What all connections share, for this program.
     fn new(program: &Program) -> Self;
 
     /// The state of a fresh connection.
     fn session(&self, program: &Program, tallies: &Arc<Tallies>) -> Self::Session;
 
-    /// A connection stands: what the client says first, where it does.
+    /// A connection is established: appends the client's first message, if it has one.
     fn greet(&self, _session: &mut Self::Session, _login: &Login, _out: &mut Vec<u8>) {}
 
-    /// Goes on with the greeting.
+    /// Continues the greeting.
     ///
     /// # Errors
-    /// When the server refuses, or does not speak the protocol.
+    /// When the server refuses, or does not use the protocol.
     fn shake(
         &self,
         session: &mut Self::Session,
@@ -131,13 +132,13 @@ pub(crate) trait Database: Sync + Sized + 'static {
     /// Takes the next bytes of an operation's answers.
     fn feed(&self, session: &mut Self::Session, bytes: &[u8], around: Around<'_>) -> Step;
 
-    /// Bytes while nothing was asked.
+    /// Takes bytes that come while nothing is in flight.
     ///
     /// # Errors
-    /// When they are more than notices: the server is ending.
+    /// When they are more than notices: the server is closing.
     fn idle(session: &mut Self::Session, bytes: &[u8], tallies: &Tallies, out: &mut Vec<u8>) -> Result<(), Failure>;
 
-    /// Goes on to ask single statements, when the greeting is over.
+    /// Continues with single statements once the greeting is over.
     fn control(session: Self::Session, link: &mut Link) -> Self::Control<'_>;
 }
 
@@ -152,7 +153,7 @@ pub(crate) struct Sql<D> {
 
 impl<D: Database> Sql<D> {
     /// # Errors
-    /// When the options are not as they were written down, or a file they name cannot be read.
+    /// When the options are invalid, or a file they name cannot be read.
     pub(super) fn new(options: Options, endpoint: SocketAddr) -> Result<Self, Fault> {
         let program = compile(&options, D::DIALECT)?;
         Ok(Sql {

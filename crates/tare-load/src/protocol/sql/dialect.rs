@@ -1,4 +1,4 @@
-//! In what the databases differ, as far as scripts are concerned.
+//! The differences between databases that matter to scripts.
 
 use super::spec::Isolation;
 use super::text::Places;
@@ -16,8 +16,8 @@ pub(crate) struct Dialect {
     pub user: &'static str,
     /// The default database.
     pub database: &'static str,
-    /// What begins a transaction, statement by statement.
+    /// The statements that begin a transaction.
     pub begin: fn(Option<Isolation>) -> Vec<String>,
-    /// The codes of errors that may be gone when a transaction is tried again: deadlock, serialisation failure.
+    /// The codes of errors that may not recur if the transaction is retried: deadlock, serialisation failure.
     pub passing: &'static [&'static str],
 }

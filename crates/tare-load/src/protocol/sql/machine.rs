@@ -1,4 +1,4 @@
-//! Runs a script on a connection: from one exchange to the next, driven by the answers.
+//! Runs a script on a connection, from one exchange to the next, driven by the answers.
 
 use super::code::Code;
 use super::program::{Call, Instruction, Program, ROLLBACK, Role};
@@ -9,12 +9,12 @@ use crate::script::Values;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Steps without an exchange; a script that takes more would never come to an end.
+/// The most steps without an exchange; a script with more would never end.
 const STEPS_MAX: u32 = 1_000_000;
 
 /// How statements are written.
 pub(crate) trait Wire {
-    /// Appends the requests for these calls, to be answered in order and ended together.
+    /// Appends the requests for these calls, which are answered in order and end together.
     fn write(&self, program: &Program, calls: Range<u32>, values: &Values, out: &mut Vec<u8>);
 
     /// Appends a request that does nothing and is answered.
@@ -35,16 +35,16 @@ pub(crate) struct Context<'a, W> {
     pub out: &'a mut Vec<u8>,
 }
 
-/// What comes next.
+/// What happens next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Something was sent; its answers are awaited.
+    /// Something was sent; the answers are awaited.
     Wait,
     /// The operation is over.
     Done(Reply),
 }
 
-/// What happens after a transaction was taken back.
+/// What happens after a transaction has been rolled back.
 #[derive(Debug, Clone, Copy)]
 enum After {
     Retry,
@@ -57,21 +57,22 @@ pub(crate) struct TransactionMachine {
     operation: u16,
     // The next instruction.
     at: u32,
-    // Calls that were sent and not answered yet; those that failed are skipped.
+    // Calls that were sent and not answered yet; the rest are skipped after an error.
     calls: Range<u32>,
     role: Role,
-    // Whether the server is within a transaction, and where to begin again.
+    // Whether the server is in a transaction; whether a `begin` has set the place for a retry, and that place.
     open: bool,
     marked: bool,
     resume: u32,
     tries: u16,
-    // The transaction is being taken back.
+    // The transaction is being rolled back.
     undoing: Option<After>,
     // What went wrong in this exchange.
     error: Option<Code>,
     unexpected: bool,
     taken_back: bool,
-    // The operation was over before anything was asked; this is its outcome once the server has answered nothing.
+    // The operation was over before anything was sent; this is its outcome once the server has answered an empty
+    // request.
     idle: Option<Reply>,
     tally: Tally,
     tallies: Arc<Tallies>,
@@ -84,7 +85,7 @@ impl Drop for TransactionMachine {
 }
 
 impl TransactionMachine {
-    /// A machine at rest, which leaves its counts to `tallies` when its connection ends.
+    /// A machine at rest, which adds its counts to `tallies` when its connection ends.
     pub(crate) fn new(program: &Program, tallies: &Arc<Tallies>) -> Self {
         TransactionMachine {
             operation: 0,
@@ -110,8 +111,8 @@ impl TransactionMachine {
         self.tally.connections += 1;
     }
 
-    /// Begins an operation: writes its first request. When its way leads past every statement, the server is asked for
-    /// nothing, so that it is answered like any other.
+    /// Begins an operation: writes its first request. If its path reaches no statement, an empty request is sent, so
+    /// that the operation is answered like any other.
     #[inline]
     pub(crate) fn begin<W: Wire>(&mut self, operation: u16, cx: &mut Context<'_, W>) {
         let entry = &cx.program.operations[usize::from(operation)];
@@ -124,7 +125,7 @@ impl TransactionMachine {
         }
     }
 
-    /// The call whose answer comes next; none when all are answered, or skipped after an error.
+    /// The call whose answer comes next; none if all have been answered, or skipped after an error.
     #[inline]
     pub(crate) fn call<'p>(&self, program: &'p Program) -> Option<&'p Call> {
         (!self.calls.is_empty()).then(|| program.call(self.calls.start))
@@ -145,12 +146,12 @@ impl TransactionMachine {
         self.tally.control += u64::from(program.statements[call.statement as usize].control);
     }
 
-    /// A call was answered with something that was not expected.
+    /// A call was answered with something unexpected.
     pub(crate) fn unexpected(&mut self) {
         self.unexpected = true;
     }
 
-    /// A call was answered with an error; what was sent together with it and after it is skipped.
+    /// A call was answered with an error; calls sent together with it and after it are skipped.
     #[cold]
     pub(crate) fn error(&mut self, code: Code, program: &Program) {
         if let Some(call) = self.call(program) {
@@ -161,7 +162,7 @@ impl TransactionMachine {
         self.error = Some(code);
     }
 
-    /// An exchange is over. `open` is whether a transaction is, if the server tells.
+    /// An exchange is over. `open` is whether a transaction is open, if the server reports it.
     #[inline]
     pub(crate) fn ended<W: Wire>(&mut self, open: Option<bool>, cx: &mut Context<'_, W>) -> Next {
         if let Some(reply) = self.idle.take() {
@@ -186,7 +187,7 @@ impl TransactionMachine {
             Role::Statement | Role::Prelude => {}
         }
         if open.is_some_and(|open| open != self.open) {
-            // A statement of the script's own began or ended a transaction.
+            // One of the script's own statements began or ended a transaction.
             self.unexpected = true;
             self.open |= open == Some(true);
             return self.trouble(open, cx);
@@ -218,7 +219,7 @@ impl TransactionMachine {
         self.undo(after, open, cx)
     }
 
-    /// Takes the open transaction back, if there is one, and goes on.
+    /// Rolls back the open transaction, if there is one, and continues.
     fn undo<W: Wire>(&mut self, after: After, open: Option<bool>, cx: &mut Context<'_, W>) -> Next {
         if !open.unwrap_or(self.open) {
             self.tally.rollbacks += 1;
@@ -243,7 +244,7 @@ impl TransactionMachine {
         }
     }
 
-    /// Goes on to the next exchange.
+    /// Continues to the next exchange.
     #[inline]
     fn run<W: Wire>(&mut self, cx: &mut Context<'_, W>) -> Next {
         for _ in 0..STEPS_MAX {
@@ -267,7 +268,7 @@ impl TransactionMachine {
                     }
                 }
                 Instruction::End if self.open => {
-                    // Its way led past the end of its transaction.
+                    // Its path led past the end of its transaction.
                     return self.undo(After::Fail(Failure::WrongReply), None, cx);
                 }
                 Instruction::End => {

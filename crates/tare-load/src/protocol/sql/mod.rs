@@ -2,12 +2,13 @@
 //!
 //! [`read`] checks a workload's options, which are those of [`spec`]; [`program`] compiles them to flat tables once
 //! before anything starts; [`machine`] runs them, one operation on one connection at a time, driven by answers; and
-//! [`protocol`] makes a protocol of them. What the statements look like on the wire is each [`database`]'s business.
+//! [`protocol`] makes a protocol of them. The form of statements on the wire is specific to each [`database`].
 //!
-//! **What is tried again.** When a statement fails with one of the dialect's passing codes (deadlock, serialisation
-//! failure), the transaction is taken back and begun again: from its `begin`, with what was drawn before `begin` as it
-//! was and what is drawn after it drawn anew; without a transaction, from the statement. Without a pause, at most
-//! `tries` times. The operation's time spans all tries.
+//! **What is retried.** When a statement fails with one of the dialect's passing codes (deadlock, serialisation
+//! failure), the transaction is rolled back and retried from its `begin`. Values set before `begin` stay, and steps
+//! after it draw anew; feeds named in statements themselves are drawn once per operation. Outside a transaction the
+//! statement is retried. There is no pause between tries, and at most `tries` of them. The operation's time covers all
+//! tries.
 
 mod checks;
 mod code;

@@ -1,4 +1,4 @@
-//! Scripts as flat tables: what [`super::machine`] runs.
+//! Scripts as flat tables, which [`super::machine`] runs.
 
 use super::dialect::Dialect;
 use super::source::{self, Source};
@@ -11,47 +11,47 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use tare_core::fault::Fault;
 
-/// A place in [`Program::instructions`].
+/// An index into [`Program::instructions`].
 pub(super) type At = u32;
 
-/// One thing to do.
+/// One instruction.
 #[derive(Debug, Clone)]
 pub(super) enum Instruction {
     /// Gives a variable the value of a source.
     Set(Slot, u32),
-    /// If what follows fails and may be tried again, it is tried again from here.
+    /// If what follows fails and may be retried, it is retried from here.
     Mark,
     /// Sends these calls and waits for their answers.
     Exchange(Range<u32>, Role),
-    /// Goes elsewhere.
+    /// Jumps.
     Jump(At),
-    /// Goes elsewhere unless a condition holds.
+    /// Jumps unless a condition holds.
     JumpUnless(u32, At),
     /// The operation is over.
     End,
 }
 
-/// What an exchange is to the transaction around it.
+/// The role of an exchange in the transaction around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     /// A part of it, or a transaction of its own.
     Statement,
-    /// What is said before its beginning.
+    /// A statement before its beginning.
     Prelude,
     /// Its beginning.
     Begin,
     /// Its end.
     Commit,
-    /// Its end, in vain.
+    /// Its end by rollback.
     Rollback,
 }
 
-/// A statement with its parameters and what is expected of it.
+/// A statement with its parameters and the expected result.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
-    /// Which of [`Program::statements`].
+    /// An index into [`Program::statements`].
     pub statement: u32,
-    /// Which of the program's parameters.
+    /// A range of the program's parameters.
     pub parameters: Range<u32>,
     captures: Range<u32>,
     rows: (u64, u64),
@@ -60,14 +60,14 @@ pub(crate) struct Call {
     affected_into: Option<Slot>,
 }
 
-/// A statement as it is prepared.
+/// A statement in the form in which it is prepared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Statement {
     /// Its text.
     pub sql: String,
     /// How many parameters it has.
     pub parameters: usize,
-    /// Whether it is one that begins or ends a transaction, which not every server prepares.
+    /// Whether it begins or ends a transaction, which not every server can prepare.
     pub control: bool,
 }
 
@@ -85,7 +85,7 @@ enum Condition {
 pub(super) struct Operation {
     pub start: At,
     pub tries: u16,
-    // Feeds that stand in statements themselves: drawn once an operation.
+    // Feeds named in statements themselves: drawn once per operation.
     pub feeds: Box<[FeedId]>,
 }
 
@@ -108,16 +108,16 @@ pub(crate) struct Program {
     captures: Vec<(u16, Slot)>,
 }
 
-/// The call that takes a transaction back.
+/// The call that rolls a transaction back.
 pub(super) const ROLLBACK: Range<u32> = 0..1;
-/// A chance is a number below this: 2^32.
+/// The exclusive upper bound of the numbers drawn for chances: 2^32.
 const CHANCES: f64 = 4_294_967_296.0;
 const ANY: (u64, u64) = (0, u64::MAX);
 
 /// Compiles scripts that were checked when they were read.
 ///
 /// # Errors
-/// When they were not.
+/// When they were not checked.
 pub(crate) fn compile(options: &Options, dialect: &Dialect) -> Result<Program, Fault> {
     Program::compile(options, dialect).map_err(|message| {
         Fault::new(format!("the plan's scripts do not compile: {message}"))
@@ -183,17 +183,17 @@ impl Program {
         &self.parameters[call.parameters.start as usize..call.parameters.end as usize]
     }
 
-    /// The columns that are captured, from 0, and into which variables; in the order of the columns.
+    /// The columns to capture, from 0, and their variables, in the order of the columns.
     #[inline]
     pub(crate) fn captures(&self, call: &Call) -> &[(u16, Slot)] {
         &self.captures[call.captures.start as usize..call.captures.end as usize]
     }
 
-    /// Keeps the counts of a call and says whether they are what was expected.
+    /// Stores the counts of a call and returns whether they are as expected.
     #[inline]
     pub(super) fn counted(&self, call: &Call, rows: u64, affected: u64, values: &mut Values) -> bool {
         if rows == 0 {
-            // What an earlier answer left must not pass for this one's.
+            // What an earlier answer left must not be taken for this one's.
             self.captures(call).iter().for_each(|(_, slot)| values.unset(*slot));
         }
         if let Some(slot) = call.rows_into {
@@ -232,19 +232,19 @@ impl Program {
     }
 }
 
-/// The names of all variables that a script may name.
+/// The names of all variables that a script may use.
 fn names(options: &Options) -> Result<Names, String> {
     let mut names = Names::new(&options.feeds);
     options.operations.iter().try_for_each(|operation| declare(&operation.script, &mut names))?;
     Ok(names)
 }
 
-/// The same as texts; none when the scripts do not compile.
+/// The same as texts; empty if the scripts do not compile.
 pub(super) fn variable_names(options: &Options) -> Vec<String> {
     names(options).map(|names| names.known().into_iter().map(str::to_owned).collect()).unwrap_or_default()
 }
 
-/// Makes slots for all variables that get a value somewhere, in the order of the scripts.
+/// Creates slots for all variables that are set somewhere, in the order of the scripts.
 fn declare(steps: &[StepSpec], names: &mut Names) -> Result<(), String> {
     let statement = |statement: &StatementSpec, names: &mut Names| {
         statement.capture.iter().try_for_each(|(name, _)| names.declare(name).map(drop))
@@ -274,7 +274,7 @@ struct Compiler<'d> {
     // Statements by their text.
     known: BTreeMap<String, u32>,
     drawn: Vec<FeedId>,
-    // Variables that no script can name.
+    // Counts the variables that no script can name.
     hidden: usize,
 }
 
@@ -287,7 +287,7 @@ impl Compiler<'_> {
         self.program.instructions.push(instruction);
     }
 
-    /// A jump whose aim is not known yet.
+    /// A jump whose target is not known yet.
     fn jump_unless(&mut self, condition: Condition) -> usize {
         self.program.conditions.push(condition);
         self.push(Instruction::JumpUnless(self.program.conditions.len() as u32 - 1, 0));

@@ -1,4 +1,4 @@
-//! The protocol itself, as far as it is the same for every database; what is a database's own is behind [`Database`].
+//! The protocol, as far as it is the same for every database; what is specific to one is behind [`Database`].
 
 use super::checks::Ask as _;
 use super::control;
@@ -35,7 +35,7 @@ impl<D: Database> LoadProtocol for Sql<D> {
         variable_names(options)
     }
 
-    /// The fault has the server's words where it gave any.
+    /// The fault includes the server's message, if there was one.
     fn drive(plan: &LoadPlan, options: Options, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
         let sql = Sql::<D>::new(options, plan.endpoint)?;
         let admitted = admitted(&sql, plan);
@@ -43,15 +43,15 @@ impl<D: Database> LoadProtocol for Sql<D> {
     }
 }
 
-/// The protocol with options that were written down, for fuzzing.
+/// The protocol with options in their written form, for fuzzing.
 #[cfg(any(test, fuzzing))]
 pub(in crate::protocol) fn made<D: Database>(options: serde_json::Value) -> Result<impl Protocol, Fault> {
     let options = serde_json::from_value(options).doing("read the options")?;
     Sql::<D>::new(options, std::net::SocketAddr::from(([127, 0, 0, 1], 80)))
 }
 
-/// Sees before a run whether the server lets the load in and takes its statements: a mistake in them is told at once,
-/// and not after every connection has tried for a while.
+/// Checks before a run whether the server lets the load in and accepts its statements: a mistake in them is reported at
+/// once, rather than after every connection has tried for a while.
 fn admitted<D: Database>(sql: &Sql<D>, plan: &LoadPlan) -> Result<(), Fault> {
     if plan.task != LoadTask::Run {
         return Ok(());
@@ -131,7 +131,7 @@ impl<D: Database> Protocol for Sql<D> {
         D::idle(session, bytes, &self.tallies, out)
     }
 
-    /// A query of its own: the tables of the load may not be there yet.
+    /// Uses a query of its own, because the load's tables may not exist yet.
     fn ready(&self, link: &mut Link, _seed: u64) -> Result<(), Fault> {
         control::log_in(self, link)?.value("SELECT 1").map(drop)
     }

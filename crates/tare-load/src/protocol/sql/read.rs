@@ -1,4 +1,4 @@
-//! Reading what a workload says about a database. Every mistake has its place.
+//! Reads what a workload says about a database. Every mistake is reported with its place.
 
 use super::dialect::Dialect;
 use super::read_steps::Scripts;
@@ -46,8 +46,8 @@ pub(super) fn read(dialect: &Dialect, node: &Node, problems: &mut Problems) -> O
     (problems.len() == before).then_some(options)
 }
 
-/// An optional text that goes into a message of the protocol, where NUL ends a text. A password is prepared by rules
-/// (RFC 4013) that leave printable ASCII as it is, so nothing else is taken.
+/// An optional text for a message of the protocol, in which NUL ends a text. Passwords are prepared by rules (RFC 4013)
+/// that leave printable ASCII unchanged, so nothing else is accepted.
 fn text(fields: &mut Fields<'_>, name: &'static str, default: &str, problems: &mut Problems) -> String {
     let Some(node) = fields.get(name) else { return default.to_owned() };
     let text = node.text(problems).unwrap_or_default();
@@ -59,7 +59,7 @@ fn text(fields: &mut Fields<'_>, name: &'static str, default: &str, problems: &m
 
 fn read_socket(node: &Node, problems: &mut Problems) -> Option<PathBuf> {
     let text = node.text(problems)?;
-    // The kernel's own limit, with the NUL at the end.
+    // The kernel's own limit, including the NUL at the end.
     if text.starts_with('/') && text.len() < 108 {
         return Some(PathBuf::from(text));
     }

@@ -1,4 +1,4 @@
-//! Reading scripts: steps, statements, conditions, values.
+//! Reads scripts: steps, statements, conditions, values.
 
 use super::dialect::Dialect;
 use super::spec::{Capture, Comparison, ConditionSpec, Isolation, SourceSpec, StatementSpec, StepSpec};
@@ -6,27 +6,27 @@ use super::text;
 use crate::script::{Expression, FeedSpecs, Names, Template};
 use tare_core::config::{Fields, Node, NodeKind, Place, Problems};
 
-/// Steps in one script, those within others counted.
+/// The most steps in one script, including nested ones.
 const STEPS_MAX: usize = 10_000;
-/// Columns that can be captured.
+/// The most columns that can be captured.
 const COLUMNS_MAX: u64 = 1600;
 pub(super) const IDENTIFIER_HINT: &str = "use letters, digits and '_', with a '.' between schema and table";
 
-/// Reads scripts and remembers the names in them: a name may be used in one place and get its value in another.
+/// Reads scripts and collects the names in them: a name may be used in one place and set in another.
 pub(super) struct Scripts<'d> {
     dialect: &'d Dialect,
     names: Names,
     uses: Vec<(String, Place)>,
-    // Templates, which can be checked when all names are known.
+    // Templates, which can be checked once all names are known.
     texts: Vec<(String, Node)>,
-    // Within the script that is being read.
+    // For the script being read.
     steps: usize,
     began: bool,
     ended: bool,
     statements: usize,
 }
 
-/// Whether a text can stand for a table or a column without quotes.
+/// Whether a text can be the name of a table or a column without quotes.
 pub(super) fn is_identifier(text: &str) -> bool {
     let part = |part: &str| {
         part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
@@ -50,7 +50,7 @@ impl<'d> Scripts<'d> {
         }
     }
 
-    /// Reports names that are used and never get a value.
+    /// Reports names that are used and never set.
     pub(super) fn finish(self, problems: &mut Problems) {
         let known = self.names.known();
         for (name, place) in &self.uses {
@@ -120,7 +120,7 @@ impl<'d> Scripts<'d> {
         step
     }
 
-    /// A step that is a word, perhaps with options.
+    /// A step that is a word, possibly with options.
     fn word(&mut self, word: &str, node: &Node, value: Option<&Node>, problems: &mut Problems) -> Option<StepSpec> {
         match word {
             "begin" => self.begin(value, problems),
@@ -302,7 +302,7 @@ impl<'d> Scripts<'d> {
         if fields.entries().is_empty() {
             problems.add(node.place, "a row has at least one column", "add 'name: value'");
         }
-        // A row knows its number.
+        // A row's number is available in it.
         if let Err(message) = self.names.declare("row") {
             problems.add(node.place, message, "'row' is the number of the row that is made; rename the feed");
         }
@@ -316,7 +316,7 @@ impl<'d> Scripts<'d> {
         columns
     }
 
-    /// The name of a table.
+    /// Reads the name of a table.
     pub(super) fn identifier(&mut self, node: &Node, problems: &mut Problems) -> Option<String> {
         let text = node.text(problems)?;
         if is_identifier(&text) {
@@ -365,7 +365,7 @@ impl<'d> Scripts<'d> {
     }
 }
 
-/// A share of cases such as `1%`.
+/// Reads a share of cases, such as `1%`.
 fn share(node: &Node, problems: &mut Problems) -> Option<f64> {
     let share = node.percent(problems)?;
     if (0.0..=1.0).contains(&share) {
@@ -375,7 +375,7 @@ fn share(node: &Node, problems: &mut Problems) -> Option<f64> {
     None
 }
 
-/// A number, or `{at_least: 1, at_most: 5}`.
+/// Reads a number, or `{at_least: 1, at_most: 5}`.
 fn range(node: &Node, problems: &mut Problems) -> Option<(u64, u64)> {
     if !matches!(node.kind, NodeKind::Map(_)) {
         return node.integer(0..=u64::MAX, problems).map(|number| (number, number));

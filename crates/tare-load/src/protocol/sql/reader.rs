@@ -1,12 +1,13 @@
-//! Takes a stream apart into messages, in whatever pieces it comes.
+//! Splits a stream into messages, in whatever pieces it comes.
 
 use crate::operation::Failure;
 use crate::protocol::REPLY_MAX;
 use std::marker::PhantomData;
 
-/// Messages whose content is wanted are kept until they are whole; a longer one is refused: 1 MiB.
+/// The longest message that is kept until it is complete, because its content is wanted; a longer one is refused: 1
+/// MiB.
 const KEPT_MAX: usize = 1 << 20;
-/// So many bytes say what kind a message is and how long.
+/// This many bytes contain the kind and the length of a message.
 pub(crate) const HEADER: usize = 5;
 
 /// How a protocol frames its messages.
@@ -14,10 +15,10 @@ pub(crate) trait Framing {
     /// Where a message's content begins; at most [`HEADER`].
     const BODY: usize;
 
-    /// The kind of the message that begins here and its whole length, at least [`HEADER`].
+    /// The kind of the message that begins here, and its whole length, at least [`HEADER`].
     ///
     /// # Errors
-    /// When it is no message, or longer than one may be.
+    /// When it is not a message, or is too long.
     fn header(header: &[u8; HEADER]) -> Result<(u8, usize), Failure>;
 }
 
@@ -28,9 +29,9 @@ pub(crate) struct Reader<F> {
     // Its kind and whole length, once it has a header.
     kind: u8,
     length: usize,
-    // Whether `partial` was handed out and is to be forgotten.
+    // Whether `partial` was handed out and is to be cleared.
     handed_out: bool,
-    // Bytes that nobody wants and that are still to come.
+    // How many unwanted bytes are still to come.
     skip: usize,
     // Bytes since the last answer was complete.
     seen: u64,
@@ -43,7 +44,7 @@ impl<F> Default for Reader<F> {
     }
 }
 
-/// A message; its body is empty when it was not wanted.
+/// A message; its body is empty if it was not wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Message<'a> {
     /// Its kind.
@@ -53,11 +54,11 @@ pub(crate) struct Message<'a> {
 }
 
 impl<F: Framing> Reader<F> {
-    /// The next message, and `bytes` without what belonged to it; none when more bytes are needed. `wanted` says
-    /// whether the content of a kind is of interest; others are announced as soon as their header is there.
+    /// The next message, with `bytes` advanced past it; none if more bytes are needed. `wanted` says whether the
+    /// content of a kind is needed; other messages are returned as soon as their header has come.
     ///
     /// # Errors
-    /// When this is not the protocol, or too long.
+    /// When this is not the protocol, or a message or an answer is too long.
     #[inline]
     pub(crate) fn next<'s, 'b: 's>(
         &'s mut self,
@@ -100,7 +101,7 @@ impl<F: Framing> Reader<F> {
         self.complete(bytes, wanted)
     }
 
-    /// Goes on with a message of which a part was kept.
+    /// Continues a message of which a part was kept.
     fn complete(&mut self, bytes: &mut &[u8], wanted: impl Fn(u8) -> bool) -> Result<Option<Message<'_>>, Failure> {
         if self.partial.len() < HEADER {
             self.take(bytes, HEADER);
@@ -143,7 +144,7 @@ impl<F: Framing> Reader<F> {
         Ok((kind, length))
     }
 
-    /// An answer is complete: the bound on its length is that of the next.
+    /// An answer is complete: the limit on length starts again for the next.
     #[inline]
     pub(crate) fn answered(&mut self) {
         self.seen = 0;

@@ -1,4 +1,4 @@
-//! Rows that are made up, for a data set. The same options give the same rows, whatever the seed of a run.
+//! Generated rows, for a data set. The same options give the same rows, whatever the seed of a run.
 
 use super::source::Source;
 use super::spec::{Options, SourceSpec};
@@ -19,7 +19,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// As step number `step` of making the data set has it.
+    /// The rows of step number `step` of making the data set.
     ///
     /// # Errors
     /// When the options were not checked.
@@ -41,8 +41,8 @@ impl Rows {
         Ok(Rows { columns, feeds, values, row, draw, made: 0, count, text: Vec::new() })
     }
 
-    /// Makes the next row: hands each column's number and value, NULL as none, to `column`. `false` when there was
-    /// none left.
+    /// Makes the next row: passes each column's number and value, with none for NULL, to `column`. Returns `false` if
+    /// there are no more.
     pub(crate) fn next(&mut self, mut column: impl FnMut(usize, Option<&[u8]>)) -> bool {
         if self.made == self.count {
             return false;

@@ -1,10 +1,10 @@
-//! The way between a conversation and its socket: in clear, or through TLS.
+//! The layer between a conversation and its socket: plain, or TLS.
 
 use crate::operation::{Failure, Greeting, Link, Step};
 use crate::protocol::tls::{Channel, Tls};
 use tare_core::fault::Fault;
 
-/// A connection's veil, if it has one.
+/// The TLS layer of a connection, if it has one.
 #[derive(Default)]
 pub(crate) struct Veil(Option<Stage>);
 
@@ -21,21 +21,21 @@ impl Veil {
         self.0 = Some(Stage::Shaking(channel));
     }
 
-    /// Whether nothing was done yet to secure the connection.
+    /// Whether securing the connection has not begun.
     pub(crate) fn is_clear(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Whether nobody else can read what is sent.
+    /// Whether what is sent is encrypted.
     pub(crate) fn is_up(&self) -> bool {
         matches!(self.0, Some(Stage::Up(_)))
     }
 
-    /// Goes on with a greeting. `inner` is handed what comes in clear, and nothing at all when the veil has just come
-    /// up; what it writes is sealed.
+    /// Continues a greeting. `inner` gets the plain bytes, and an empty slice when the handshake has just ended; what
+    /// it writes is encrypted.
     ///
     /// # Errors
-    /// When the handshake fails, or `inner` says so.
+    /// When the handshake or `inner` fails.
     pub(crate) fn shake(
         &mut self,
         tls: Option<&Tls>,
@@ -74,7 +74,7 @@ impl Veil {
         }
     }
 
-    /// Lets `inner` write, and seals it.
+    /// Lets `inner` write, and encrypts that.
     #[inline]
     pub(crate) fn write<T>(&mut self, out: &mut Vec<u8>, inner: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         let Some(Stage::Up(channel)) = &mut self.0 else { return inner(out) };
@@ -84,7 +84,7 @@ impl Veil {
         result
     }
 
-    /// Hands what has come to `inner`, which may write; an answer ends with what has come.
+    /// Passes the bytes received to `inner`, which may write; nothing may follow the end of an answer.
     #[inline]
     pub(crate) fn feed(
         &mut self,
@@ -96,7 +96,7 @@ impl Veil {
         let mut plain = channel.scratch();
         let mut step = Step::More;
         let result = channel.read(bytes, out, |piece| {
-            // More after the end of an answer was asked by nobody.
+            // Nothing was asked that could be answered after the end of an answer.
             step = if step == Step::More { inner(piece, &mut plain) } else { Step::Broken(Failure::Garbage) };
             match step {
                 Step::Done { used, .. } if used < piece.len() => Err(Failure::Garbage),
@@ -113,10 +113,10 @@ impl Veil {
         }
     }
 
-    /// Hands what has come while nothing was asked to `inner`.
+    /// Passes bytes that came while nothing was in flight to `inner`.
     ///
     /// # Errors
-    /// When `inner` says so, or the connection is over.
+    /// When `inner` fails, or the connection is over.
     pub(crate) fn idle(
         &mut self,
         bytes: &[u8],
@@ -141,16 +141,16 @@ fn seal(channel: &mut Channel, plain: Vec<u8>, out: &mut Vec<u8>) {
     channel.give_back(plain);
 }
 
-/// A connection off the measured path, with its veil.
+/// A connection off the measured path, with its TLS layer.
 pub(crate) struct Pipe<'a> {
     link: &'a mut Link,
     veil: Veil,
-    // Unsealed and not taken yet.
+    // Decrypted and not taken yet.
     left: Vec<u8>,
 }
 
 impl<'a> Pipe<'a> {
-    /// Over a connection whose greeting is over.
+    /// For a connection whose greeting is over.
     pub(crate) fn new(link: &'a mut Link, veil: Veil) -> Self {
         Pipe { link, veil, left: Vec::new() }
     }
@@ -168,10 +168,10 @@ impl<'a> Pipe<'a> {
         self.link.send(&out)
     }
 
-    /// As [`Link::receive`].
+    /// Like [`Link::receive`].
     ///
     /// # Errors
-    /// When nothing comes in time, the peer closes, or `take` finds a fault.
+    /// When nothing comes in time, the peer closes, or `take` returns a fault.
     pub(crate) fn receive<T>(
         &mut self,
         mut take: impl FnMut(&[u8]) -> Result<(usize, Option<T>), Fault>,

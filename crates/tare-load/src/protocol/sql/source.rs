@@ -4,7 +4,7 @@ use super::spec::SourceSpec;
 use crate::draw::Draw;
 use crate::script::{Escape, Expression, FeedId, Feeds, Names, Slot, Template, ValueRef, Values, write_number};
 
-/// A source. The feeds in it are drawn anew whenever it is asked.
+/// A source. Its feeds are drawn anew each time it is used.
 #[derive(Debug)]
 pub(crate) struct Source {
     feeds: Box<[FeedId]>,
@@ -42,7 +42,7 @@ impl Source {
         Source { feeds: [].into(), kind: Kind::Number(expression) }
     }
 
-    /// Gives a variable its next value.
+    /// Sets a variable to the next value.
     #[inline]
     pub(crate) fn set(&self, slot: Slot, feeds: &Feeds, draw: &mut Draw, values: &mut Values) {
         feeds.draw(&self.feeds, draw, values);
@@ -68,7 +68,7 @@ impl Source {
         }
     }
 
-    /// Appends its next value as text; `false` when there is none.
+    /// Appends the next value as text; returns `false` if there is none.
     pub(crate) fn write(&self, feeds: &Feeds, draw: &mut Draw, values: &mut Values, out: &mut Vec<u8>) -> bool {
         feeds.draw(&self.feeds, draw, values);
         match &self.kind {
@@ -85,7 +85,7 @@ impl Source {
     }
 }
 
-/// Compiles an expression; with it come the feeds it draws from.
+/// Compiles an expression; returns it with the feeds it draws from.
 ///
 /// # Errors
 /// What is wrong with it, in words.
@@ -100,7 +100,7 @@ pub(super) fn expression(text: &str, names: &Names) -> Result<(Expression<Slot>,
     Ok((expression, feeds.into()))
 }
 
-/// A value as a number, also when it is a text that is one.
+/// A value as a number, even if it is a text that reads as one.
 #[inline]
 pub(super) fn number(value: ValueRef<'_>) -> Option<i64> {
     match value {
@@ -110,7 +110,7 @@ pub(super) fn number(value: ValueRef<'_>) -> Option<i64> {
     }
 }
 
-/// Appends a value as text; `false` when there is none.
+/// Appends a value as text; returns `false` if there is none.
 #[inline]
 pub(crate) fn write_value(value: ValueRef<'_>, out: &mut Vec<u8>) -> bool {
     match value {

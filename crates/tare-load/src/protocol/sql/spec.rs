@@ -1,4 +1,4 @@
-//! What a workload says about a database and the load on it, as written down after reading.
+//! What a workload says about a database and the load on it, in its written form.
 
 use crate::protocol::tls::TlsOptions;
 use crate::script::FeedSpecs;
@@ -10,37 +10,37 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Options {
-    /// Who logs in.
+    /// The user who logs in.
     pub user: String,
-    /// With which password; the server decides how it is proved.
+    /// The password; the server decides how it is proved.
     pub password: String,
     /// The database.
     pub database: String,
     /// A UNIX socket to use instead of the endpoint.
     pub socket: Option<PathBuf>,
-    /// How connections are secured; none is plain.
+    /// How connections are secured; none means plain.
     pub tls: Option<TlsOptions>,
     /// Where values come from.
     pub feeds: FeedSpecs,
-    /// What is done, in the order of the file.
+    /// The operations, in the order of the file.
     pub operations: Vec<OperationSpec>,
     /// How the data set is made, in order.
     pub populate: Vec<PopulateSpec>,
-    /// What must hold besides right answers.
+    /// What must hold in addition to right answers.
     pub verify: VerifySpec,
 }
 
-/// An operation: a script that is run on one connection from its first statement to its last answer.
+/// An operation: a script that runs on one connection from its first statement to its last answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OperationSpec {
     /// Its name in the record.
     pub name: String,
-    /// How often it is drawn, against the others' weights.
+    /// How often it is drawn, relative to the others' weights.
     pub weight: u64,
-    /// How often a transaction is begun at most when it fails for a reason that may be gone the next time.
+    /// The most tries of a transaction that fails for a reason that may not recur.
     pub tries: u16,
-    /// What it does.
+    /// Its steps.
     pub script: Vec<StepSpec>,
 }
 
@@ -48,40 +48,40 @@ pub(crate) struct OperationSpec {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum StepSpec {
-    /// Gives variables values, in this order.
+    /// Sets variables, in this order.
     Set(Vec<(String, SourceSpec)>),
     /// Begins a transaction.
     Begin {
-        /// At this isolation level, else at the server's default.
+        /// The isolation level; none is the server's default.
         isolation: Option<Isolation>,
     },
-    /// Ends it, in this share of cases by taking it back.
+    /// Ends it, in a share of cases by rolling it back.
     Commit {
-        /// From 0 to 1.
+        /// That share, from 0 to 1.
         rollback: f64,
     },
-    /// Takes it back.
+    /// Rolls it back.
     Rollback,
     /// Runs a statement.
     Statement(StatementSpec),
-    /// Runs statements without waiting for each one's answer.
+    /// Runs statements without waiting for each answer.
     Together(Vec<StatementSpec>),
-    /// Goes one of two ways.
+    /// Takes one of two branches.
     If {
-        /// Which.
+        /// The condition.
         condition: ConditionSpec,
-        /// When it holds.
+        /// The steps if it holds.
         then: Vec<StepSpec>,
-        /// When it does not.
+        /// The steps if it does not.
         otherwise: Vec<StepSpec>,
     },
-    /// Does something several times.
+    /// Repeats steps.
     Repeat {
-        /// How often: an expression.
+        /// How often, as an expression.
         times: String,
         /// The variable that counts, from 1.
         counter: Option<String>,
-        /// What.
+        /// The steps.
         steps: Vec<StepSpec>,
     },
     /// Ends the operation here.
@@ -122,27 +122,27 @@ impl Isolation {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum SourceSpec {
-    /// A feed, another variable or arithmetic on them.
+    /// An expression of feeds, other variables and arithmetic.
     Expression(String),
-    /// A text with places for values.
+    /// A text with placeholders for values.
     Text(String),
 }
 
-/// A statement and what is expected of it.
+/// A statement and its expected result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StatementSpec {
-    /// The statement, with `${name}` where parameters stand.
+    /// The statement, with `${name}` for each parameter.
     pub sql: String,
-    /// From how many to how many rows are right.
+    /// The least and the most rows that it may return.
     pub rows: Option<(u64, u64)>,
-    /// How many rows it may touch.
+    /// The least and the most rows that it may affect.
     pub affected: Option<(u64, u64)>,
-    /// Variables that are filled from the answer.
+    /// Variables set from the answer.
     pub capture: Vec<(String, Capture)>,
 }
 
-/// What is kept of an answer.
+/// What is captured from an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Capture {
@@ -150,11 +150,11 @@ pub(crate) enum Capture {
     Column(u16),
     /// How many rows there were.
     Rows,
-    /// How many rows were touched.
+    /// How many rows were affected.
     Affected,
 }
 
-/// A question with two answers.
+/// A condition.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ConditionSpec {
@@ -162,11 +162,11 @@ pub(crate) enum ConditionSpec {
     Chance(f64),
     /// Compares two numbers.
     Number {
-        /// One.
+        /// The left side.
         left: String,
-        /// How.
+        /// The comparison.
         comparison: Comparison,
-        /// The other.
+        /// The right side.
         right: String,
     },
     /// Whether a variable is this text.
@@ -176,11 +176,11 @@ pub(crate) enum ConditionSpec {
         /// The text.
         text: String,
     },
-    /// Whether a variable has no value, or NULL.
+    /// Whether a variable is unset or NULL.
     Empty(String),
 }
 
-/// How numbers are compared. What has no value compares as false.
+/// How numbers are compared. A comparison with an unset value is false.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Comparison {
@@ -192,9 +192,9 @@ pub(crate) enum Comparison {
     Less,
     /// Above.
     Greater,
-    /// Not below.
+    /// At least.
     AtLeast,
-    /// Not above.
+    /// At most.
     AtMost,
 }
 
@@ -229,9 +229,9 @@ impl Comparison {
 pub(crate) enum PopulateSpec {
     /// A statement.
     Sql(String),
-    /// Rows that are made up.
+    /// Generated rows.
     Rows {
-        /// Into which table.
+        /// The table.
         table: String,
         /// How many.
         count: u64,
@@ -240,21 +240,22 @@ pub(crate) enum PopulateSpec {
     },
 }
 
-/// What must hold besides right answers.
+/// What must hold in addition to right answers.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct VerifySpec {
-    /// How many rows each table has when the data set has been made.
+    /// How many rows each table has once the data set has been made.
     pub rows: BTreeMap<String, u64>,
-    /// Statements whose first column of the first row is this text, when the data set has been made and after a run.
+    /// Statements whose first column of the first row must be this text, both once the data set has been made and after
+    /// a run.
     pub invariants: Vec<InvariantSpec>,
-    /// Statements whose value grows by the operations of a run.
+    /// Statements whose value grows with the operations of a run.
     pub growth: Vec<GrowthSpec>,
-    /// Whether the server's own counts are held against the client's.
+    /// Whether the server's own counts are compared with the client's.
     pub server: bool,
 }
 
-/// A statement and the text it gives.
+/// A statement and its required result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct InvariantSpec {
@@ -262,11 +263,11 @@ pub(crate) struct InvariantSpec {
     pub name: String,
     /// The statement.
     pub sql: String,
-    /// What it must give.
+    /// The required result.
     pub is: String,
 }
 
-/// A statement whose number grows with each of some operations.
+/// A statement whose value grows with certain operations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GrowthSpec {

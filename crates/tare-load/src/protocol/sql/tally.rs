@@ -1,4 +1,4 @@
-//! What the connections did, to be held against what the server says it did.
+//! What the connections did, to be compared with the server's counts.
 
 use super::code::Code;
 use std::sync::{Mutex, PoisonError};
@@ -7,30 +7,30 @@ use tare_core::fault::Fault;
 /// Counts of one connection, or of all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// Statements that were sent and answered, those that begin and end transactions included.
+    /// Statements sent and answered, including those that begin and end transactions.
     pub statements: u64,
     /// Of these, those that begin or end a transaction.
     pub control: u64,
-    /// Transactions that were committed; a statement outside of one is one of its own.
+    /// Committed transactions; a statement outside a transaction counts as one.
     pub commits: u64,
     /// How often a transaction was ended by committing it.
     pub commit_statements: u64,
-    /// Transactions that were taken back, by the script or after an error.
+    /// Transactions rolled back, by the script or after an error.
     pub rollbacks: u64,
-    /// Transactions that were begun anew.
+    /// Transactions that were retried.
     pub retries: u64,
     /// Connections that were let in.
     pub connections: u64,
-    /// By operation: how often it was answered rightly without being taken back.
+    /// By operation: how often it was answered rightly and not rolled back.
     pub completed: Vec<u64>,
-    /// By operation: how often it was answered rightly after the script had taken it back.
+    /// By operation: how often it was answered rightly after the script had rolled it back.
     pub taken_back: Vec<u64>,
     /// Errors by the server's code.
     pub errors: Vec<(Code, u64)>,
 }
 
 impl Tally {
-    /// Nothing yet, for so many operations.
+    /// No counts yet, for this many operations.
     pub(crate) fn new(operations: usize) -> Self {
         Tally { completed: vec![0; operations], taken_back: vec![0; operations], ..Tally::default() }
     }
@@ -58,7 +58,7 @@ impl Tally {
     }
 }
 
-/// The counts of all connections that are over, and the first error in the server's own words.
+/// The counts of all connections that have ended, and the first error message of the server.
 #[derive(Debug)]
 pub(crate) struct Tallies {
     sum: Mutex<Tally>,
@@ -66,17 +66,17 @@ pub(crate) struct Tallies {
 }
 
 impl Tallies {
-    /// Nothing yet, for so many operations.
+    /// No counts yet, for this many operations.
     pub(crate) fn new(operations: usize) -> Self {
         Tallies { sum: Mutex::new(Tally::new(operations)), first_error: Mutex::new(None) }
     }
 
-    /// Adds the counts of a connection that is over.
+    /// Adds the counts of a connection that has ended.
     pub(super) fn add(&self, tally: &Tally) {
         self.sum.lock().unwrap_or_else(PoisonError::into_inner).merge(tally);
     }
 
-    /// The counts of all connections that are over.
+    /// The counts of all connections that have ended.
     pub(crate) fn sum(&self) -> Tally {
         self.sum.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -87,7 +87,7 @@ impl Tallies {
         self.first_error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(error);
     }
 
-    /// Adds the first error in the server's own words to what went wrong.
+    /// Adds the server's first error message to a fault.
     pub(crate) fn explain(&self, mut fault: Fault) -> Fault {
         if let Some(words) = self.first_error().filter(|words| !fault.message.contains(words)) {
             fault.message.push_str(&format!("; the server's first error was: {words}"));
@@ -95,7 +95,7 @@ impl Tallies {
         fault
     }
 
-    /// The first error in the server's own words.
+    /// The server's first error message.
     pub(crate) fn first_error(&self) -> Option<String> {
         self.first_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

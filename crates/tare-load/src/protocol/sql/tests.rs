@@ -1,4 +1,4 @@
-//! Scripts read, compiled and run against a server that exists in the test only.
+//! Scripts read, compiled and run against a server that exists only in the test.
 
 use super::code::Code;
 use super::dialect::Dialect;
@@ -66,9 +66,9 @@ impl Wire for Plain {
     }
 }
 
-/// What the server in the test says to a statement.
+/// The test server's answer to a statement.
 enum Says {
-    /// So many rows, the first of them with these columns.
+    /// This many rows, the first of which has these columns.
     Rows(u64, &'static [&'static str]),
     Error(&'static str),
 }
@@ -203,7 +203,7 @@ fn tries_are_bounded_and_other_errors_are_not_tried_again() {
     assert_eq!((ran.reply, ran.tally.retries), (Reply::Wrong(Failure::ErrorReply), 0));
     assert_eq!(ran.said, ["BEGIN", "UPDATE x", "ROLLBACK"]);
     assert_eq!(ran.tally.completed, [0]);
-    // Outside of a transaction there is nothing to take back.
+    // Outside a transaction there is nothing to roll back.
     let ran = run(&script("", "- sql: UPDATE x\n"), 1, |_| Says::Error("40001"));
     assert_eq!(ran.said, ["UPDATE x"; 3]);
 }

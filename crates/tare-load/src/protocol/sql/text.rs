@@ -1,6 +1,6 @@
-//! Statements with places for parameters: `SELECT ... WHERE id = ${id}`.
+//! Statements with placeholders for parameters: `SELECT ... WHERE id = ${id}`.
 
-/// How a server's dialect writes the place of a parameter.
+/// How a server's dialect writes a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Places {
     /// `$1`, `$2` ...
@@ -9,16 +9,16 @@ pub(crate) enum Places {
     Marks,
 }
 
-/// A statement as the server gets it.
+/// A statement in the form that the server gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StatementText {
-    /// With the server's own places.
+    /// With the server's own placeholders.
     pub sql: String,
-    /// The names, in the order of the places.
+    /// The names, in the order of the placeholders.
     pub names: Vec<String>,
 }
 
-/// Takes a statement apart. Places within quotes, quoted names and comments are not looked for but refused.
+/// Parses a statement. Placeholders inside quotes, quoted names and comments are refused.
 ///
 /// # Errors
 /// What is wrong with it, in words.
@@ -62,7 +62,7 @@ pub(crate) fn parse(text: &str, places: Places) -> Result<StatementText, String>
     Ok(statement)
 }
 
-/// The text in quotes or the comment that stands at the beginning; empty when there is none.
+/// The quoted text or comment at the beginning; empty if there is none.
 fn quoted(rest: &str, first: char) -> Result<&str, String> {
     let (from, end) = match first {
         '\'' | '"' | '`' => (1, &rest[..1]),
