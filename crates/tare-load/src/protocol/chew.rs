@@ -1,4 +1,4 @@
-//! Protocols as the fuzz targets speak them: with options that lead bytes to as much code as there is.
+//! Protocols as the fuzz targets use them: with options that lead input to as much code as possible.
 
 use super::pieces::{answered, chew};
 use super::{PROTOCOLS, exec, http, mysql, postgres, protocol_named, redis, tcp};
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use tare_core::config;
 use tare_core::fault::Fault;
 
-/// Options as the protocol writes them down, read once.
+/// A protocol's options in their written form, read once.
 fn options(kept: &'static OnceLock<Value>, protocol: &str, text: &str) -> Value {
     let read = || {
         let protocol = protocol_named(PROTOCOLS, protocol).expect("there is one");
@@ -17,14 +17,14 @@ fn options(kept: &'static OnceLock<Value>, protocol: &str, text: &str) -> Value 
     kept.get_or_init(read).clone()
 }
 
-/// Takes any bytes for Redis replies.
+/// Takes any bytes as Redis replies.
 pub(crate) fn of_redis(bytes: &[u8]) {
     static OPTIONS: OnceLock<Value> = OnceLock::new();
     let text = "{mix: {get: 1, set: 1}, value_bytes: 5, keys: 10, verify: true}";
     chew(&redis::made(options(&OPTIONS, "redis", text)).expect("they were checked"), bytes);
 }
 
-/// Takes any text for what a Redis server tells of itself.
+/// Takes any text as a Redis server's statistics.
 pub(crate) use redis::chew_counts as of_redis_counts;
 
 const HTTP: &str = "
@@ -38,16 +38,16 @@ operations:
     requests: [{get: /a, redirects: 2, embedded: [/c]}, {get: /b, forget: true}]
 ";
 
-/// Takes any bytes for HTTP replies.
+/// Takes any bytes as HTTP replies.
 pub(crate) fn of_http(bytes: &[u8]) {
     static OPTIONS: OnceLock<Value> = OnceLock::new();
     chew(&http::made(options(&OPTIONS, "http", HTTP)).expect("they were checked"), bytes);
 }
 
-/// Takes any bytes for a service's answer to whether all is well.
+/// Takes any bytes as a service's answer to a health check.
 pub(crate) use http::chew_answer as of_http_answer;
 
-/// A reply to `GET /`, whose body must have `hello` in it; whether it is answered rightly.
+/// Whether this is a right answer to `GET /` when its body must contain `hello`.
 pub(crate) fn says_hello(reply: &[u8], closes: bool) -> bool {
     static OPTIONS: OnceLock<Value> = OnceLock::new();
     let text = "operations: {hello: {requests: [{get: /, expect: {status: 200, contains: hello}}]}}";
@@ -73,19 +73,19 @@ operations:
   single: {script: [{sql: SELECT a, capture: {a: 1}}]}
 ";
 
-/// Takes any bytes for what a PostgreSQL server says from the first message on.
+/// Takes any bytes as a PostgreSQL server's messages, from the first on.
 pub(crate) fn of_postgres(bytes: &[u8]) {
     static OPTIONS: OnceLock<Value> = OnceLock::new();
     chew(&postgres::made(options(&OPTIONS, "postgres", SQL)).expect("they were checked"), bytes);
 }
 
-/// Takes any bytes for what a MySQL server says from the first packet on.
+/// Takes any bytes as a MySQL server's packets, from the first on.
 pub(crate) fn of_mysql(bytes: &[u8]) {
     static OPTIONS: OnceLock<Value> = OnceLock::new();
     chew(&mysql::made(options(&OPTIONS, "mysql", SQL)).expect("they were checked"), bytes);
 }
 
-/// Takes any bytes for replies of a server that is told by the text or the number of bytes at which they end.
+/// Takes any bytes as replies that end at a given text or after a given number of bytes.
 pub(crate) fn of_tcp(bytes: &[u8]) {
     static OPTIONS: OnceLock<Value> = OnceLock::new();
     let text = "
@@ -96,13 +96,13 @@ requests:
     chew(&tcp::made(options(&OPTIONS, "tcp", text)), bytes);
 }
 
-/// Whether options that were checked when they were read can be carried out.
+/// Checks that options accepted when they were read can be carried out.
 ///
 /// # Errors
 /// Why not.
 pub(crate) fn carried_out(protocol: &str, options: &Value) -> Result<(), Fault> {
     match protocol {
-        // A file that is named is not there.
+        // With TLS, a file that the options name does not exist.
         "http" if options["tls"].is_null() => http::made(options.clone()).map(drop),
         "postgres" if options["tls"].is_null() => postgres::made(options.clone()).map(drop),
         "mysql" if options["tls"].is_null() => mysql::made(options.clone()).map(drop),
@@ -111,11 +111,11 @@ pub(crate) fn carried_out(protocol: &str, options: &Value) -> Result<(), Fault> 
     }
 }
 
-/// Takes any text for what tools print.
+/// Takes any text as the output of tools.
 pub(crate) use exec::chew as of_tool;
-/// Takes any bytes for a MySQL server's answers to what is asked beside the load.
+/// Takes any bytes as a MySQL server's answers on the control connection.
 pub(crate) use mysql::chew_control as of_mysql_control;
-/// Takes any bytes for a PostgreSQL server's answers to what is asked beside the load.
+/// Takes any bytes as a PostgreSQL server's answers on the control connection.
 pub(crate) use postgres::chew_control as of_postgres_control;
-/// Takes any text for messages of a proof of a password.
+/// Takes any text as the messages that prove a password.
 pub(crate) use postgres::chew_scram as of_scram;

@@ -10,20 +10,20 @@ use tare_core::fault::Fault;
 use tare_core::load::{LoadPlan, LoadSummary, OwnMetric};
 use tare_core::protocol::{ProtocolFacts, ProtocolInfo};
 
-/// A protocol: the options that a workload may set, what follows from them, and who carries out a plan with them.
+/// A protocol: the options that a workload may set, what follows from them, and what carries out a plan with them.
 ///
-/// The type that implements it is only a name for the protocol; no value of it is ever made here. [`erased`] makes of
-/// it what goes into a list of protocols.
+/// The implementing type is only a name for the protocol; no value of it is ever made here. [`erased`] turns it into an
+/// item for a list of protocols.
 pub trait LoadProtocol: 'static {
     /// The options, checked and with every default filled in. They are written as JSON into plans and records, and must
-    /// be the same when they are read back.
+    /// be unchanged when read back.
     type Options: Serialize + DeserializeOwned;
-    /// The name in workload files, under `protocol:`. Lower case, words joined by `-`; no other protocol may have it.
+    /// The name in workload files, under `protocol:`. It is in lower case, with words joined by `-`, and unique.
     const NAME: &'static str;
     /// What it is, in a sentence.
     const ABOUT: &'static str;
-    /// Whether it reports every second what was done in it, as whatever is handed to [`drive`](crate::drive) does. An
-    /// external tool reports once, at its end.
+    /// Whether it reports every second what was done in it, as every protocol that uses [`drive`](crate::drive) does.
+    /// An external tool reports once, at its end.
     const TELLS_SECONDS: bool = true;
 
     /// Checks a user's options and fills in every default. Returns `None` if it has added problems. The JSON
@@ -31,12 +31,12 @@ pub trait LoadProtocol: 'static {
     /// known: see [`Fields`](tare_core::config::Fields) and [`Node::unknown`].
     fn read(node: &Node, problems: &mut Problems) -> Option<Self::Options>;
 
-    /// The names of the operations, at least one. Studies and workloads may name them, for limits of times and for
-    /// behaviours of users; they are those of
-    /// [`Protocol::operations`](crate::operation::Protocol::operations), in any order.
+    /// The names of the operations, at least one. Studies and workloads may name them, for time limits and for
+    /// behaviours of users; they are those of [`Protocol::operations`](crate::operation::Protocol::operations), in any
+    /// order.
     fn operations(options: &Self::Options) -> Vec<String>;
 
-    /// The names of the values that operations capture, set or draw. A user may choose its next operation by them. None
+    /// The names of the values that operations capture, set or draw. A user's next operation may depend on them. None
     /// by default.
     fn variables(_options: &Self::Options) -> Vec<String> {
         Vec::new()
@@ -47,7 +47,7 @@ pub trait LoadProtocol: 'static {
         Vec::new()
     }
 
-    /// The other services that the load talks to, such as those behind a proxy, by name. None by default.
+    /// The other services that the load connects to, such as those behind a proxy, by name. None by default.
     fn speaks_to(_options: &Self::Options) -> Vec<String> {
         Vec::new()
     }
@@ -57,8 +57,8 @@ pub trait LoadProtocol: 'static {
         false
     }
 
-    /// Checks that this machine has what the protocol needs. It is asked before anything is deployed. Nothing is needed
-    /// by default.
+    /// Checks that this machine has what the protocol needs. Called before anything is deployed. Nothing is needed by
+    /// default.
     ///
     /// # Errors
     /// What is missing, and how to get it.
@@ -66,7 +66,7 @@ pub trait LoadProtocol: 'static {
         Ok(())
     }
 
-    /// Carries out a plan. Most protocols hand a [`Protocol`](crate::operation::Protocol) made from the options to the
+    /// Carries out a plan. Most protocols pass a [`Protocol`](crate::operation::Protocol) made from the options to the
     /// engine: [`drive`](crate::drive).
     ///
     /// # Errors
@@ -74,7 +74,7 @@ pub trait LoadProtocol: 'static {
     fn drive(plan: &LoadPlan, options: Self::Options, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault>;
 }
 
-/// A protocol whose options are JSON: what is kept in lists of protocols. [`erased`] makes it.
+/// A protocol whose options are JSON: the item of lists of protocols. [`erased`] makes it.
 pub trait ErasedProtocol: ProtocolInfo {
     /// See [`LoadProtocol::ABOUT`].
     fn about(&self) -> &'static str;
@@ -97,12 +97,12 @@ pub fn protocol_named(protocols: &[&'static dyn ErasedProtocol], name: &str) -> 
     protocols.iter().find(|protocol| protocol.name() == name).copied()
 }
 
-/// The protocol `P` for a list of protocols.
+/// The protocol `P`, for a list of protocols.
 pub const fn erased<P: LoadProtocol>() -> &'static dyn ErasedProtocol {
     Erased::<P>::ONLY
 }
 
-/// Stands for a protocol of which there is no value.
+/// Stands for a protocol, which has no value of its own.
 struct Erased<P>(PhantomData<fn() -> P>);
 
 impl<P: LoadProtocol> Erased<P> {
@@ -149,7 +149,7 @@ impl<P: LoadProtocol> ErasedProtocol for Erased<P> {
     }
 }
 
-/// Options as the protocol wrote them down.
+/// Options from their written form.
 fn options_of<T: DeserializeOwned>(protocol: &str, options: &Value) -> Result<T, Fault> {
     T::deserialize(options).map_err(|error| {
         Fault::new(format!("the plan's options are not those of protocol '{protocol}': {error}"))

@@ -1,6 +1,6 @@
-//! The protocols that services understand. Each is a folder here and an item of [`PROTOCOLS`].
+//! The protocols of services. Each is a folder here and an item of [`PROTOCOLS`].
 //!
-//! Each implements [`LoadProtocol`]. Most hand a [`Protocol`](crate::operation::Protocol) to the engine; `exec` and
+//! Each implements [`LoadProtocol`]. Most pass a [`Protocol`](crate::operation::Protocol) to the engine; `exec` and
 //! `null` carry out plans themselves.
 
 mod exec;
@@ -35,8 +35,7 @@ pub const PROTOCOLS: &[&dyn ErasedProtocol] = &[
     null::PROTOCOL,
 ];
 
-/// Options as a workload's text gives them, written down and read back, or the mistakes in the text; for the tests of
-/// the protocols.
+/// Options read from a workload's text, written and read back, or the mistakes in the text; for the tests of protocols.
 #[cfg(test)]
 fn read_text<T: serde::Serialize + serde::de::DeserializeOwned>(
     read: fn(&tare_core::config::Node, &mut tare_core::config::Problems) -> Option<T>,

@@ -1,12 +1,12 @@
-//! A protocol fed with a server's bytes, in whatever pieces they come.
+//! Feeds a protocol a server's bytes, divided into different pieces.
 
 use crate::draw::Draw;
 use crate::operation::{Failure, Flight, Greeting, Protocol, Reply, Step};
 use std::fmt::Debug;
 use tare_core::fault::Fault;
 
-/// Feeds bytes to every operation of a protocol from the first message on, in pieces of one and as they were sent by a
-/// server that waits for what it is asked: both come to the same.
+/// Feeds bytes to every operation of a protocol from the first message on: byte by byte, and as a server would send
+/// them that waits for each request. The results must be the same.
 pub(super) fn chew<P: Protocol>(protocol: &P, bytes: &[u8]) {
     for operation in 0..protocol.operations().len() as u16 {
         let talk = Talk { protocol, operation, bytes };
@@ -21,7 +21,7 @@ pub(super) fn chew<P: Protocol>(protocol: &P, bytes: &[u8]) {
     }
 }
 
-/// Whether these bytes are a right answer to the first operation; at their end the server closes if `closes`.
+/// Whether these bytes are a right answer to the first operation; the server closes after them if `closes`.
 pub(super) fn answered<P: Protocol>(protocol: &P, bytes: &[u8], closes: bool) -> bool {
     let talk = Talk { protocol, operation: 0, bytes };
     let events = talk.events(bytes.len() / 3 + 1, &[]);
@@ -33,9 +33,9 @@ pub(super) fn answered<P: Protocol>(protocol: &P, bytes: &[u8], closes: bool) ->
     events.iter().any(|(_, event)| right(event))
 }
 
-/// Feeds bytes to what takes answers one after the other, in pieces of one, of some and all at once: all come to the
-/// same, which is what was answered, with the fault last that ended it. `take` says how much it took, and the answer if
-/// it was over by then; `begin` makes what it takes them with.
+/// Feeds bytes to something that takes one answer after the other: byte by byte, in pieces, and all at once. The
+/// results must be the same; they are the answers, and last the fault that ended it, if any. `take` returns how much it
+/// took, and the answer once complete; `begin` makes its state.
 pub(super) fn answers<S, A: PartialEq + Debug>(
     bytes: &[u8],
     begin: impl Fn() -> S,
@@ -70,19 +70,19 @@ pub(super) fn answers<S, A: PartialEq + Debug>(
 /// What happens in a conversation.
 #[derive(Debug, PartialEq, Eq)]
 enum Event {
-    /// So many bytes were said.
+    /// This many bytes were sent.
     Said(usize),
     /// The greeting was over.
     Greeted,
     /// An answer was complete.
     Done(Reply),
-    /// It goes on over another connection.
+    /// The operation continues on another connection.
     Reopen,
-    /// The server closed the connection, which was the end of an answer.
+    /// The server closed the connection, which completed an answer.
     Closed(Reply),
 }
 
-/// Bytes from a server, and what is asked of it.
+/// Bytes from a server, and the operation they answer.
 struct Talk<'a, P> {
     protocol: &'a P,
     operation: u16,
@@ -90,8 +90,8 @@ struct Talk<'a, P> {
 }
 
 impl<P: Protocol> Talk<'_, P> {
-    /// What happens, and behind how many bytes, when these come in pieces, none of which reaches beyond a stop. When a
-    /// reply is found to be broken is not told: with a whole line to look at that may be sooner.
+    /// The events, and after how many bytes each happens, when the bytes come in pieces, none of which crosses a stop.
+    /// When a reply is found to be broken is not an event: with a whole line in view that may be earlier.
     fn events(&self, piece: usize, stops: &[usize]) -> Vec<(usize, Event)> {
         let protocol = self.protocol;
         let (mut session, mut user, mut draw) = (protocol.session(), protocol.user(0), Draw::new(1, 0));
@@ -140,7 +140,7 @@ impl<P: Protocol> Talk<'_, P> {
                     assert!(used <= piece.len(), "it took more than there was");
                     at += used;
                     events.push((at, Event::Done(reply)));
-                    // What else is there was not asked for, except where several may be asked at once.
+                    // Further bytes were not asked for, unless several operations may be in flight.
                     if last || (at < to && !P::PIPELINES) {
                         return events;
                     }

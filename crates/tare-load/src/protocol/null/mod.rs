@@ -1,5 +1,5 @@
 //! No network, no server: an operation is done as soon as it is asked for. Shows what the apparatus itself can do, and
-//! lets the whole pipeline be tested without a service.
+//! allows testing the whole pipeline without a service.
 
 use super::{ErasedProtocol, LoadProtocol, erased};
 use crate::clock;
@@ -17,7 +17,7 @@ use tare_core::load::{LoadPlan, LoadSummary, LoadTask};
 
 /// Operations done between two readings of the clock.
 const BATCH: usize = 32;
-/// A worker that has nothing due sleeps at most this long.
+/// The longest sleep of a worker with nothing due.
 const NAP: std::time::Duration = std::time::Duration::from_micros(500);
 
 /// The only operation.
@@ -29,7 +29,7 @@ pub(super) const PROTOCOL: &dyn ErasedProtocol = erased::<Null>();
 /// Stands for this protocol.
 struct Null;
 
-/// There are none.
+/// It has none.
 #[derive(Debug, Serialize, Deserialize)]
 struct Options {}
 
@@ -69,7 +69,7 @@ fn drive(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
     let timeline = Arc::new(layout.timeline(plan));
     let mut gather = Gather::new(&operations, layout.levels, log);
     std::thread::scope(|scope| {
-        // Never called saturated: to be busy is its purpose.
+        // Never called saturated: being busy is its purpose.
         let reports = crew.start(scope, &mut gather, false, |share| {
             let (crew, timeline) = (&crew, Arc::clone(&timeline));
             move |recorder| {
@@ -84,7 +84,7 @@ fn drive(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
     Ok(gather.finish(plan, Verified::default(), None))
 }
 
-/// Does the next operation that is due at `due_ns`; whether there was one.
+/// Does the next operation that is due at `due_ns`; returns whether there was one.
 fn take(recorder: &mut Recorder, source: &mut Source, due_ns: u64, now_ns: u64) -> bool {
     let Some(start) = source.take(due_ns, |_, _| ValueRef::Unset) else { return false };
     recorder.planned(&start, now_ns);
@@ -124,7 +124,7 @@ fn spin(mut recorder: Recorder, mut source: Source, timeline: &Arc<Timeline>, st
         recorder.advance(now_ns);
         recorder.listen(&mut source);
     }
-    // What came due before the end and was not come to until then was planned all the same.
+    // Operations that were due before the end but had not been reached by then were planned all the same.
     let last_ns = timeline.end_ns().saturating_sub(1);
     while !stop.load(Ordering::Relaxed) && take(&mut recorder, &mut source, last_ns, clock::monotonic_ns()) {}
     recorder.finish(timeline.end_ns())

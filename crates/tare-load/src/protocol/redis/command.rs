@@ -1,15 +1,15 @@
 //! The commands, and their requests as templates into which keys are written.
 
-/// What a command is answered with.
+/// The answer that a command gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
     /// This status.
     Status(&'static [u8]),
     /// An integer.
     Integer,
-    /// The value of the key that was asked for, or nothing.
+    /// The value of the requested key, or null.
     ValueOfKey,
-    /// A map: only a greeting is answered so.
+    /// A map: the answer to a greeting only.
     Map,
 }
 
@@ -17,7 +17,7 @@ pub(super) enum Answer {
 #[derive(Debug, Clone, Copy)]
 enum Part {
     Word(&'static str),
-    /// A key with this prefix. Kinds of data have keys of their own, so that no command meets another's type.
+    /// A key with this prefix. Each kind of data has its own keys, so that no command meets another's type.
     Key(&'static str),
     /// The value that belongs to the last key.
     Value,
@@ -26,16 +26,16 @@ enum Part {
 /// A row of the table of commands.
 #[derive(Debug)]
 pub(super) struct CommandRow {
-    /// Its name in a mix, which is also the server's own in `commandstats`.
+    /// Its name in a mix, which is also its name in the server's `commandstats`.
     pub name: &'static str,
     /// What it is answered with.
     pub answer: Answer,
-    /// Whether it can make keys other than those of strings.
+    /// Whether it can create keys other than those of strings.
     pub makes_other_keys: bool,
     parts: &'static [Part],
 }
 
-/// Digits in a key.
+/// The digits in a key.
 pub(super) const DIGITS: usize = 12;
 /// The prefix of keys of strings.
 pub(super) const STRING_KEY: &str = "key:";
@@ -46,7 +46,7 @@ const fn row(name: &'static str, answer: Answer, makes_other_keys: bool, parts: 
 
 use Part::{Key, Value as Val, Word};
 
-/// Every command that a mix may hold.
+/// Every command that a mix may contain.
 pub(super) const COMMANDS: &[CommandRow] = &[
     row("get", Answer::ValueOfKey, false, &[Word("GET"), Key(STRING_KEY)]),
     row("set", Answer::Status(b"OK"), false, &[Word("SET"), Key(STRING_KEY), Val]),
@@ -66,10 +66,10 @@ pub(super) const COMMANDS: &[CommandRow] = &[
     row("ping", Answer::Status(b"PONG"), false, &[Word("PING")]),
 ];
 
-/// The values: the key's number, then filler, so that a reply shows whose value it is.
+/// The values: the key's number, then filler, so that a reply shows which key it belongs to.
 #[derive(Debug, Clone)]
 pub(super) struct Value {
-    // How a reply with one begins: its length.
+    // The beginning of a reply with a value: its length.
     head: Vec<u8>,
     filler: Vec<u8>,
 }
@@ -77,7 +77,7 @@ pub(super) struct Value {
 impl Value {
     /// Values of this length.
     pub(super) fn new(bytes: u64) -> Self {
-        // Letters in no order that a compressing server could profit from.
+        // Letters in an order that does not compress.
         let mut state = 0x9E37_79B9_7F4A_7C15_u64;
         let mut letter = || {
             state ^= state << 13;
@@ -88,7 +88,7 @@ impl Value {
         Value { head: format!("${bytes}\r\n").into_bytes(), filler: (0..bytes).map(|_| letter()).collect() }
     }
 
-    /// How a reply with one begins.
+    /// The beginning of a reply with a value.
     pub(super) fn head(&self) -> &[u8] {
         &self.head
     }
@@ -103,7 +103,7 @@ impl Value {
         self.filler.len() >= DIGITS
     }
 
-    /// Whether `bytes`, which stand at `from` in a value, are those of key number `key`.
+    /// Whether `bytes`, at offset `from` in a value, are those of key number `key`.
     #[inline]
     pub(super) fn matches(&self, key: u64, from: usize, bytes: &[u8]) -> bool {
         let Some(expected) = self.filler.get(from..from + bytes.len()) else { return false };
@@ -115,7 +115,8 @@ impl Value {
     }
 }
 
-/// A number with twelve digits. Worked out for each operation, so two halves at once and no loop that waits for itself.
+/// A number with twelve digits. Computed for each operation, so it works on two halves at once, without a loop that
+/// depends on its previous step.
 #[inline]
 pub(super) fn digits(number: u64) -> [u8; DIGITS] {
     const MILLION: u64 = 1_000_000;
@@ -132,15 +133,15 @@ pub(super) fn digits(number: u64) -> [u8; DIGITS] {
 
 /// A request with room for its keys.
 pub(super) struct Template {
-    /// The command it is of.
+    /// Its command.
     pub row: &'static CommandRow,
     bytes: Vec<u8>,
-    // Where digits are to be written, and of which of the command's keys.
+    // Where digits are written, and for which of the command's keys.
     places: Vec<(usize, u64)>,
 }
 
 impl Template {
-    /// The request of a command with values of this kind.
+    /// The request of a command, with values of this kind.
     pub(super) fn new(row: &'static CommandRow, value: &Value) -> Self {
         let mut bytes = format!("*{}\r\n", row.parts.len()).into_bytes();
         let mut places = Vec::new();
@@ -172,8 +173,8 @@ impl Template {
         Template::new(COMMANDS.iter().find(|row| row.name == name).expect("a command of the table"), value)
     }
 
-    /// Appends the request for key number `key`; a command with several keys takes those that follow it, around the
-    /// end of the key space.
+    /// Appends the request for key number `key`; a command with several keys uses the following ones too, wrapping
+    /// around at the end of the key space.
     #[inline]
     pub(super) fn write(&self, key: u64, keys: u64, out: &mut Vec<u8>) {
         let from = out.len();

@@ -1,4 +1,4 @@
-//! What is asked of the server besides the load: whether it is there, its data set, its own counts.
+//! The connection for everything other than the load: readiness, the data set, the server's own counts.
 
 use super::command::{COMMANDS, STRING_KEY, Template, Value};
 use super::options::Options;
@@ -14,25 +14,25 @@ use tare_core::load::{Check, LoadPlan};
 /// Commands written at once while populating: enough to make round trips cheap.
 const BATCH_COMMANDS: u64 = 1000;
 const BATCH_BYTES: usize = 256 * 1024;
-/// Connections over which the data set is written at most.
+/// The most connections over which the data set is written.
 const WRITERS_MAX: u64 = 16;
-/// An exchange off the measured path may take this long at least: an emulated guest is slow.
+/// The least time that an exchange off the measured path may take: an emulated guest is slow.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// INFO is a few KiB; this is no INFO any more.
+/// INFO is a few KiB; anything longer than this is not INFO.
 const TEXT_MAX: usize = 4 << 20;
 
-/// A connection on which single commands are asked.
+/// A connection for single commands.
 pub(super) struct Control<'a> {
     link: &'a mut Link,
 }
 
 impl<'a> Control<'a> {
-    /// Over this connection.
+    /// For this connection.
     pub(super) fn new(link: &'a mut Link) -> Self {
         Control { link }
     }
 
-    /// PING.
+    /// Sends PING.
     pub(super) fn ping(&mut self) -> Result<(), Fault> {
         let answer = self.ask(&["PING"])?;
         if answer == "PONG" { Ok(()) } else { Err(not_redis(&answer)) }
@@ -105,12 +105,12 @@ pub(super) struct Counts {
     misses: u64,
     keys: u64,
     info: BTreeMap<String, String>,
-    /// By server: how many keys it holds.
+    /// By server: its number of keys.
     held: BTreeMap<SocketAddr, u64>,
 }
 
 impl Counts {
-    /// Reads those of every server. Of what they are, the first one tells.
+    /// Reads and adds those of every server. The facts are the first server's.
     pub(super) fn read(options: &Options, plan: &LoadPlan) -> Result<Self, Fault> {
         let mut all = Counts::default();
         for server in servers(options, plan)? {
@@ -125,7 +125,7 @@ impl Counts {
         Ok(all)
     }
 
-    /// Reads those of one over a connection of its own. Its commands, INFO and DBSIZE, are in no mix.
+    /// Reads those of one server over a connection of its own. The commands used, INFO and DBSIZE, are in no mix.
     fn of(server: SocketAddr, plan: &LoadPlan) -> Result<Self, Fault> {
         let mut link = Link::open(server, plan.timeout.max(PATIENCE))?;
         let mut control = Control::new(&mut link);
@@ -157,7 +157,7 @@ impl Counts {
     }
 }
 
-/// Takes any text for what a server tells of itself.
+/// Takes any text as a server's statistics.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn chew_counts(text: &str) {
     let counts = Counts::parse(text);
@@ -175,16 +175,16 @@ fn servers(options: &Options, plan: &LoadPlan) -> Result<Vec<SocketAddr>, Fault>
     })
 }
 
-/// How many keys all servers hold.
+/// How many keys all servers have together.
 fn held(options: &Options, plan: &LoadPlan) -> Result<u64, Fault> {
     let of = |server: SocketAddr| Control::new(&mut Link::open(server, plan.timeout.max(PATIENCE))?).keys();
     servers(options, plan)?.into_iter().map(of).sum()
 }
 
-/// Writes the first `populate` keys and sees that they are there.
+/// Writes the first `populate` keys and checks that they are there.
 pub(super) fn populate(options: &Options, value: &Value, plan: &LoadPlan) -> Result<Verified, Fault> {
     let before = held(options, plan)?;
-    // One writer for each CPU of the load, as several servers take more than one of them can give.
+    // One writer for each CPU of the load, because several servers accept more than one writer can send.
     let batches = options.populate.div_ceil(BATCH_COMMANDS);
     let writers = (plan.cpus.len() as u64).clamp(1, WRITERS_MAX).min(batches.max(1));
     let ends: Vec<u64> = (0..=writers).map(|at| batches * at / writers * BATCH_COMMANDS).collect();
@@ -195,7 +195,7 @@ pub(super) fn populate(options: &Options, value: &Value, plan: &LoadPlan) -> Res
         ended.collect::<Vec<_>>().into_iter().collect::<Result<(), Fault>>()
     })?;
     let found = held(options, plan)?;
-    // Keys that stood there before may be among those written.
+    // Keys that existed before may be among those written.
     if found < options.populate || found > options.populate + before {
         let message =
             format!("{} keys were written, the server holds {found} and held {before} before", options.populate);
@@ -218,7 +218,7 @@ fn write(keys: Range<u64>, options: &Options, value: &Value, plan: &LoadPlan) ->
             written += 1;
         }
         link.send(&request)?;
-        // While these are worked on, the answers to the batch before are read: the server never waits for us.
+        // While the server works on these, the answers to the previous batch are read: the server never waits for us.
         await_ok(&mut link, unanswered)?;
         unanswered = written - from;
     }
@@ -234,7 +234,7 @@ fn await_ok(link: &mut Link, count: u64) -> Result<(), Fault> {
             let used = bytes.len().min(OK.len() - at);
             let same = bytes[..used] == OK[at..at + used];
             at += used;
-            // A wrong answer is read again, as text, from where it went wrong.
+            // After a wrong answer, the rest of the line from there on is read as text.
             Ok(if same { (used, (at == OK.len()).then_some(true)) } else { (0, Some(false)) })
         })?;
         if !right {
@@ -246,7 +246,7 @@ fn await_ok(link: &mut Link, count: u64) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Holds what the server counted between `before` and `after` against what the client sent.
+/// Compares what the server counted between `before` and `after` with what the client sent.
 pub(super) fn verify(
     options: &Options,
     operations: &[String],
@@ -259,7 +259,7 @@ pub(super) fn verify(
         let calls = |counts: &Counts| counts.calls.get(name).copied().unwrap_or(0);
         let served = calls(after).saturating_sub(calls(before));
         let (sent, answered) = (ledger.sent[at], ledger.answered[at]);
-        // Without a lost connection the two bounds are one.
+        // If no connection was lost, the two bounds are equal.
         checks.push(Check {
             always: false,
             outcome: false,
@@ -283,8 +283,8 @@ pub(super) fn verify(
     Verified { checks, facts: facts(after) }
 }
 
-/// That every one of several servers holds a part of the data: one that holds none is there for nothing. How large the
-/// parts are is told, and is the hash's business.
+/// Checks that each of several servers has a part of the data: one without any would be useless. The sizes of the parts
+/// are reported and depend on the hash.
 fn shares(after: &Counts) -> Option<Check> {
     let held: Vec<u64> = after.held.values().copied().collect();
     let (least, most) = (held.iter().min()?, held.iter().max()?);
@@ -303,7 +303,7 @@ fn lookups(options: &Options, before: &Counts, after: &Counts, ledger: &Ledger, 
     let (answered, empty) = (ledger.answered[get], ledger.empty[get]);
     let lost = ledger.sent[get] - answered;
     let found = answered - empty;
-    // A request whose answer was lost may have been looked up; an error reply looked nothing up.
+    // A request whose answer was lost may have been looked up; one with an error reply was not.
     let agree = misses >= empty && misses <= empty + lost && hits <= found + lost;
     let complete = options.populate < options.keys || empty == 0;
     let ratio = hits as f64 / (hits + misses).max(1) as f64;
@@ -419,7 +419,7 @@ mod tests {
         (0..words).map(word).collect()
     }
 
-    /// A server that notes down what is written to it.
+    /// A server that records what is written to it.
     fn noting_server() -> (SocketAddr, Written) {
         let written = Written::default();
         let noted = written.clone();

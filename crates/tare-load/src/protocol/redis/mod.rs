@@ -1,4 +1,4 @@
-//! Redis and what speaks its protocol, RESP2 or RESP3: Valkey, KeyDB, Dragonfly.
+//! Redis and servers that use its protocol, RESP2 or RESP3: Valkey, KeyDB, Dragonfly.
 
 mod command;
 mod control;
@@ -71,7 +71,7 @@ impl Redis {
     }
 }
 
-/// The protocol with options that were written down, for fuzzing.
+/// The protocol with options in their written form, for fuzzing.
 #[cfg(any(test, fuzzing))]
 pub(super) fn made(options: serde_json::Value) -> Result<impl Protocol, Fault> {
     serde_json::from_value(options).map(Redis::new).doing("read the options")
@@ -116,7 +116,7 @@ impl Protocol for Redis {
         }
     }
 
-    /// A server that speaks RESP3 may push what nobody asked for.
+    /// A RESP3 server may push messages that were not asked for.
     fn idle(&self, session: &mut Parser, bytes: &[u8], _out: &mut Vec<u8>) -> Result<(), Failure> {
         let taken = session.unasked(bytes) && session.feed(Answer::Map, &self.value, 0, bytes) == Step::More;
         if taken { Ok(()) } else { Err(Failure::Garbage) }
@@ -143,7 +143,7 @@ impl Protocol for Redis {
         session.feed(expected, &self.value, flight.token, bytes)
     }
 
-    /// PING leaves no trace in the data set; a server that still loads its own answers it with an error.
+    /// PING leaves no trace in the data set; a server that is still loading its own answers with an error.
     fn ready(&self, link: &mut Link, _seed: u64) -> Result<(), Fault> {
         Control::new(link).ping()
     }

@@ -1,4 +1,4 @@
-//! What a workload may say about its Redis load.
+//! The options of a Redis load.
 
 use super::command::COMMANDS;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use tare_core::config::{Fields, Node, NodeKind, Problems};
 const KEYS_MAX: u64 = 100_000_000_000;
 /// The most keys that are populated by default.
 const POPULATE_UNASKED: u64 = 10_000_000;
-/// The largest value; Redis itself takes 512 MiB, a reply here at most 64 MiB.
+/// The largest value; Redis itself accepts 512 MiB, a reply here at most 64 MiB.
 const VALUE_MAX: u64 = 16 << 20;
 const WEIGHT_MAX: u64 = 1_000_000;
 
@@ -17,9 +17,9 @@ const WEIGHT_MAX: u64 = 1_000_000;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
-    /// Weights by command; none is 0.
+    /// Weights by command; an absent one is 0.
     pub mix: BTreeMap<String, u64>,
-    /// How long values are.
+    /// The length of values.
     pub value_bytes: u64,
     /// How many keys operations choose from.
     pub keys: u64,
@@ -27,10 +27,10 @@ pub(super) struct Options {
     pub populate: u64,
     /// Whether the server's own counts are checked.
     pub verify: bool,
-    /// The version of the protocol: 2, or 3 with a greeting.
+    /// The protocol version: 2, or 3 with a greeting.
     #[serde(default = "oldest")]
     pub resp: u64,
-    /// The service that holds the data, where the one that is loaded only passes on.
+    /// The service with the data, if the loaded one only forwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<String>,
 }

@@ -1,6 +1,6 @@
-//! Replies, judged as they come in, byte by byte if need be, and never kept.
+//! Replies, judged as they come in, byte by byte if necessary, and never kept.
 //!
-//! RESP2; RESP3's types are understood too. Nested replies are not built: only how many elements are still to come is
+//! RESP2; RESP3's types are understood too. Nested replies are not built: only the number of elements still to come is
 //! counted, so depth costs nothing.
 
 use super::command::{Answer, Value};
@@ -10,12 +10,12 @@ use crate::protocol::REPLY_MAX;
 /// How much of a status or error line is kept for judging it.
 const LINE_KEPT: usize = 16;
 
-/// What stands at the beginning of an element.
+/// The kind of an element, from its first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// `+` a status.
     Status,
-    /// `-` an error; also `!`, a long one.
+    /// `-` an error.
     Error,
     /// `:` an integer.
     Integer,
@@ -23,15 +23,15 @@ enum Kind {
     Bulk,
     /// `!` an error of a given length.
     BulkError,
-    /// `*` so many elements; also `~`.
+    /// `*` this many elements; also `~`.
     List,
-    /// `>` so many elements that do not count as the reply itself.
+    /// `>` this many elements that are not part of the reply.
     Push,
-    /// `%` so many pairs of elements.
+    /// `%` this many pairs of elements.
     Map,
-    /// `|` pairs of elements that do not count as the reply itself.
+    /// `|` pairs of elements that are not part of the reply.
     Attribute,
-    /// `_`, `#`, `,`, `(`: lines that are none of the above.
+    /// `_`, `#`, `,`, `(`: other one-line elements.
     Line,
 }
 
@@ -65,7 +65,7 @@ enum Place {
     Line,
     /// After that line's CR.
     LineEnd,
-    /// In a text, of which so many bytes are still to come.
+    /// In a text of which this many bytes are still to come.
     Body(u64),
     /// After a text, before its CR.
     BodyCr,
@@ -73,25 +73,25 @@ enum Place {
     BodyLf,
 }
 
-/// What the reply was, judged by its outermost element.
+/// The verdict on the reply, by its outermost element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Seen {
     Nothing,
     Reply(Reply),
 }
 
-/// How much of a reply was seen.
+/// How far a reply has been read.
 #[derive(Debug)]
 pub(super) struct Parser {
     place: Place,
     kind: Kind,
-    // The number in the line: magnitude, whether negative, how many digits.
+    // The number in the line: its magnitude, whether it is negative, how many digits it has.
     number: u64,
     negative: bool,
     digits: u32,
     line: [u8; LINE_KEPT],
     line_length: usize,
-    // Elements still to come, the present one included.
+    // Elements still to come, including the current one.
     elements: u64,
     length: u64,
     body_at: usize,
@@ -117,10 +117,10 @@ impl Default for Parser {
 }
 
 impl Parser {
-    /// Takes more of the reply to a command that is to be answered with `answer`.
+    /// Takes more of the reply to a command whose answer should be `answer`.
     #[inline]
     pub(super) fn feed(&mut self, answer: Answer, value: &Value, key: u64, bytes: &[u8]) -> Step {
-        // Nearly every reply is the right one and comes in one piece: then it is compared, not parsed.
+        // Nearly every reply is right and comes in one piece: then it is compared rather than parsed.
         if self.length == 0
             && let Some(used) = right_and_whole(answer, value, key, bytes)
         {
@@ -129,7 +129,7 @@ impl Parser {
         self.parse(answer, value, key, bytes)
     }
 
-    /// Whether it is between two replies, or in the midst of something that is no reply.
+    /// Whether bytes may come unasked here: a push begins, or one is in progress.
     pub(super) fn unasked(&self, bytes: &[u8]) -> bool {
         self.seen == Seen::Nothing && (self.length > 0 || bytes.first() == Some(&b'>'))
     }
@@ -166,7 +166,7 @@ impl Parser {
         Step::More
     }
 
-    /// One byte that is not part of a text; true when the reply is complete.
+    /// Takes one byte that is not part of a text; returns whether the reply is complete.
     #[inline]
     fn byte(&mut self, answer: Answer, value: &Value, byte: u8) -> Result<bool, Failure> {
         match (self.place, byte) {
@@ -214,7 +214,7 @@ impl Parser {
         if self.kind.is_number() && self.digits == 0 {
             return Err(Failure::Garbage);
         }
-        // An empty text or list of RESP2 is written with length -1.
+        // RESP2 writes a null text or list with length -1.
         let nothing = self.kind != Kind::Integer && self.kind.is_number() && self.negative;
         if nothing && (self.number != 1 || !matches!(self.kind, Kind::Bulk | Kind::List)) {
             return Err(Failure::Garbage);
@@ -232,7 +232,7 @@ impl Parser {
             }
             Kind::List => self.number,
             Kind::Map => self.number.saturating_mul(2),
-            // One more than its elements: the reply itself still follows.
+            // One more than its elements, because the reply itself still follows.
             Kind::Attribute => self.number.saturating_mul(2).saturating_add(1),
             Kind::Push => self.number.saturating_add(1),
             _ => 0,
@@ -254,7 +254,7 @@ impl Parser {
     /// Judges the reply by its outermost element, which comes first.
     #[inline]
     fn judge(&mut self, answer: Answer, value: &Value, nothing: bool) {
-        // What belongs to an attribute comes while the reply itself is still one of the elements to come.
+        // The elements of an attribute come while the reply itself is still one of the elements to come.
         if self.seen != Seen::Nothing || matches!(self.kind, Kind::Attribute | Kind::Push) || self.elements > 1 {
             return;
         }
@@ -267,17 +267,17 @@ impl Parser {
             (Kind::Integer, Answer::Integer) | (Kind::Map, Answer::Map) => Reply::Right,
             (Kind::Bulk, Answer::ValueOfKey) if nothing => Reply::Empty,
             (Kind::Bulk, Answer::ValueOfKey) if self.number == value.len() as u64 => Reply::Right,
-            // RESP3 writes nothing as "_".
+            // RESP3 writes null as "_".
             (Kind::Line, Answer::ValueOfKey) if self.line_length == 0 => Reply::Empty,
             _ => Reply::Wrong(Failure::WrongReply),
         };
         self.seen = Seen::Reply(reply);
     }
 
-    /// A part of a text.
+    /// Takes a part of a text.
     #[inline]
     fn body(&mut self, answer: Answer, value: &Value, key: u64, bytes: &[u8]) {
-        // The first text is the reply itself, if the reply was judged to be a value at all.
+        // The first text is the reply itself, if the reply has been judged to be a value at all.
         let own = self.elements == 1 && self.kind == Kind::Bulk && answer == Answer::ValueOfKey;
         if own && self.seen == Seen::Reply(Reply::Right) && !value.matches(key, self.body_at, bytes) {
             self.seen = Seen::Reply(Reply::Wrong(Failure::WrongReply));
@@ -286,7 +286,7 @@ impl Parser {
     }
 }
 
-/// The length of the reply, if it is right and `bytes` begin with the whole of it.
+/// The length of the reply, if it is right and `bytes` begin with all of it.
 #[inline]
 fn right_and_whole(answer: Answer, value: &Value, key: u64, bytes: &[u8]) -> Option<usize> {
     match answer {
@@ -302,7 +302,7 @@ fn right_and_whole(answer: Answer, value: &Value, key: u64, bytes: &[u8]) -> Opt
             right.then(|| value.head().len() + value.len() + 2)
         }
         Answer::Integer => {
-            // The digits of the largest integer and what is around them.
+            // The digits of the largest integer and the characters around them.
             let digits = bytes.get(1..bytes.len().min(23))?;
             let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
             let right = bytes[0] == b':' && (1..=18).contains(&count) && digits[count..].starts_with(b"\r\n");

@@ -1,8 +1,8 @@
-//! A request and what is to come back, as written down.
+//! A request and its expected reply, in their written form.
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes written as text: printable ASCII as it is, everything else as `\r`, `\n`, `\t`, `\0`, `\\` or `\x41`.
+/// Bytes written as text: printable ASCII unchanged, everything else as `\r`, `\n`, `\t`, `\0`, `\\` or `\x41`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub(super) struct Bytes(pub Vec<u8>);
@@ -59,7 +59,7 @@ impl TryFrom<String> for Bytes {
 pub(super) enum Until {
     /// With this text.
     Until(Bytes),
-    /// After so many bytes; none where only something is sent: it is done when the kernel has taken it.
+    /// After this many bytes; with 0, the operation is only a send and is done once the kernel has accepted it.
     Bytes(u64),
 }
 
@@ -69,17 +69,17 @@ pub(super) enum Until {
 pub(super) enum Sent {
     /// These bytes.
     Text(Bytes),
-    /// So many bytes of filler; none where only something is to come.
+    /// This many bytes of filler; with 0, the operation only receives.
     Filler(u64),
 }
 
-/// A request and what is to come back.
+/// A request and its expected reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Exchange {
     /// The operation's name in the record.
     pub name: String,
-    /// How often it is drawn, against the others' weights.
+    /// How often it is drawn, relative to the others' weights.
     pub weight: u64,
     /// What is sent.
     pub request: Sent,

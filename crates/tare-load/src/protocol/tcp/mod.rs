@@ -1,5 +1,5 @@
-//! Any request and reply over TCP: for servers that Tare has never heard of. Also streams, of which an operation is a
-//! chunk, and conversations of one request for each connection.
+//! Any request and reply over TCP, for servers with protocols that Tare does not know. Also streams, of which an
+//! operation is a chunk, and connections with one request each.
 
 mod exchange;
 mod options;
@@ -47,7 +47,7 @@ impl LoadProtocol for Tcp {
     fn drive(plan: &LoadPlan, options: Options, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
         let mut tcp = Tcp::new(options);
         if tcp.peer && plan.task == LoadTask::Run {
-            // Before anything connects: a peer may send as soon as somebody has.
+            // Before anything connects, because a peer may send as soon as something has.
             tcp.counts = Some(peer::settled(plan)?);
         }
         engine::drive(&tcp, plan, emit)
@@ -85,29 +85,29 @@ impl From<&Exchange> for Operation {
     }
 }
 
-/// Letters that nothing on the way can profit from compressing.
+/// Letters that do not compress.
 fn filler(bytes: u64) -> Vec<u8> {
     let mut draw = Draw::new(1, bytes);
     (0..bytes).map(|_| b'a' + draw.below(26) as u8).collect()
 }
 
-/// The protocol with its options. Operations to populate with stand behind those of the mix.
+/// The protocol with its options. The operations for populating follow those of the mix.
 struct Tcp {
     operations: Vec<Operation>,
     mixed: usize,
     fresh: bool,
     open_with: Vec<u8>,
-    // What streams send, over and over, where nothing else is sent; empty where requests have their own texts.
+    // What streams send repeatedly, if nothing else is sent; empty if requests have texts of their own.
     piece: Vec<u8>,
     peer: bool,
-    // The peer's counts from before the first connection.
+    // The peer's counts before the first connection.
     counts: Option<Counts>,
     set: SocketOptions,
     sockets: Sockets,
     totals: Arc<Totals>,
 }
 
-/// The protocol with options that were written down, for fuzzing.
+/// The protocol with options in their written form, for fuzzing.
 #[cfg(any(test, fuzzing))]
 pub(super) fn made(options: serde_json::Value) -> impl Protocol {
     Tcp::new(serde_json::from_value(options).expect("they were written down"))
@@ -138,15 +138,15 @@ impl Tcp {
 /// A connection.
 struct Session {
     progress: Progress,
-    // What of a stream is still to be sent for the operations that were begun, bytes.
+    // How much of a stream still has to be sent for the operations begun, bytes.
     owed: u64,
     traffic: Traffic,
 }
 
-/// How much of a reply was seen.
+/// How far a reply has been read.
 #[derive(Debug, Default)]
 struct Progress {
-    // Bytes of a stream that came before anybody waited for them.
+    // Bytes of a stream that came before they were waited for.
     early: u64,
     length: u64,
     end: usize,
@@ -192,7 +192,7 @@ impl Protocol for Tcp {
         Greeting::Ready
     }
 
-    /// A stream comes on while nobody waits for its next chunk: it counts for those after, up to a bound.
+    /// A stream continues while nothing waits for its next chunk: these bytes count for later chunks, up to a limit.
     fn idle(&self, session: &mut Session, bytes: &[u8], _out: &mut Vec<u8>) -> Result<(), Failure> {
         session.traffic.received += bytes.len() as u64;
         let streamed = self.operations.iter().any(|operation| operation.request.is_empty());
@@ -218,7 +218,7 @@ impl Protocol for Tcp {
         self.peer
     }
 
-    /// A chunk that is only sent is done; one that is only received is if it has come already.
+    /// A chunk that is only sent is done; one that is only received is done if it has come already.
     fn flushed(&self, session: &mut Session, flight: &Flight) -> Option<Reply> {
         let operation = &self.operations[usize::from(flight.operation)];
         let End::Bytes(wanted) = operation.end else { return None };
@@ -274,7 +274,7 @@ impl Protocol for Tcp {
             return Step::More;
         }
         let right = operation.expect.is_none() || stream.expected;
-        // What came early and was not needed is the next chunk's.
+        // Bytes that came early and were not needed belong to the next chunk.
         *stream = Progress { early: stream.early, ..Progress::default() };
         Step::Done { used, reply: if right { Reply::Right } else { Reply::Wrong(Failure::WrongReply) }, last: false }
     }
@@ -302,7 +302,7 @@ impl Protocol for Tcp {
         if self.peer {
             return peer::ask(link).map(|_| ());
         }
-        // A stream need not be answered: who accepts a connection is ready.
+        // A stream need not be answered: a service that accepts a connection is ready.
         if self.streams() { Ok(()) } else { answers_once(self, link, seed) }
     }
 

@@ -1,4 +1,4 @@
-//! What a workload may say about requests and replies.
+//! The options of requests and replies.
 
 use super::exchange::{Bytes, Exchange, Sent, Until};
 use super::peer::{MEGABYTE, Test};
@@ -11,25 +11,25 @@ const REPLY_BYTES_MAX: u64 = super::REPLY_MAX;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
-    /// What is asked.
+    /// The requests.
     pub requests: Vec<Exchange>,
     /// What is sent once, each over a connection of its own, to write the data set.
     pub populate: Vec<Exchange>,
     /// Whether each operation makes a connection of its own.
     #[serde(default)]
     pub fresh: bool,
-    /// What is sent when a connection stands, to ask for a stream; not part of any operation.
+    /// What is sent when a connection is established, to ask for a stream; not part of any operation.
     #[serde(default)]
     pub open_with: Option<Bytes>,
-    /// Whether the other side is `tare peer`, whose counts are held against ours.
+    /// Whether the other side is `tare peer`, whose counts are compared with ours.
     #[serde(default)]
     pub peer: bool,
-    /// What is set on sockets.
+    /// The options set on sockets.
     #[serde(default)]
     pub sockets: Sockets,
 }
 
-/// What is set on sockets.
+/// The options set on sockets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Sockets {
@@ -47,11 +47,10 @@ impl Default for Sockets {
     }
 }
 
-/// What may be asked for as a socket's buffer, bytes. What one gets is in the record.
+/// The sizes of a socket's buffer that may be requested, bytes. The actual size is in the record.
 const BUFFER_BYTES: std::ops::RangeInclusive<u64> = 4096..=1 << 30;
 
-/// Checks a user's options: one exchange, a list of them under `requests`, a `stream`, or a test
-/// against a `peer`.
+/// Checks a user's options: one exchange, a list of them under `requests`, a `stream`, or a test against a `peer`.
 pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Options> {
     let before = problems.len();
     let mut fields = Fields::of(node, "protocol 'tcp'", problems)?;
@@ -99,7 +98,7 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Options> {
     (problems.len() == before).then_some(options)
 }
 
-/// What is exchanged with a peer follows from the test.
+/// Refuses other fields beside `peer`, because the test determines what is exchanged.
 fn refuse_beside_peer(node: &Node, problems: &mut Problems) {
     let NodeKind::Map(entries) = &node.kind else { return };
     let known = ["peer", "chunk", "nodelay", "send_buffer", "receive_buffer"];
@@ -186,7 +185,7 @@ fn read_reply(node: &Node, problems: &mut Problems) -> Option<Until> {
     }
 }
 
-/// A request: a text, or how long it is.
+/// Reads a request: a text, or its length.
 fn read_request(node: &Node, problems: &mut Problems) -> Option<Sent> {
     if let NodeKind::Scalar { .. } = node.kind {
         return read_bytes(node, problems).map(Sent::Text);
@@ -208,7 +207,7 @@ fn read_size(node: &Node, problems: &mut Problems) -> Option<u64> {
     None
 }
 
-/// A stream: an operation is a chunk of it, sent, received, or sent and received again.
+/// Reads a stream: an operation is a chunk of it, sent, received, or sent and received again.
 fn read_stream(node: &Node, problems: &mut Problems) -> Option<Exchange> {
     let (kind, place, value) = node.kind("a stream's direction", problems)?;
     if !["send", "receive", "both"].contains(&kind) {

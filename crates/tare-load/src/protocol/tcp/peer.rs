@@ -1,4 +1,4 @@
-//! Tests against `tare peer`: what is asked of it, and its own counts against ours.
+//! Tests against `tare peer`: what they exchange, and the comparison of its counts with ours.
 
 use super::exchange::{Bytes, Exchange, Sent, Until};
 use super::traffic::Totals;
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use tare_core::fault::Fault;
 use tare_core::load::{Check, LoadPlan};
 
-/// An exchange off the measured path may take this long at least: an emulated guest is slow.
+/// The least time that an exchange off the measured path may take: an emulated guest is slow.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two looks at whether the last connections have ended.
+/// How long to wait between two checks whether the last connections have ended.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Its counts are a hundred bytes; this is no peer.
+/// Its counts are about a hundred bytes; anything longer than this is no peer.
 const TEXT_MAX: usize = 4096;
 
-/// A megabyte: with chunks of it throughput is MB/s, and microseconds of CPU for an operation are ms for a GB.
+/// A megabyte: with chunks of this size throughput is in MB/s, and microseconds of CPU per operation are ms per GB.
 pub(super) const MEGABYTE: u64 = 1_000_000;
 
 /// What is tested.
@@ -25,14 +25,14 @@ pub(super) enum Test {
     StreamOut,
     /// The load receives without end.
     StreamIn,
-    /// A byte there, a byte back, one at a time on each connection.
+    /// A byte out, a byte back, one at a time on each connection.
     RequestResponse,
-    /// The same, and a connection for each.
+    /// The same, with a connection for each.
     Connect,
 }
 
 impl Test {
-    /// As a workload names them.
+    /// Their names in a workload.
     pub(super) const NAMES: [&str; 4] = ["stream-out", "stream-in", "request-response", "connect"];
 
     /// The test of this name.
@@ -41,7 +41,7 @@ impl Test {
         Test::NAMES.iter().position(|other| *other == name).map(|at| all[at])
     }
 
-    /// What is exchanged, in chunks of so many bytes where it is a stream.
+    /// The exchange of the test, with chunks of this size if it is a stream.
     pub(super) fn exchange(self, chunk: u64) -> Exchange {
         let stream = if chunk == MEGABYTE { "megabyte" } else { "chunk" };
         let (name, sent, received) = match self {
@@ -54,7 +54,7 @@ impl Test {
         Exchange { name: name.to_owned(), weight: 1, request, reply, expect: None }
     }
 
-    /// The line that says to the peer what the connection is to be.
+    /// The line that tells the peer the role of the connection.
     pub(super) fn line(self) -> Bytes {
         let line: &[u8] = match self {
             Test::StreamOut => b"sink\n",
@@ -69,7 +69,7 @@ impl Test {
 /// Asks a peer for its counts.
 ///
 /// # Errors
-/// When it does not answer, or as no peer does.
+/// When it does not answer, or not like a peer.
 pub(super) fn ask(link: &mut Link) -> Result<Counts, Fault> {
     link.send(b"counts\n")?;
     let mut text = Vec::new();
@@ -84,7 +84,7 @@ pub(super) fn ask(link: &mut Link) -> Result<Counts, Fault> {
     })
 }
 
-/// Its counts when no connection is open any more, or those that it tells at last.
+/// Its counts once no connection is open any more, or the last ones before the time is up.
 ///
 /// # Errors
 /// When it does not answer.
@@ -100,8 +100,8 @@ pub(super) fn settled(plan: &LoadPlan) -> Result<Counts, Fault> {
     }
 }
 
-/// Whether each side has received what the other sent. Where operations were lost, connections were cut off with bytes
-/// under way: then none may have received more than was sent.
+/// Whether each side has received what the other sent. If operations were lost, connections were cut off with bytes in
+/// flight: then neither side may have received more than was sent.
 pub(super) fn compare(before: Counts, after: Counts, totals: &Totals, ledger: &Ledger) -> Vec<Check> {
     let lost: u64 = ledger.sent.iter().zip(&ledger.answered).map(|(sent, answered)| sent - answered).sum();
     let (sent, received) = totals.bytes();

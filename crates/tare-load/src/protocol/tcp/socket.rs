@@ -1,4 +1,4 @@
-//! What the kernel says of the load's own sockets.
+//! What the kernel reports about the load's own sockets.
 
 use rustix::fd::{AsFd, AsRawFd};
 use rustix::net::sockopt;
@@ -11,7 +11,7 @@ const PMTU: usize = 60;
 const TOTAL_RETRANS: usize = 100;
 const TCP_INFO_BYTES: usize = 104;
 
-/// What one socket said.
+/// The facts about one socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Seen {
     nodelay: bool,
@@ -22,14 +22,14 @@ struct Seen {
     receive_buffer: usize,
 }
 
-/// What the sockets said: the first that stood, and those that stood at the end.
+/// The facts about sockets: about the first that was established, then about those still open at the end.
 #[derive(Debug, Default)]
 pub(super) struct Sockets {
     seen: Mutex<Option<(Seen, bool, u64)>>,
 }
 
 impl Sockets {
-    /// Looks at a socket. A connection that only begins tells nothing that the first one did not.
+    /// Inspects a socket. New connections after the first one would show nothing new.
     pub(super) fn look(&self, socket: &impl AsFd, ending: bool) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.is_some() && !ending {
@@ -37,7 +37,7 @@ impl Sockets {
         }
         let Some((now, retransmitted)) = ask(socket) else { return };
         *seen = match seen.take() {
-            // Buffers grow while data flows: the largest is told.
+            // Buffers grow while data flows: the largest is reported.
             Some((before, true, sum)) => {
                 let send_buffer = now.send_buffer.max(before.send_buffer);
                 let receive_buffer = now.receive_buffer.max(before.receive_buffer);
@@ -47,7 +47,7 @@ impl Sockets {
         };
     }
 
-    /// In words, for the record.
+    /// As text, for the record.
     pub(super) fn facts(&self) -> BTreeMap<String, String> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((seen, at_end, retransmitted)) = &*seen else { return BTreeMap::new() };
@@ -66,7 +66,7 @@ impl Sockets {
     }
 }
 
-/// What the socket says, and how many segments it has sent again; none when it is no TCP socket that stands.
+/// The facts about a socket, and how many segments it has retransmitted; none if it is not a connected TCP socket.
 fn ask(socket: &impl AsFd) -> Option<(Seen, u64)> {
     let info = tcp_info(socket)?;
     let number =
@@ -86,7 +86,7 @@ fn tcp_info(socket: &impl AsFd) -> Option<Vec<u8>> {
     let mut info = [0_u8; TCP_INFO_BYTES];
     let mut length = TCP_INFO_BYTES as libc::socklen_t;
     let descriptor = socket.as_fd().as_raw_fd();
-    // SAFETY: the kernel writes at most `length` bytes to where `info` has as many, and says how many it wrote.
+    // SAFETY: the kernel writes at most `length` bytes to `info`, which has that many, and reports how many it wrote.
     let result = unsafe {
         libc::getsockopt(descriptor, libc::IPPROTO_TCP, libc::TCP_INFO, info.as_mut_ptr().cast(), &raw mut length)
     };
@@ -109,7 +109,7 @@ mod tests {
         let facts = sockets.facts();
         let number = |name: &str| facts[&format!("client.tcp.{name}")].parse::<u64>().unwrap();
         assert_eq!(facts["client.tcp.nodelay"], "true");
-        // Half the MTU at first, on the loopback; a header of IPv4 and one of TCP are 40 bytes.
+        // Initially half the MTU on the loopback; an IPv4 header and a TCP header together are 40 bytes.
         let (mss, mtu) = (number("mss_bytes"), number("path_mtu_bytes"));
         assert!(mss >= 500 && mss + 40 <= mtu && mtu <= 65_536, "{facts:?}");
         assert!(!facts.contains_key("client.tcp.retransmitted_segments"));
@@ -117,7 +117,7 @@ mod tests {
         sockets.look(&socket, false);
         assert_eq!(sockets.facts(), facts, "only the end tells more");
         sockets.look(&socket, true);
-        // The kernel doubles what is asked for, for its own needs.
+        // The kernel doubles the requested size, for its own needs.
         assert_eq!(sockets.facts()["client.tcp.send_buffer_bytes"], "40000");
         assert_eq!(sockets.facts()["client.tcp.retransmitted_segments"], "0");
     }

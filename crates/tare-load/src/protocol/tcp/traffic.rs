@@ -1,4 +1,4 @@
-//! What went over connections: counted by each for itself, added up when it ends.
+//! Bytes sent and received: counted by each connection for itself, and added up when it ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,13 +11,13 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    /// Bytes handed to the kernel, and bytes taken from it.
+    /// Bytes handed to the kernel, and bytes received from it.
     pub(super) fn bytes(&self) -> (u64, u64) {
         (self.sent.load(Ordering::Acquire), self.received.load(Ordering::Acquire))
     }
 }
 
-/// One connection. Shares nothing while it lasts.
+/// The counts of one connection, which shares nothing while it lasts.
 #[derive(Debug)]
 pub(super) struct Traffic {
     /// Bytes sent for operations.
@@ -28,7 +28,7 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// A connection on which nothing went yet.
+    /// A connection without traffic yet.
     pub(super) fn new(totals: &Arc<Totals>) -> Self {
         Traffic { sent: 0, received: 0, totals: Arc::clone(totals) }
     }

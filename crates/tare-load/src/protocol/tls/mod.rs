@@ -1,4 +1,4 @@
-//! TLS as a transformer of bytes: what comes from the socket goes in, what goes to the socket comes out.
+//! TLS as a transformer of bytes: bytes from the socket go in, bytes for the socket come out.
 
 mod options;
 mod verifier;
@@ -17,10 +17,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tare_core::fault::{Doing, Fault};
 use verifier::Verifier;
 
-/// Kinds of failed handshakes that are remembered.
+/// How many different outcomes of handshakes are remembered.
 const REASONS_MAX: usize = 16;
 
-/// Of the buffer for what is to be encrypted no more than this is kept: 16 KiB.
+/// The most that is kept of the buffer for data to be encrypted: 16 KiB.
 const SCRATCH_MAX: usize = 16 * 1024;
 
 /// How connections are secured.
@@ -28,12 +28,12 @@ const SCRATCH_MAX: usize = 16 * 1024;
 pub(super) struct Tls {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
-    // How many handshakes ended in which way, for the record. Locked once a connection.
+    // How many handshakes had which outcome, for the record. Locked once per connection.
     ends: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Tls {
-    /// Reads what is trusted. `protocols` are offered to the server (ALPN).
+    /// Reads the trusted certificates. `protocols` are offered to the server (ALPN).
     ///
     /// # Errors
     /// When the certificates to trust cannot be read.
@@ -60,7 +60,7 @@ impl Tls {
         Ok(Tls { config: Arc::new(config), name, ends: Mutex::default() })
     }
 
-    /// A channel over a new connection.
+    /// A channel for a new connection.
     pub(super) fn open(&self) -> Channel {
         let mut connection = ClientConnection::new(Arc::clone(&self.config), self.name.clone())
             .expect("the configuration was accepted when it was made");
@@ -69,7 +69,7 @@ impl Tls {
         Channel { connection: Box::new(connection), scratch: Vec::new() }
     }
 
-    /// How handshakes ended and how many of them did, for the record.
+    /// The outcomes of handshakes and the number of each, for the record.
     pub(super) fn facts(&self) -> BTreeMap<String, String> {
         let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
         if ends.is_empty() {
@@ -100,13 +100,13 @@ impl Channel {
         self.flush(out);
     }
 
-    /// Bytes of the handshake; whether it is over.
+    /// Takes bytes of the handshake; returns whether it is over.
     ///
     /// # Errors
-    /// When the two sides do not come together.
+    /// When the handshake fails.
     pub(super) fn shake(&mut self, tls: &Tls, bytes: &[u8], out: &mut Vec<u8>) -> Result<bool, Failure> {
         let result = self.take(bytes, |_| Err(Error::General("data before the handshake was over".into())));
-        // After an error this is the alert that says why.
+        // After an error this is the alert that gives the reason.
         self.flush(out);
         match result {
             Err(error) => {
@@ -126,7 +126,7 @@ impl Channel {
         }
     }
 
-    /// An empty buffer for what is to be encrypted; give it back.
+    /// An empty buffer for data to be encrypted; must be given back.
     pub(super) fn scratch(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.scratch)
     }
@@ -144,10 +144,10 @@ impl Channel {
         self.flush(out);
     }
 
-    /// Decrypts what has come and hands it to `to`; whether the peer said that nothing more will come.
+    /// Decrypts what has come and passes it to `to`; returns whether the peer has announced the end of its data.
     ///
     /// # Errors
-    /// When it was tampered with, or `to` says so.
+    /// When it was tampered with, or `to` fails.
     pub(super) fn read(
         &mut self,
         bytes: &[u8],

@@ -1,4 +1,4 @@
-//! Reading how connections are secured.
+//! Reads how connections are secured.
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -12,11 +12,11 @@ use tare_core::config::{Fields, Node, Problems};
 pub(in super::super) struct TlsOptions {
     /// Whose certificates are trusted.
     pub verify: Trust,
-    /// The server's name, told to it and looked for in its certificate; none is its address, which is not told.
+    /// The server's name, sent to it and expected in its certificate; none expects its address, which is not sent.
     pub name: Option<String>,
     /// "1.2" or "1.3"; none lets both sides choose.
     pub version: Option<String>,
-    /// Whether a connection may resume what an earlier one agreed on, which saves the expensive part.
+    /// Whether a connection may resume an earlier session, which saves the expensive part.
     pub resume: bool,
 }
 
@@ -24,17 +24,17 @@ pub(in super::super) struct TlsOptions {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(in super::super) enum Trust {
-    /// Those of whom the machine trusts.
+    /// Those signed by authorities that the machine trusts.
     System,
     /// Those signed by the certificates in a PEM file of the machine.
     File(PathBuf),
     /// Those signed by these certificates, in PEM form.
     Pem(String),
-    /// Everybody's: for a lab.
+    /// Any certificate: for a lab.
     Nothing,
 }
 
-/// Reads them.
+/// Reads the options.
 pub(in super::super) fn read_tls(node: &Node, problems: &mut Problems) -> Option<TlsOptions> {
     let mut fields = Fields::of(node, "tls", problems)?;
     let verify = fields.get("verify").map_or(Some(Trust::System), |node| read_trust(node, problems));

@@ -1,4 +1,4 @@
-//! Whether the server is who it says it is.
+//! Checks that the server is who it says it is.
 
 use super::Trust;
 use rustls::client::WebPkiServerVerifier;
@@ -17,7 +17,7 @@ const SYSTEM_ROOTS: [&str; 3] =
 
 type Certificates = Vec<CertificateDer<'static>>;
 
-/// Who is trusted. Signatures are checked whoever it is, so that a handshake costs what it costs elsewhere.
+/// The trust policy. Signatures are always checked, so that a handshake costs what it costs elsewhere.
 #[derive(Debug)]
 pub(super) struct Verifier {
     whom: Whom,
@@ -26,15 +26,15 @@ pub(super) struct Verifier {
 
 #[derive(Debug)]
 enum Whom {
-    /// Whoever answers, for a lab.
+    /// Any server, for a lab.
     Anybody,
-    /// As the web does, and besides it the very certificates that were named: one that a server has signed for itself
-    /// is no authority's.
+    /// Those that the web's rules accept, and the very certificates that were named: a self-signed one is not issued by
+    /// an authority.
     Chosen { web: Arc<WebPkiServerVerifier>, known: Certificates },
 }
 
 impl Verifier {
-    /// Reads what is trusted.
+    /// Reads the trusted certificates.
     ///
     /// # Errors
     /// When the certificates to trust cannot be read.
@@ -91,7 +91,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Whose signatures are trusted, and which certificates were named one by one.
+/// The trusted roots, and the certificates that were named individually.
 fn read_roots(trust: &Trust) -> Result<(RootCertStore, Certificates), Fault> {
     let (reading, certificates): (String, Vec<_>) = match trust {
         Trust::Pem(text) => {
@@ -112,7 +112,7 @@ fn read_roots(trust: &Trust) -> Result<(RootCertStore, Certificates), Fault> {
     let named = matches!(trust, Trust::Pem(_) | Trust::File(_));
     for certificate in &certificates {
         let added = roots.add(certificate.clone());
-        // A machine's file holds a few that are too strange to be used.
+        // A machine's own file may contain a few unusable ones.
         if named {
             added.doing(&reading)?;
         }
