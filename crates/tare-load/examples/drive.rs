@@ -1,6 +1,5 @@
-//! The load process by itself: `cargo run --release -p tare-load --example drive < plan.json`. A plan holds a
-//! protocol's options as they are written down once read: `... --example drive options PROTOCOL < options.yaml`
-//! writes them.
+//! The load process alone: `cargo run --release -p tare-load --example drive < plan.json`. A plan contains a protocol's
+//! options in the form they have after reading: `... --example drive options PROTOCOL < options.yaml` prints them.
 
 use std::io::Read;
 use std::process::ExitCode;

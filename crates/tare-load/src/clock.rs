@@ -1,4 +1,4 @@
-//! The clocks this process reads; no other file does.
+//! The clocks this process reads; no other file reads them.
 
 use rustix::time::Timespec;
 pub(crate) use tare_clock::{SECOND_NS, monotonic_ns, realtime_ns, thread_cpu_ns};
@@ -13,7 +13,7 @@ pub(crate) fn timespec(span_ns: u64) -> Timespec {
     Timespec { tv_sec: (span_ns / SECOND_NS) as i64, tv_nsec: (span_ns % SECOND_NS) as i64 }
 }
 
-/// A duration in ns; more than 500 years is cut off.
+/// A duration in ns; anything above 500 years is cut off.
 pub(crate) fn span_ns(span: std::time::Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,13 +1,13 @@
-//! Random choices: small, fast, and a function of a seed and a number.
+//! Random choices: small, fast, and determined by a seed and a number.
 
-/// A generator of random numbers, SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
-/// 2014). Eight bytes, so that a million users may have one each.
+/// A random number generator, SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014). It
+/// takes eight bytes, so that each of a million users can have one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Draw(u64);
 
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// SplitMix64's output function: every bit of the input moves every bit of the result.
+/// SplitMix64's output function: every bit of the input affects every bit of the result.
 #[inline]
 fn scatter(mut word: u64) -> u64 {
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -16,14 +16,14 @@ fn scatter(mut word: u64) -> u64 {
 }
 
 impl Draw {
-    /// Generator number `stream` of a seed. All run through one cycle of 2^64 from places scattered over it: among a
-    /// million streams of a thousand draws the chance that any two meet is below 2^-14.
+    /// Generator number `stream` of a seed. All of them run through one cycle of 2^64 from places scattered over it:
+    /// with a million streams of a thousand draws, the chance that any two overlap is below 2^-14.
     #[inline]
     pub fn new(seed: u64, stream: u64) -> Self {
         Draw(scatter(scatter(seed.wrapping_add(GAMMA)).wrapping_add(stream.wrapping_mul(GAMMA))))
     }
 
-    /// Generator number `index` of the stream's own, such as one for each operation of a user.
+    /// Generator number `index` of those that belong to a stream, such as one for each operation of a user.
     #[inline]
     pub fn at(seed: u64, stream: u64, index: u64) -> Self {
         Draw::new(Draw::new(seed, stream).0, index)
@@ -42,7 +42,7 @@ impl Draw {
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number from 0 up to but not 1, in steps of 2^-53.
+    /// A number from 0 to below 1, in steps of 2^-53.
     #[inline]
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
@@ -54,7 +54,7 @@ impl Draw {
 pub(crate) struct Mix(Vec<u64>);
 
 impl Mix {
-    /// One choice for each weight; their sum is above 0.
+    /// One choice per weight; the sum of the weights is above 0.
     pub(crate) fn new(weights: impl IntoIterator<Item = u64>) -> Self {
         let sums = weights.into_iter().scan(0, |sum, weight| {
             *sum += weight;

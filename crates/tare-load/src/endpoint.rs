@@ -1,14 +1,14 @@
-//! Which endpoints load may be driven at.
+//! Which endpoints may be loaded.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use tare_core::fault::Fault;
 
-/// Refuses endpoints outside this machine and private networks: load against a stranger's machine is an attack. What is
-/// `allowed` was named by the user, who answers for it.
+/// Refuses endpoints outside this machine and private networks: load on somebody else's machine is an attack. The
+/// `allowed` addresses were named by the user, who is responsible for them.
 ///
 /// # Errors
-/// When the address is neither loopback, private (RFC 1918, RFC 4193), set aside for measuring (RFC 2544) nor this
-/// machine's own.
+/// When the address is not loopback, private (RFC 1918, RFC 4193), reserved for benchmarks (RFC 2544), this machine's
+/// own or allowed, or when the port is 0.
 pub(crate) fn check(endpoint: SocketAddr, allowed: &[IpAddr]) -> Result<(), Fault> {
     let address = endpoint.ip().to_canonical();
     if endpoint.port() == 0 {
@@ -30,19 +30,20 @@ fn is_inside(address: IpAddr) -> bool {
     }
 }
 
-/// 198.18.0.0/15, which no host on the Internet has (RFC 2544): a run's own networks are there.
+/// 198.18.0.0/15, which no host on the Internet uses (RFC 2544): a run's own networks are in it.
 fn is_for_benchmarks(address: Ipv4Addr) -> bool {
     matches!(address.octets(), [198, 18 | 19, ..])
 }
 
-/// Any port will do to ask the kernel for a route; nothing is sent.
+/// Any port will do for asking the kernel for a route; nothing is sent.
 const PORT: u16 = 9;
 
-/// Whether the address belongs to this machine: only then does the kernel use it as the source of what goes to it. That
-/// a socket can be bound to it proves nothing where `ip_nonlocal_bind` is set.
+/// Whether the address belongs to this machine: only then does the kernel use it as the source address of packets to
+/// it. That a socket can be bound to it proves nothing if `ip_nonlocal_bind` is set.
 pub fn is_own(address: IpAddr) -> bool {
     let from = match address {
-        // Bound to it, since from a network's second address the kernel would rather use the first.
+        // Bound to the address, because for the second address of a network the kernel would otherwise choose the first
+        // as the source.
         IpAddr::V4(_) => address,
         IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     };

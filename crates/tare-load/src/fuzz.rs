@@ -1,6 +1,6 @@
-//! What must bear any bytes: replies of servers, name servers included, outputs of tools, options, scripts and feeds,
-//! plans and orders. The table makes a test of each for the gate; `cargo xtask fuzz` runs them for as long as one
-//! likes.
+//! Parsers that must survive any bytes: replies of servers, including name servers, output of tools, options, scripts
+//! and feeds, plans and orders. The table makes a test of each for the gate; `cargo xtask fuzz` runs them for as long
+//! as you like.
 
 mod words;
 
@@ -50,7 +50,7 @@ hostile::targets! {
             // An alias, then its address.
             b"id\x81\x80\0\x01\0\x02\0\0\0\0\x01a\x04test\0\0\x01\0\x01\
               \xc0\x0c\0\x05\0\x01\0\0\0\x09\0\x02\xc0\x0c\xc0\x0c\0\x01\0\x01\0\0\0\x09\0\x04\xc0\0\x02\x05",
-            // No such name; more answers than there are, by names as long as they go.
+            // No such name; a count of answers higher than their number, with names of the maximum length.
             b"id\x81\x83\0\x01\0\0\0\0\0\0\x01a\x04test\0\0\x01\0\x01",
             b"id\x81\x80\0\x01\xff\xff\0\0\0\0\x01a\x04test\0\0\x01\0\x01\xbf\xff",
         ],
@@ -76,7 +76,8 @@ hostile::targets! {
         ],
     }
     postgres { words: POSTGRES, cases: 1200, samples: &[
-        // Let in; BEGIN, SELECT, UPDATE, COMMIT, SELECT and ROLLBACK prepared; begun, a row, changed, ended, a row.
+        // Let in; BEGIN, SELECT, UPDATE, COMMIT, SELECT and ROLLBACK prepared; transaction begun, a row, an update,
+        // transaction ended, a row.
         b"R\0\0\0\x08\0\0\0\0S\0\0\0\x08a\0b\0Z\0\0\0\x05I\
           1\0\0\0\x041\0\0\0\x041\0\0\0\x041\0\0\0\x041\0\0\0\x041\0\0\0\x04Z\0\0\0\x05I\
           2\0\0\0\x04C\0\0\0\x0aBEGIN\0Z\0\0\0\x05T\
@@ -87,7 +88,7 @@ hostile::targets! {
         b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05IE\0\0\0\x26SERROR\0C40P01\0Mdeadlock detected\0\0Z\0\0\0\x05I",
     ] }
     postgres_control { words: POSTGRES, cases: 1200, samples: &[
-        // Counts twice, the first of them as high as numbers go; then what is no count, and an error.
+        // Two counts, the first the largest number; then something that is no count, and an error.
         b"T\0\0\0\x04D\0\0\0\x20\0\x01\0\0\0\x1618446744073709551615 0C\0\0\0\x0dSELECT 1\0Z\0\0\0\x05I\
           D\0\0\0\x0e\0\x01\0\0\0\x0417 0Z\0\0\0\x05I",
         b"D\0\0\0\x0a\0\x01\xff\xff\xff\xffZ\0\0\0\x05IE\0\0\0\x26SERROR\0C40P01\0Mdeadlock detected\0\0Z\0\0\0\x05I",
@@ -95,7 +96,7 @@ hostile::targets! {
     mysql { words: MYSQL, cases: 1200, samples: &[MYSQL_TALK, MYSQL_SWITCH] }
     mysql_control { words: MYSQL, cases: 1200, samples: &[
         MYSQL_CONTROL,
-        // As many columns as numbers go, and an error.
+        // The largest number of columns, and an error.
         b"\x09\0\0\x01\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x03\0\0\x02\xff\x01\0",
     ] }
     scram {
@@ -142,13 +143,14 @@ pub fn redis(bytes: &[u8]) {
     chew::of_redis(bytes);
 }
 
-/// HTTP replies: plain, with captures and checks, led elsewhere.
+/// HTTP replies: plain, with captures and checks, and with redirects.
 pub fn http(bytes: &[u8]) {
     chew::of_http(bytes);
 }
 
-/// The head of a reply in one of three codings and three framings, and how its end is told. The first byte of an
-/// input says which, the second how long chunks are; what is left is the body, which is taken as it is when `coded`.
+/// A reply in one of three codings and three framings, whether the server closes after it, and the body. The first byte
+/// of an input selects coding and framing, the second is the length of chunks, and the rest is the body, which is not
+/// encoded again if it is `coded`.
 fn reply(bytes: &[u8], coded: bool) -> Option<(Vec<u8>, bool, &[u8])> {
     let ([kind, chunk], body) = bytes.split_first_chunk::<2>()?;
     let mut head = b"HTTP/1.1 200 OK\r\n".to_vec();
@@ -185,24 +187,24 @@ fn deflated<W: std::io::Write>(mut encoder: W, body: &[u8], finish: fn(W) -> std
     encoder.write_all(body).and_then(|()| finish(encoder)).expect("memory takes everything")
 }
 
-/// What a Redis server tells of itself.
+/// A Redis server's own statistics.
 pub fn redis_counts(bytes: &[u8]) {
     chew::of_redis_counts(&String::from_utf8_lossy(bytes));
 }
 
-/// A recording of when what is to be started.
+/// A recording of planned starts.
 pub fn replay(bytes: &[u8]) {
     crate::profile::chew_replay(bytes);
 }
 
-/// Any body comes through every coding and framing as it was.
+/// Any body comes through every coding and framing unchanged.
 pub fn http_body(bytes: &[u8]) {
     let Some((reply, closes, body)) = reply(bytes, false) else { return };
     let has = body.windows(5).any(|five| five == b"hello");
     assert_eq!(chew::says_hello(&reply, closes), has, "{}", reply.escape_ascii());
 }
 
-/// Any bytes for a compressed body, in every framing.
+/// Any bytes as a compressed body, in every framing.
 pub fn http_coded(bytes: &[u8]) {
     for kind in [1, 2, 4, 5, 7, 8] {
         let (reply, closes, _) = reply(&[&[kind, 7], bytes].concat(), true).expect("both bytes are there");
@@ -210,12 +212,12 @@ pub fn http_coded(bytes: &[u8]) {
     }
 }
 
-/// A service's answer to whether all is well.
+/// A service's answer to a health check.
 pub fn http_answer(bytes: &[u8]) {
     chew::of_http_answer(bytes);
 }
 
-/// What a name server answers.
+/// A name server's answer.
 pub fn dns_answer(bytes: &[u8]) {
     resolve::chew_answer(bytes);
 }
@@ -225,47 +227,47 @@ pub fn greeting(bytes: &[u8]) {
     crate::greeting::chew(bytes);
 }
 
-/// What this machine says of hosts and name servers.
+/// This machine's files about hosts and name servers.
 pub fn hosts_file(bytes: &[u8]) {
     resolve::chew_files(&String::from_utf8_lossy(bytes));
 }
 
-/// What a PostgreSQL server says from the first message on.
+/// A PostgreSQL server's messages, from the first on.
 pub fn postgres(bytes: &[u8]) {
     chew::of_postgres(bytes);
 }
 
-/// What a MySQL server says from the first packet on.
+/// A MySQL server's packets, from the first on.
 pub fn mysql(bytes: &[u8]) {
     chew::of_mysql(bytes);
 }
 
-/// What a PostgreSQL server answers to what is asked beside the load.
+/// A PostgreSQL server's answers on the control connection.
 pub fn postgres_control(bytes: &[u8]) {
     chew::of_postgres_control(bytes);
 }
 
-/// What a MySQL server answers to what is asked beside the load.
+/// A MySQL server's answers on the control connection.
 pub fn mysql_control(bytes: &[u8]) {
     chew::of_mysql_control(bytes);
 }
 
-/// The messages by which a PostgreSQL server proves that it knows the password.
+/// The messages with which a PostgreSQL server proves that it knows the password.
 pub fn scram(bytes: &[u8]) {
     chew::of_scram(&String::from_utf8_lossy(bytes));
 }
 
-/// Replies of a server that Tare has never heard of.
+/// Replies of a server with a protocol that Tare does not know.
 pub fn tcp(bytes: &[u8]) {
     chew::of_tcp(bytes);
 }
 
-/// What tools print.
+/// The output of tools.
 pub fn tool(bytes: &[u8]) {
     chew::of_tool(&String::from_utf8_lossy(bytes));
 }
 
-/// Tables: what was read, written down and read again is the same.
+/// Tables: what was parsed, written and parsed again is the same.
 pub fn csv(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Ok(rows) = parse_csv(&text, ',') else { return };
@@ -278,8 +280,8 @@ pub fn csv(bytes: &[u8]) {
     assert_eq!(again.into_iter().map(|(_, row)| row).collect::<Vec<_>>(), rows);
 }
 
-/// Feeds and a template that uses them: the first line is the template, the rest the feeds. What compiles is drawn and
-/// written.
+/// Feeds and a template that uses them: the first line is the template, the rest the feeds. If it compiles, values are
+/// drawn and it is written.
 pub fn script(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (template, feeds) = text.split_once('\n').unwrap_or((&text, ""));
@@ -288,7 +290,7 @@ pub fn script(bytes: &[u8]) {
     let Some(node) = parse(feeds, &mut problems) else { return };
     let specs = read_feeds(&node, &mut problems);
     let mut names = Names::new(&specs);
-    // Its own name or a feed's; either is no trouble.
+    // It is a new name or a feed's; either is fine.
     let _ = names.declare("captured");
     let Ok(template) = Template::compile(template, &names) else { return };
     let (feeds, mut values, mut out) = (Feeds::new(&specs), Values::new(&names), Vec::new());
@@ -301,8 +303,8 @@ pub fn script(bytes: &[u8]) {
     }
 }
 
-/// Options of protocols, wherever in a file a protocol's name stands. What is refused is told why, and what is not
-/// refused can be carried out.
+/// Options of protocols, wherever a protocol's name appears in a file. What is refused has a reason, and what is
+/// accepted can be carried out.
 pub fn options(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Some(node) = parse(&text, &mut Problems::default()) else { return };
@@ -328,13 +330,13 @@ fn read_options(protocol: &dyn ErasedProtocol, node: &Node, text: &str) {
     }
 }
 
-/// Plans, orders and lines, one a line: what is understood is written down so that it is understood again.
+/// Plans, orders and lines, one per line: what is understood is written so that it is understood again.
 pub fn plan(bytes: &[u8]) {
     fn twice<T: serde::de::DeserializeOwned + serde::Serialize + PartialEq + std::fmt::Debug>(line: &str) {
         let Ok(read) = serde_json::from_str::<T>(line) else { return };
         let written = serde_json::to_string(&read).expect("it is plain data");
         let again: T = serde_json::from_str(&written).unwrap_or_else(|error| panic!("{written}: {error}"));
-        // Fractions may be read with an error of the last place.
+        // Fractions may differ in the last place.
         assert!(line.contains(['.', 'e', 'E']) || again == read, "{read:?}\n{again:?}");
     }
     for line in String::from_utf8_lossy(bytes).lines() {

@@ -1,5 +1,5 @@
-//! An HdrHistogram log: one line for each second and operation, readable by every tool of that family (format 1.3).
-//! Values are response times in ns; the maximum is in ms, as is usual.
+//! An HdrHistogram log: one line per second and operation, readable by every tool of that family (format 1.3). Values
+//! are response times in ns; the maximum is in ms, as is usual.
 
 use crate::clock::{self, SECOND_NS};
 use crate::histogram::Histogram;
@@ -11,7 +11,7 @@ use tare_core::fault::{Doing, Fault};
 /// A log being written.
 pub(crate) struct HdrLog {
     file: BufWriter<File>,
-    // What to subtract from CLOCK_MONOTONIC for seconds since the start of the log.
+    // Subtracted from CLOCK_MONOTONIC to get the time since the start of the log.
     begin_ns: u64,
     path: String,
 }
@@ -35,7 +35,7 @@ impl HdrLog {
         Ok(log)
     }
 
-    /// Adds an interval: a line for each operation that was answered in it, tagged with its name.
+    /// Adds an interval: a line for each operation answered in it, tagged with its name.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -50,7 +50,7 @@ impl HdrLog {
         let from_s = seconds(from_ns.saturating_sub(self.begin_ns));
         let length_s = seconds(to_ns.saturating_sub(from_ns));
         for (name, times) in operations.iter().zip(times).filter(|(_, times)| times.total() > 0) {
-            // These end a tag.
+            // These characters end a tag.
             let tag = name.replace([',', ' ', '\r', '\n'], "_");
             let longest_ms = times.longest() as f64 / 1e6;
             let line = format!("Tag={tag},{from_s:.3},{length_s:.3},{longest_ms:.3},{}\n", times.export());

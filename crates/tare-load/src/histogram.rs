@@ -1,15 +1,15 @@
 //! Times by count, cheap to record.
 //!
-//! Log-linear: below 2048 ns every value has a bucket of its own, above it each power of two is cut into 1024. So a
+//! Log-linear: below 2048 ns every value has a bucket of its own; above, each power of two is divided into 1024. So a
 //! bucket is at most 1/1024 of its value wide: three significant digits, from 1 ns to an hour and beyond.
 
 use base64::Engine as _;
 use hdrhistogram::serialization::{Serializer as _, V2DeflateSerializer};
 
-/// log2 of how many buckets a power of two is cut into.
+/// log2 of the number of buckets per power of two.
 const FINE_BITS: u32 = 10;
 const FINE: u64 = 1 << FINE_BITS;
-/// The largest time that is kept apart, ns: an hour. Longer ones count as this.
+/// The largest time that is distinguished, ns: an hour. Longer ones count as this.
 pub(crate) const LONGEST_NS: u64 = 3_600_000_000_000;
 const BUCKETS: usize = index(LONGEST_NS) + 1;
 
@@ -38,14 +38,14 @@ fn bounds(index: usize) -> (u64, u64) {
 pub(crate) struct Histogram {
     counts: Box<[u64]>,
     total: u64,
-    // The used part, so that clearing and merging once a second touch a few KiB and not all of it.
+    // The used part, so that clearing and merging once a second touch only a few KiB.
     low: usize,
     high: usize,
     longest: u64,
 }
 
 impl Histogram {
-    /// An empty one.
+    /// An empty histogram.
     pub(crate) fn new() -> Self {
         Histogram { counts: vec![0; BUCKETS].into_boxed_slice(), total: 0, low: BUCKETS, high: 0, longest: 0 }
     }
@@ -56,7 +56,7 @@ impl Histogram {
         self.record_many(value_ns, 1);
     }
 
-    /// Counts one time that was taken `count` times.
+    /// Counts one time `count` times.
     #[inline]
     pub(crate) fn record_many(&mut self, value_ns: u64, count: u64) {
         if count == 0 {
@@ -76,7 +76,7 @@ impl Histogram {
         self.total
     }
 
-    /// How many times lie above `value_ns`, or in its bucket and above.
+    /// How many times are above `value_ns`, without those in its bucket.
     pub(crate) fn above(&self, value_ns: u64) -> u64 {
         let from = (index(value_ns.min(LONGEST_NS)) + 1).max(self.low);
         self.counts.get(from..=self.high).map_or(0, |counts| counts.iter().sum())
@@ -87,7 +87,7 @@ impl Histogram {
         self.longest
     }
 
-    /// Adds what another one counted.
+    /// Adds what another histogram counted.
     pub(crate) fn merge(&mut self, other: &Histogram) {
         if other.total == 0 {
             return;
@@ -109,7 +109,8 @@ impl Histogram {
         (self.total, self.low, self.high, self.longest) = (0, BUCKETS, 0, 0);
     }
 
-    /// The time that a share `quantile` of all does not exceed, ns, as the middle of its bucket; 0 when it is empty.
+    /// The time that a share `quantile` of all times does not exceed, ns, as the middle of its bucket; 0 if there are
+    /// none.
     pub(crate) fn quantile(&self, quantile: f64) -> u64 {
         let rank = ((quantile * self.total as f64).ceil() as u64).clamp(1, self.total.max(1));
         let mut seen = 0;
@@ -123,7 +124,7 @@ impl Histogram {
         0
     }
 
-    /// The mean, ns, each time taken as the middle of its bucket; 0 when it is empty.
+    /// The mean, ns, with each time taken as the middle of its bucket; 0 if there are none.
     pub(crate) fn mean_ns(&self) -> f64 {
         let used = self.low..=self.high.min(BUCKETS - 1);
         let middle = |(first, width): (u64, u64)| first as f64 + 0.5 * (width - 1) as f64;

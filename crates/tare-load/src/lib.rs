@@ -1,16 +1,16 @@
-//! The load: plans carried out against an endpoint, by a process of its own.
+//! The load: carries out plans against an endpoint, in a process of its own.
 //!
-//! [`serve`] is that process's whole life: one [`LoadPlan`](tare_core::load::LoadPlan) as JSON on its standard input,
-//! [`LoadLine`](tare_core::load::LoadLine)s on its standard output. The engine that keeps connections busy, measures
-//! and counts is shared by all protocols.
+//! [`serve`] is that process's whole life: it reads one [`LoadPlan`](tare_core::load::LoadPlan) as JSON from its
+//! standard input and writes [`LoadLine`](tare_core::load::LoadLine)s to its standard output. The engine that keeps
+//! connections busy, measures and counts is shared by the protocols.
 //!
-//! **Protocols.** [`serve`] is given a list of them. [`PROTOCOLS`] are those of this crate, each a folder under
-//! `protocol/`. One of another crate implements [`LoadProtocol`], hands to [`drive`] what implements
-//! [`operation::Protocol`], and goes into the list by [`erased`]. `tests/echo.rs` is a whole one.
+//! **Protocols.** [`serve`] takes a list of them. [`PROTOCOLS`] are those of this crate, each a folder under
+//! `protocol/`. A protocol of another crate implements [`LoadProtocol`], passes an implementation of
+//! [`operation::Protocol`] to [`drive`], and is put into the list by [`erased`]. `tests/echo.rs` is a complete one.
 //!
-//! **Architecture invariant:** nothing here knows a deployment form, a workload or the runner. A plain operation
-//! (one request, one reply, nothing captured) takes two system calls (send, receive) and one reading of the clock, and
-//! allocates nothing once the buffers have their size.
+//! **Architecture invariant:** nothing here knows a deployment form, a workload or the runner. A plain operation (one
+//! request, one reply, nothing captured) takes two system calls (send, receive) and one reading of the clock, and
+//! allocates nothing once the buffers have reached their size.
 
 mod clock;
 mod draw;

@@ -1,21 +1,21 @@
-//! From a host's name to its address. The binary is static, so the C library's way, which loads libraries at run time,
-//! is not open: names are looked up in /etc/hosts, then asked of the name servers in /etc/resolv.conf.
+//! From a host's name to its address. The binary is static and cannot use the C library's resolver, which loads
+//! libraries at run time: names are looked up in /etc/hosts, then by the name servers in /etc/resolv.conf.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
-/// How long a name server is waited for.
+/// How long to wait for a name server.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// The longest answer over UDP without extensions (RFC 1035, 4.2.1), bytes.
 const ANSWER_MAX: usize = 512;
-/// How many name servers are asked, as by the C library.
+/// How many name servers are asked; the C library asks as many.
 const SERVERS_MAX: usize = 3;
 
-/// The address of a host, by its name or as it is written down, an IPv6 address also in brackets. A name server is
-/// waited for two seconds.
+/// The address of a host, given by name or as an address; an IPv6 address may be in brackets. Each name server is given
+/// two seconds.
 ///
 /// # Errors
-/// In words, why none can be found.
+/// The reason, in words, if no address can be found.
 pub fn address_of(host: &str) -> Result<IpAddr, String> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     if let Ok(address) = bare.parse() {
@@ -54,7 +54,7 @@ fn name_servers(conf: &str) -> Vec<IpAddr> {
 
 /// Asks a name server for an IPv4 address.
 fn ask(server: IpAddr, name: &str) -> Result<IpAddr, String> {
-    // The id tells stray answers apart; the kernel already takes only those of the server asked.
+    // The id identifies stray answers; the kernel already accepts only those from the server asked.
     let id = std::process::id() as u16;
     let question = question(name, id).ok_or_else(|| format!("'{name}' is not a host's name"))?;
     let local: IpAddr = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -68,7 +68,7 @@ fn ask(server: IpAddr, name: &str) -> Result<IpAddr, String> {
     first_address(&answer[..length], &question).map_err(|why| format!("name server {server} {why}"))
 }
 
-/// A question for the IPv4 address of a name (RFC 1035, 4.1); `None` when it cannot be a name.
+/// A query for the IPv4 address of a name (RFC 1035, 4.1); `None` if the name is not valid.
 fn question(name: &str, id: u16) -> Option<Vec<u8>> {
     let id = id.to_be_bytes();
     let mut bytes = vec![id[0], id[1], 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
@@ -83,7 +83,7 @@ fn question(name: &str, id: u16) -> Option<Vec<u8>> {
     (bytes.len() <= 255 + 16).then_some(bytes)
 }
 
-/// The first IPv4 address in the answer to a question.
+/// The first IPv4 address in the answer to a query.
 fn first_address(answer: &[u8], question: &[u8]) -> Result<IpAddr, String> {
     let broken = || "answered what cannot be understood".to_owned();
     let word = |at: usize| answer.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
@@ -108,7 +108,7 @@ fn first_address(answer: &[u8], question: &[u8]) -> Result<IpAddr, String> {
     Err("has no IPv4 address of it".to_owned())
 }
 
-/// Behind a name, which may end in a pointer to another.
+/// The position after a name, which may end in a pointer to another.
 fn after_name(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match *bytes.get(at)? {
@@ -119,8 +119,8 @@ fn after_name(bytes: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// Takes any bytes for a name server's answer: an address that is read stands in it, and what is cut off gives no
-/// other one.
+/// Takes any bytes as a name server's answer: an address that is found is in it, and a truncated answer gives no other
+/// one.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn chew_answer(bytes: &[u8]) {
     let asked = question("a.test", u16::from_be_bytes(*b"id")).expect("it is a name");
@@ -134,7 +134,7 @@ pub(crate) fn chew_answer(bytes: &[u8]) {
     }
 }
 
-/// Takes any text for /etc/hosts, in which the first word is looked for, and for /etc/resolv.conf.
+/// Takes any text as /etc/hosts, in which the first word is looked up, and as /etc/resolv.conf.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn chew_files(text: &str) {
     let name = text.split_whitespace().next().unwrap_or_default();

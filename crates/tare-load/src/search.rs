@@ -1,18 +1,18 @@
-//! Finding a text in a stream that comes in pieces, without keeping the stream.
+//! Finds a text in a stream that comes in pieces, without keeping the stream.
 
 use memchr::memmem::Finder;
 
-/// A text to look for. Within a piece it is found by `memmem`; across pieces by Knuth, Morris and Pratt's automaton,
-/// which then sees no more than a needle's length of each piece.
+/// A text to look for. Within a piece it is found by `memmem`; across pieces by the automaton of Knuth, Morris and
+/// Pratt, which then processes no more than a needle's length of each piece.
 #[derive(Debug, Clone)]
 pub(crate) struct Needle {
     finder: Box<Finder<'static>>,
-    // For each length of a matched prefix, the length of its longest proper suffix that is a prefix again.
+    // For each length of a matched prefix: the length of its longest proper suffix that is also a prefix.
     fallback: Vec<usize>,
 }
 
 impl Needle {
-    /// A needle; the empty one is found at once.
+    /// A needle; an empty one is found at once.
     pub(crate) fn new(text: &[u8]) -> Self {
         let mut fallback = vec![0; text.len() + 1];
         let mut matched = 0;
@@ -26,15 +26,15 @@ impl Needle {
         Needle { finder: Box::new(Finder::new(text).into_owned()), fallback }
     }
 
-    /// Goes on searching in `bytes`; `matched` is the state between pieces, 0 at the start. When the needle ends in
-    /// these bytes: how many of them were looked at. The state then stays "found" until it is set to 0.
+    /// Continues the search in `bytes`; `matched` is the state between pieces, 0 at the start. If the needle ends in
+    /// these bytes, returns how many of them were examined. The state then stays "found" until it is set to 0.
     #[inline]
     pub(crate) fn find(&self, matched: &mut usize, bytes: &[u8]) -> Option<usize> {
         let length = self.finder.needle().len();
         if *matched == length {
             return Some(0);
         }
-        // What an earlier piece began: it is decided once nothing of that piece is matched any more.
+        // A match begun in an earlier piece: it is decided once none of the matched bytes are from that piece.
         let mut at = 0;
         while *matched > at && at < bytes.len() {
             self.step(matched, bytes[at]);
@@ -52,14 +52,14 @@ impl Needle {
             *matched = length;
             return Some(from + found + length);
         }
-        // What of the needle the piece ends with.
+        // The prefix of the needle with which the piece ends.
         let tail = bytes.len().saturating_sub(length - 1).max(from);
         *matched = 0;
         bytes[tail..].iter().for_each(|byte| self.step(matched, *byte));
         None
     }
 
-    /// Whether a state says that it was found.
+    /// Whether the state is "found".
     #[inline]
     pub(crate) fn is_found(&self, matched: usize) -> bool {
         matched == self.finder.needle().len()

@@ -1,4 +1,4 @@
-//! The load process: a plan in, lines out; further orders in.
+//! The load process: it reads a plan and further orders, and writes lines.
 
 use crate::endpoint;
 use crate::engine::{Emit, Turns as Seats, open_files};
@@ -13,14 +13,13 @@ use tare_core::load::{LoadLine, LoadOrder, LoadPlan, LoadProfile, LoadSummary, T
 
 /// A plan longer than this is not a plan: 16 MiB.
 const PLAN_MAX: u64 = 16 << 20;
-/// More operations in flight than this are a slip of the finger; each takes 32 bytes.
+/// More operations in flight than this are a typing error; each takes 32 bytes.
 const IN_FLIGHT_MAX: u64 = 10_000_000;
 
 /// Carries out the one [`LoadPlan`] on `stdin` and writes [`LoadLine`]s to `stdout`, each flushed; the last is `Done`
-/// or `Failed`. What follows the plan are [`LoadOrder`]s, one a line: every load can be told to end before its time; a
-/// guided one is told its levels as well, and ends when its orders do.
-/// The exit code is a success exactly when the last line is `Done`. A plan names one of `protocols`, such as
-/// [`PROTOCOLS`](crate::PROTOCOLS).
+/// or `Failed`. The plan is followed by [`LoadOrder`]s, one per line: every load can be told to end early; a guided one
+/// also gets its levels this way, and ends when its orders do. The exit code is a success exactly if the last line is
+/// `Done`. A plan names one of `protocols`, such as [`PROTOCOLS`](crate::PROTOCOLS).
 pub fn serve(
     protocols: &[&'static dyn ErasedProtocol],
     stdin: impl Read + Send + 'static,
@@ -29,9 +28,9 @@ pub fn serve(
     serve_confined(protocols, stdin, stdout, |_| Ok(None))
 }
 
-/// The same; when the plan is known and nothing was done yet, `confine` makes this process, which has one thread, what
-/// it has to be for it. It gives what leads to the process that freezes services between turns, where there is one: see
-/// [`serve_freezer`](crate::serve_freezer).
+/// Like [`serve`], with `confine`, which is called once the plan is known and before anything is done: it restricts
+/// this process, which has one thread, to what the plan needs. It returns the connection to the process that freezes
+/// services between turns, if there is one: see [`serve_freezer`](crate::serve_freezer).
 pub fn serve_confined(
     protocols: &[&'static dyn ErasedProtocol],
     stdin: impl Read + Send + 'static,
@@ -58,17 +57,17 @@ pub fn serve_confined(
         Err(fault) => LoadLine::Failed(fault),
     };
     let done = matches!(last, LoadLine::Done(_));
-    // When nobody reads any more there is nobody to tell but the exit code.
+    // If nobody reads any more, only the exit code can report it.
     if write(last).is_ok() && done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn read_plan(stdin: &mut impl Read) -> Result<LoadPlan, Fault> {
-    // Takes the plan and nothing after it.
+    // Reads the plan and nothing after it.
     let mut plan = serde_json::Deserializer::from_reader(stdin.take(PLAN_MAX));
     LoadPlan::deserialize(&mut plan).doing("understand the plan on standard input")
 }
 
-/// Reads orders in a thread of its own, which nobody waits for: it ends with its input or the process.
+/// Reads orders in a thread of its own, which nothing waits for: it ends with its input or the process.
 fn orders(mut stdin: impl BufRead + Send + 'static) -> Receiver<LoadOrder> {
     let (sender, orders) = channel();
     std::thread::spawn(move || {
@@ -78,7 +77,7 @@ fn orders(mut stdin: impl BufRead + Send + 'static) -> Receiver<LoadOrder> {
             match stdin.read_line(&mut line) {
                 Ok(0) | Err(_) => return,
                 Ok(_) if line.trim().is_empty() => {}
-                // What cannot be understood ends the load, as its other end has lost its way.
+                // An order that cannot be understood ends the reading, because the sender is out of step.
                 Ok(_) => {
                     let order = serde_json::from_str(line.trim()).ok();
                     if order.is_none_or(|order| sender.send(order).is_err()) {
@@ -91,7 +90,7 @@ fn orders(mut stdin: impl BufRead + Send + 'static) -> Receiver<LoadOrder> {
     orders
 }
 
-/// Carries out loads that take turns, each in threads of its own. What one comes to is no matter of the others'.
+/// Carries out loads that take turns, each in threads of its own. A load that fails does not affect the others.
 fn take_turns(
     protocols: &[&'static dyn ErasedProtocol],
     plan: &LoadPlan,
@@ -146,7 +145,7 @@ fn carry_out(
         let message = format!("protocol '{}' runs a tool, which cannot take turns with others", plan.protocol);
         return Err(Fault::new(message).remedy("use `design: blocks`").as_mistake());
     }
-    // A tool inside the form may need no port; nothing is then driven from here.
+    // A tool inside the form may need no port; then nothing is loaded from here.
     if plan.endpoint != LoadPlan::NOWHERE || !protocol.facts(&plan.options).runs_inside {
         for endpoint in std::iter::once(&plan.endpoint).chain(&plan.also).chain(plan.services.values().flatten()) {
             endpoint::check(*endpoint, &plan.allowed)?;

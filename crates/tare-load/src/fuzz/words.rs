@@ -1,4 +1,4 @@
-//! Pieces of which input is made, and samples in binary.
+//! Fragments of which input is made, and binary samples.
 
 pub(super) const RESP: &[&str] = &[
     "+OK\r\n",
@@ -152,8 +152,8 @@ pub(super) const YAML: &[&str] = &[
     "#",
 ];
 
-/// A MySQL server that lets in, prepares SELECT, UPDATE and SELECT, begins, has a row of two columns, changes it and
-/// commits.
+/// A MySQL server that lets in, prepares SELECT, UPDATE and SELECT, begins, returns a row of two columns, updates it
+/// and commits.
 pub(super) const MYSQL_TALK: &[u8] = b"\
     G\0\0\0\x0a5.0\0\x01\0\0\0aaaaaaaa\0\0\x82-\x02\0\x08\0\x15\0\0\0\0\0\0\0\0\0\0bbbbbbbbbbbb\0mysql_native\
     _password\0\x07\0\0\0\0\0\0\x02\0\0\0\x0c\0\0\0\0\x01\0\0\0\x02\0\0\0\0\0\0\x17\0\0\0\x03def\0\0\0\x01a\0\
@@ -164,13 +164,13 @@ pub(super) const MYSQL_TALK: &[u8] = b"\
     \x02\0\x07\0\0\0\0\0\0\x03\0\0\0\x01\0\0\0\x02\x17\0\0\0\x03def\0\0\0\x01a\0\x0c?\0\x01\0\0\0\x08\0\0\0\0\
     \0\x17\0\0\0\x03def\0\0\0\x01a\0\x0c?\0\x01\0\0\0\x08\0\0\0\0\0\x05\0\0\0\xfe\0\0\x03\0\x0a\0\0\0\0\x08\
     \x03\0\0\0\0\0\0\0\x05\0\0\0\xfe\0\0\x03\0\x07\0\0\0\0\x01\0\x03\0\0\0\x07\0\0\0\0\0\0\x02\0\0\0";
-/// One that would rather see another proof, which it has seen before.
+/// A server that asks for another authentication method, with which it then succeeds at once.
 pub(super) const MYSQL_SWITCH: &[u8] = b"\
     G\0\0\0\x0a5.0\0\x01\0\0\0aaaaaaaa\0\0\x82-\x02\0\x08\0\x15\0\0\0\0\0\0\0\0\0\0bbbbbbbbbbbb\0mysql_native\
     _password\0,\0\0\0\xfecaching_sha2_password\0aaaaaaaabbbbbbbbbbbb\0\x02\0\0\0\x01\x03\x07\0\0\0\0\0\0\x02\
     \0\0\0";
-/// One that is asked for a counter twice, with the older ends of rows and of what describes them, and then says that
-/// all is well. The first count is as high as numbers go.
+/// A server asked for a counter twice, with the older packets that end rows and column descriptions, and then answering
+/// that all is well. The first count is the largest number.
 pub(super) const MYSQL_CONTROL: &[u8] = b"\
     \x01\0\0\x01\x02\x03\0\0\x02def\x03\0\0\x03def\x05\0\0\x04\xfe\0\0\x02\0 \0\0\x05\x0aCom_commit\x14\
     18446744073709551615\x05\0\0\x06\xfe\0\0\x02\0\x01\0\0\x01\x02\x03\0\0\x02def\x03\0\0\x03def\x05\0\0\x04\
