@@ -1,4 +1,4 @@
-//! What goes on beside users and is refused, against a peer that knows who is logged in.
+//! Companions whose requests are refused, against a peer that knows who is logged in.
 
 use crate::asked;
 
@@ -14,30 +14,30 @@ use tare_testkit::peer::each_connection;
 /// How long a poll is held while there is no news.
 const HELD: Duration = Duration::from_millis(30);
 
-/// How long one waits for an answer.
+/// The time limit of an operation.
 const TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What a poll is told.
+/// The answer to a poll.
 #[derive(Clone, Copy, PartialEq)]
 enum Told {
     /// A status.
     Status(u16),
-    /// Nothing: its connection is closed.
+    /// None: the connection is closed.
     Closed,
-    /// Nothing for longer than anybody waits.
+    /// None for longer than the time limit.
     Silence,
 }
 
-/// What polls are told.
+/// The answers to polls.
 #[derive(Clone, Copy)]
 struct Manners {
     /// Once their user has logged out.
     after: Told,
-    /// Before.
+    /// Before that.
     before: Told,
 }
 
-/// Who is logged in, and how many polls were not answered with status 200.
+/// The sessions logged in, and how many polls were not answered with status 200.
 #[derive(Default)]
 struct Sessions {
     open: Mutex<(u64, HashSet<u64>)>,
@@ -45,7 +45,7 @@ struct Sessions {
     refused: AtomicU64,
 }
 
-/// A peer of users who log in, poll for news and log out; a session's polls are answered as soon as it ends.
+/// A peer for users who log in, poll for news and log out; a session's polls are answered as soon as it ends.
 fn peer(manners: Manners) -> (SocketAddr, Arc<Sessions>) {
     let known = Arc::new(Sessions::default());
     let sessions = Arc::clone(&known);
@@ -80,7 +80,7 @@ fn serve(mut stream: &TcpStream, sessions: &Sessions, manners: Manners) {
             }
         };
         drop(open);
-        // Before it is known to the other side.
+        // Counted before the other side can know.
         if told != Told::Status(200) {
             sessions.refused.fetch_add(1, Ordering::Relaxed);
         }
@@ -96,7 +96,7 @@ fn serve(mut stream: &TcpStream, sessions: &Sessions, manners: Manners) {
     }
 }
 
-/// Ten users who log in and out, and poll beside it all the while; with it, how many polls the peer refused.
+/// Ten users who log in and out, with companions that poll all the time; returns also how many polls the peer refused.
 fn drive(manners: Manners) -> (LoadSummary, u64) {
     drive_polls(manners, true)
 }
@@ -130,8 +130,8 @@ operations:
     (asked::driven(&plan).unwrap(), sessions.refused.load(Ordering::Relaxed))
 }
 
-/// Whether all that was refused is told, but for what was in flight when measuring ended: a poll of each user's
-/// companion, and of the one before it.
+/// Whether all refusals are reported, except those in flight when measuring ended: one poll of each user's companion,
+/// and one of the companion before it.
 fn tells(refused: u64, told: u64) -> bool {
     told > 0 && told <= refused && refused - told <= 20
 }
@@ -171,7 +171,7 @@ fn a_poll_whose_user_has_logged_out_may_have_its_connection_closed() {
     let news = &summary.operations["news"];
     assert!(tells(refused, news.after_end), "{refused} closed: {summary:?}");
     assert!((news.errors, summary.failures.len()) == (0, 0) && news.count > 0, "{summary:?}");
-    // And so where nothing comes at all, until it is the load that closes it.
+    // The same if nothing comes at all, until the load closes the connection.
     let (summary, refused) = drive(Manners { after: Told::Silence, before: Told::Status(200) });
     let news = &summary.operations["news"];
     assert!(news.after_end > 0 && news.after_end <= refused && news.errors == 0, "{refused} not answered: {summary:?}");
@@ -184,7 +184,7 @@ fn a_connection_that_is_closed_before_the_end_or_amid_what_is_awaited_is_a_failu
     assert!(news.errors > 0 && news.count == 0, "nobody has logged out: {hostile:?}");
     assert!(tells(refused, news.errors + news.after_end), "{refused} closed: {hostile:?}");
     assert_eq!(hostile.failures["closed by server"], news.errors, "{hostile:?}");
-    // What does not linger is answered when it is asked for, and by whoever is asked.
+    // A request that does not linger is answered at once, by any server that works.
     let (broken, refused) = drive_polls(Manners { after: Told::Closed, before: Told::Status(200) }, false);
     let news = &broken.operations["news"];
     assert!(tells(refused, news.errors) && news.after_end == 0, "{refused} closed: {broken:?}");

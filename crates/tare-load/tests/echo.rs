@@ -1,5 +1,5 @@
-//! A protocol of another crate, written with nothing but what this crate makes public, and loaded by the engine. It is
-//! the example that CONTRIBUTING.md names: a line of text goes out, and the same line must come back.
+//! A protocol of another crate, written with only what this crate makes public, and loaded by the engine. It is the
+//! example named in CONTRIBUTING.md: a line of text is sent, and the same line must come back.
 
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Cursor, Write};
@@ -21,7 +21,7 @@ struct Options {
 
 /// The protocol with its options.
 struct Echo {
-    // With the end of the line.
+    // Including the end of the line.
     line: Vec<u8>,
 }
 
@@ -47,7 +47,7 @@ impl LoadProtocol for Echo {
     }
 }
 
-/// What has come of the reply that is awaited. Nothing of it is kept.
+/// How far the awaited reply has come. Nothing of it is kept.
 #[derive(Default)]
 struct Session {
     bytes: usize,
@@ -108,12 +108,12 @@ impl Protocol for Echo {
     }
 }
 
-/// The list that a program with this protocol has.
+/// The list of protocols in a program that has this one too.
 fn protocols() -> Vec<&'static dyn ErasedProtocol> {
     [PROTOCOLS, &[erased::<Echo>()]].concat()
 }
 
-/// A server on a free port of the loopback that answers each line with what this makes of it.
+/// A server on a free port of the loopback that answers each line with the result of `answer`.
 fn server(answer: fn(&str) -> String) -> SocketAddr {
     peer::each_connection(move |_, mut stream| {
         for line in BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok) {
@@ -124,7 +124,7 @@ fn server(answer: fn(&str) -> String) -> SocketAddr {
     })
 }
 
-/// Options as a workload's file has them, or its mistakes.
+/// Options as a workload's file states them, or the mistakes in them.
 fn options(text: &str) -> Result<serde_json::Value, Vec<String>> {
     let read = config::read("workload.yaml", text, |node, problems| erased::<Echo>().read(node, problems));
     read.map_err(|told| told.iter().map(ToString::to_string).collect())
@@ -139,10 +139,10 @@ fn plan(endpoint: SocketAddr) -> LoadPlan {
     }
 }
 
-/// Carries a plan out as the load process does.
+/// Carries out a plan as the load process does.
 fn carried_out(protocols: &[&'static dyn ErasedProtocol], plan: &LoadPlan) -> Result<LoadSummary, Fault> {
     let mut out = Vec::new();
-    // The last line says as well whether it succeeded.
+    // The last line also shows whether it succeeded.
     let _ = tare_load::serve(protocols, Cursor::new(serde_json::to_vec(plan).unwrap()), &mut out);
     load::lines(&out).1
 }

@@ -1,4 +1,4 @@
-//! The protocol `http` against a real server: nginx, where it is installed.
+//! The protocol `http` against a real server: nginx, if it is installed.
 
 use crate::asked;
 
@@ -10,7 +10,7 @@ use tare_core::load::{LoadPlan, LoadProfile, LoadSummary};
 use tare_testkit::peer::listen;
 use tempfile::TempDir;
 
-/// A server on two free ports, plain and secured; it ends with the test.
+/// A server on two free ports, plain and TLS; it ends with the test.
 struct Nginx {
     child: Child,
     plain: SocketAddr,
@@ -27,7 +27,7 @@ impl Drop for Nginx {
 
 const PAGE: &str = "<link href=/style.css><img src=\"a.png\"><img src=\"b.png\"> welcome <a href=\"/item.json\">";
 
-/// None, and why on the terminal, when there is no nginx.
+/// None if there is no nginx, with a message on the terminal.
 fn start(fill: impl Fn(&Path, SocketAddr, SocketAddr)) -> Option<Nginx> {
     let found = ["/usr/sbin/nginx", "/usr/bin/nginx"].into_iter().find(|path| Path::new(path).exists());
     let Some(program) = found else {
@@ -49,7 +49,7 @@ fn start(fill: impl Fn(&Path, SocketAddr, SocketAddr)) -> Option<Nginx> {
     panic!("nginx does not listen");
 }
 
-/// Fills a folder with `nginx.conf` and what it serves.
+/// Fills a folder with `nginx.conf` and the files it serves.
 fn shop(root: &Path, plain: SocketAddr, secured: SocketAddr) {
     let certified = rcgen::generate_simple_self_signed(["shop.test".to_owned()]).unwrap();
     let (page, style) = (format!("{PAGE}{}", "hay ".repeat(5000)), "p { margin: 0 }\n".repeat(300));
@@ -143,7 +143,7 @@ fn connections_that_nginx_closes_are_made_anew() {
     let Some(nginx) = start(shop) else { return };
     let summary = drive("requests: [{path: /close, contains: bye}]", nginx.plain);
     assert!(summary.failures.is_empty() && summary.operations["GET /close"].count > 10, "{summary:?}");
-    // And amid operations.
+    // The same in the middle of operations.
     let script = "operations: {a: {requests: [{get: /close}, {get: /item.json}, {get: /close}, {get: /who}]}}";
     let tls = "tls: {verify: false}";
     for (options, endpoint) in [(script.to_owned(), nginx.plain), (format!("{tls}\n{script}"), nginx.secured)] {
@@ -176,7 +176,7 @@ operations:
     assert!(summary.failures.is_empty(), "{:?}", summary.failures);
     let count = |name: &str| summary.operations[name].count;
     let (looks, leaves, waits) = (count("look"), count("leave"), count("wait"));
-    // One follows each look, but for those amid it at either end.
+    // One follows each look, except for those in progress at either end.
     assert!(looks > 200 && looks.abs_diff(leaves + waits) <= 40, "{looks}, {leaves}, {waits}");
     // Five standard deviations of a share of 0.3.
     let share = leaves as f64 / (leaves + waits) as f64;
@@ -203,7 +203,7 @@ operations:
         {"unless": {"variable": "watch", "is": ["2"]}, "to": only("join")},
         {"to": only("look")},
     ]);
-    // What the companion tells decides: whoever has heard nothing would join for ever.
+    // The value passed on by the companion decides: without it, a user would look for ever.
     let after_look = serde_json::json!([
         {"when": {"variable": "state", "is": []}, "to": {"look": 9.0, "leave": 1.0}},
         {"to": only("look")},
@@ -221,7 +221,7 @@ operations:
     let count = |name: &str| summary.operations[name].count;
     let (joins, looks, news, leaves) = (count("join"), count("look"), count("news"), count("leave"));
     assert!(leaves > 10, "{:?}", summary.operations);
-    // Two joins a session, and while it looks around twice as much news as looks.
+    // Two joins per session, and while a user looks, twice as much news as looks.
     assert!(joins.abs_diff(2 * leaves) <= 40, "{joins} joins, {leaves} leaves");
     let ratio = news as f64 / looks as f64;
     assert!((1.6..2.4).contains(&ratio), "{news} news, {looks} looks");

@@ -1,4 +1,4 @@
-//! The four tests of a network against the peer: each ends, and both sides have counted the same bytes.
+//! The four network tests against the peer: each ends, and both sides have counted the same bytes.
 
 use crate::asked::{self, driven as drive};
 
@@ -22,7 +22,7 @@ fn plan(options: &str, endpoint: SocketAddr, connections: u32) -> LoadPlan {
     LoadPlan { settle, measure, ..LoadPlan::of("tcp", asked::options("tcp", options), endpoint, closed) }
 }
 
-/// What the peer tells, by name.
+/// The peer's counts, by name.
 fn counts(address: SocketAddr) -> BTreeMap<String, u64> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(b"counts\n").unwrap();
@@ -32,7 +32,7 @@ fn counts(address: SocketAddr) -> BTreeMap<String, u64> {
     text.lines().filter_map(number).collect()
 }
 
-/// Whether the peer's counts are ours: what it received, what it sent.
+/// Whether the peer's counts match ours: what it received, what it sent.
 fn of_the_peer(summary: &LoadSummary) -> Vec<bool> {
     let bytes = summary.checks.iter().filter(|check| check.name.starts_with("bytes from"));
     bytes.map(|check| check.passed).collect()
@@ -89,7 +89,7 @@ fn each_connection_has_one_request() {
 fn the_sockets_are_in_the_record() {
     let options = "{peer: request-response, nodelay: false, send_buffer: 20000B, receive_buffer: 30000B}";
     let facts = drive(&plan(options, peer(1), 2)).unwrap().facts;
-    // The kernel doubles what is asked for.
+    // The kernel doubles the requested size.
     for (name, value) in [("nodelay", "false"), ("send_buffer_bytes", "40000"), ("receive_buffer_bytes", "60000")] {
         assert_eq!(facts[&format!("client.tcp.{name}")], value, "{facts:?}");
     }
@@ -98,7 +98,7 @@ fn the_sockets_are_in_the_record() {
 
 #[test]
 fn bytes_that_nobody_reads_are_missed() {
-    // Tells counts as a peer does, but swallows what it is sent.
+    // Reports counts as a peer does, but discards what it is sent.
     let address = each_connection(|_, mut stream| {
         let mut bytes = vec![0; 1 << 20];
         while let Ok(received @ 1..) = stream.read(&mut bytes) {
@@ -144,7 +144,7 @@ fn an_echo_that_is_not_read_is_kept() {
     let address = peer(1);
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(b"echo\n").unwrap();
-    // More than all buffers on the way hold.
+    // More than all buffers on the way can take.
     let text: Vec<u8> = (0..32 << 20).map(|at: usize| (at % 251) as u8).collect();
     let (mut writer, sent) = (stream.try_clone().unwrap(), text.clone());
     let writing = std::thread::spawn(move || writer.write_all(&sent));
@@ -172,14 +172,14 @@ fn who_has_a_thread_alone_does_not_keep_it() {
     };
     let mut first = echo();
     assert_eq!(ask(&mut first), b'?');
-    // The thread waits for the first now, which is silent.
+    // The thread is now waiting for the first, which is silent.
     let mut second = echo();
     for _ in 0..3 {
         assert_eq!([ask(&mut second), ask(&mut first)], [b'?', b'?']);
     }
     drop(first);
     assert_eq!(ask(&mut second), b'?');
-    // The one that asks for these counts has said nothing that would make it one of them.
+    // The connection that asks for the counts has no role, so it is not counted.
     let counts = counts(address);
     assert_eq!((counts["connections"], counts["requests"]), (2, 8));
 }

@@ -1,9 +1,9 @@
-//! What is reported against what is known: a server that stands still on a schedule.
+//! What is reported, compared with a known truth: a server that stalls on a schedule.
 //!
-//! For starts spread evenly over time the truth follows from when the server stood still: a start that falls into a
-//! spell waits for its end, all others are answered at once. So the share of responses longer than `w` is the share of
-//! the time that lies in a spell more than `w` before its end. The server writes down when it really stood still, also
-//! where it was only because the machine had other things to do.
+//! For starts spread evenly over time the truth follows from when the server stalled: a start that falls into a stall
+//! waits for its end, and all others are answered at once. So the share of responses longer than `w` is the share of
+//! the time that is in a stall more than `w` before its end. The server records when it really stalled, including
+//! stalls that only the machine's other work caused.
 
 use crate::admitted;
 use crate::asked;
@@ -25,20 +25,20 @@ use tare_testkit::peer;
 const PERIOD: Duration = Duration::from_millis(500);
 const FROZEN: Duration = Duration::from_millis(100);
 
-/// A server that answers each request with the same bytes, but now and then stands still.
+/// A server that answers each request with the same bytes, but stalls now and then.
 struct Freezer {
     address: SocketAddr,
-    // From when to when it stood still, CLOCK_MONOTONIC, ns.
+    // The start and the end of each stall, CLOCK_MONOTONIC, ns.
     spells: Arc<Mutex<Vec<(u64, u64)>>>,
 }
 
-/// Stands still for the first part of each period.
+/// Stalls at the end of each period.
 fn freezer(dialect: &'static Dialect) -> Freezer {
     freezing(dialect, |_| (PERIOD - FROZEN, FROZEN))
 }
 
-/// Serves one thread for all connections, as a server with one event loop: when it stands still, everything does.
-/// `next` says for each spell how long it is until then and how long it is.
+/// Serves all connections in one thread, like a server with one event loop: when it stalls, everything does. `next`
+/// returns, for each stall, the time until it and its length.
 fn freezing(dialect: &'static Dialect, next: fn(u64) -> (Duration, Duration)) -> Freezer {
     let (listener, address) = peer::listen();
     let spells = Arc::new(Mutex::new(Vec::new()));
@@ -77,7 +77,7 @@ fn freezing(dialect: &'static Dialect, next: fn(u64) -> (Duration, Duration)) ->
                 }
                 Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
             });
-            // What held the answers up is a spell of its own: some were given before it and some after.
+            // A delay between answers is a stall of its own: some answers came before it and some after.
             note(monotonic_ns());
             if idle {
                 std::thread::sleep(Duration::from_micros(100));
@@ -87,7 +87,7 @@ fn freezing(dialect: &'static Dialect, next: fn(u64) -> (Duration, Duration)) ->
     Freezer { address, spells }
 }
 
-/// How a server of a protocol talks.
+/// How a server of a protocol answers.
 struct Dialect {
     protocol: &'static str,
     options: &'static str,
@@ -162,13 +162,13 @@ fn truth(spells: &[(u64, u64)], summary: &LoadSummary, q: f64) -> f64 {
     low / 1e6
 }
 
-/// The truth for the schedule as it was meant.
+/// The truth for the intended schedule.
 fn meant(q: f64) -> f64 {
     let share = FROZEN.as_secs_f64() / PERIOD.as_secs_f64();
     if 1.0 - q >= share { 0.0 } else { FROZEN.as_secs_f64() * 1e3 * (1.0 - (1.0 - q) / share) }
 }
 
-/// Spells of 20 to 170 ms at moments that nobody can foresee, the same in each run.
+/// Stalls of 20 to 170 ms at irregular moments, the same in each run.
 fn random(number: u64) -> (Duration, Duration) {
     let mixed = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     (Duration::from_millis(100 + mixed % 400), Duration::from_millis(20 + mixed / 400 % 150))
@@ -186,8 +186,8 @@ fn an_open_loop_reports_what_users_would_have_waited() {
         let spells = server.spells.lock().unwrap();
         for q in [0.5, 0.9, 0.95, 0.99, 0.999] {
             let (found, exact) = (ms(response.value_at_quantile(q)), truth(&spells, &summary, q));
-            // Two in a hundred; starts lie on a grid of 1 ms; and what the machine adds is how late the load itself
-            // was, one look of the server, and some 200 requests that waited, at 10 us each.
+            // Two per cent; starts are on a grid of 1 ms; and the machine adds the load's own lateness, one pass of the
+            // server's loop, and some 200 waiting requests at 10 us each.
             let noise = 3.0 + (health.late_p99_us + health.lag_p99_us) / 1e3;
             let (low, high) = (exact * 0.98 - 1.0, exact * 1.02 + noise);
             assert!((low..=high).contains(&found), "{protocol} p{}: {found} ms, not {exact}; {health:?}", q * 100.0);
@@ -195,7 +195,7 @@ fn an_open_loop_reports_what_users_would_have_waited() {
         let (found, exact) = (ms(response.max()), truth(&spells, &summary, 1.0));
         let noise = 3.0 + (health.late_max_us + health.lag_max_us) / 1e3;
         assert!((exact * 0.98 - 1.0..=exact * 1.02 + noise).contains(&found), "{protocol}: {found} ms, not {exact}");
-        // What waits for a free connection is not served yet.
+        // Waiting for a free connection is not service.
         assert!(service.max() <= response.max() && service.len() == response.len());
     }
 }
@@ -207,7 +207,7 @@ fn a_closed_loop_omits_what_an_open_one_shows() {
     let server = freezer(&DIALECTS[0]);
     let (_, summary) = drive(&plan(protocol, options, server.address, closed), "");
     let (response, _) = times(&summary);
-    // The truth is 50 ms; one operation in each spell out of thousands does not move the percentile.
+    // The truth is 50 ms; one operation per stall among thousands does not move the percentile.
     assert!(ms(response.value_at_quantile(0.9)) < 10.0, "{}", ms(response.value_at_quantile(0.9)));
     assert!(ms(response.max()) > 80.0, "the longest one waited all the same");
 }
@@ -218,7 +218,7 @@ fn waiting_for_a_connection_is_response_and_not_service() {
     let server = freezer(&DIALECTS[0]);
     let (_, summary) = drive(&plan(protocol, options, server.address, open(1000.0, 1)), "");
     let (response, service) = times(&summary);
-    // One connection: one operation in each spell is sent and waits, the others wait to be sent.
+    // One connection: one operation in each stall is sent and waits, the others wait to be sent.
     assert!(ms(response.value_at_quantile(0.95)) > 60.0, "{}", ms(response.value_at_quantile(0.95)));
     assert!(ms(service.value_at_quantile(0.95)) < 10.0, "{}", ms(service.value_at_quantile(0.95)));
 }
@@ -229,7 +229,7 @@ fn what_is_beyond_the_bound_is_dropped_and_counted() {
     let profile = LoadProfile::Open { rate: 1000.0, arrivals: Arrivals::Poisson, connections: 5, in_flight: 20 };
     let server = freezer(&DIALECTS[2]);
     let (lines, summary) = drive(&plan(protocol, options, server.address, profile), "");
-    // Some 100 come due in each spell, of which 20 can wait.
+    // Some 100 come due in each stall, of which 20 can wait.
     assert!(summary.dropped > 200, "{summary:?}");
     let answered = times(&summary).0.len();
     assert_eq!(summary.offered, answered + summary.dropped, "{summary:?}");
@@ -238,7 +238,7 @@ fn what_is_beyond_the_bound_is_dropped_and_counted() {
         _ => None,
     });
     let sums = seconds.fold((0, 0), |sum, row| (sum.0 + row.0, sum.1 + row.1));
-    // A start that came due at the very end of a second may be counted in the next one.
+    // A start due at the very end of a second may be counted in the next one.
     assert!(sums.0.abs_diff(summary.offered) <= 5 && sums.1.abs_diff(summary.dropped) <= 5, "{sums:?} {summary:?}");
 }
 
@@ -253,7 +253,7 @@ fn users_wait_as_users_do() {
         let server = freezer(&DIALECTS[1]);
         let (_, summary) = drive(&plan(protocol, options, server.address, profile), "");
         let (response, _) = times(&summary);
-        // 500 a second for 3 s; a cycle is longer than a spell, so none is delayed to the next one.
+        // 500 a second for 3 s; a cycle is longer than a stall, so none is delayed to the next one.
         assert!((1350..1650).contains(&response.len()), "{connections:?}: {} operations", response.len());
         let p95 = ms(response.value_at_quantile(0.95));
         assert!((meant(0.95) - 12.0..meant(0.95) + 25.0).contains(&p95), "{connections:?}: p95 {p95}");
@@ -266,7 +266,7 @@ fn steps_have_a_row_each() {
     let profile = LoadProfile::Steps {
         of: Box::new(open(2000.0, 5)),
         levels: vec![500.0, 2000.0, 1000.0],
-        // Neither offered nor started is anything of it in any row.
+        // None of it is offered or started in any row.
         warm: Some(WarmUp { level: 1500.0, hold: Duration::from_millis(300) }),
         ramp: Duration::from_millis(100),
         settle: Duration::from_millis(100),
@@ -318,7 +318,7 @@ fn a_guided_load_goes_where_it_is_told() {
             let counts = &row.operations["request"];
             assert!(row.offered.abs_diff(expected) <= expected / 20, "{row:?}");
             assert_eq!(counts.planned, counts.answered + counts.failed + counts.unanswered, "{row:?}");
-            // Of a fifth of the starts half wait longer than 50 ms.
+            // A fifth of the starts meet a stall, and half of those wait longer than 50 ms.
             assert!(counts.over_limit > counts.planned / 20 && counts.over_limit < counts.planned / 5, "{row:?}");
         }
     }
@@ -368,14 +368,14 @@ fn a_replay_starts_what_its_file_says() {
     let logged = text.lines().filter(|line| line.starts_with("Tag=request,"));
     let logged: Vec<u64> = logged.map(|line| decode(line.rsplit(',').next().unwrap()).len()).collect();
     assert!(logged.len() >= 2, "{text}");
-    // What was answered after the end was due before it.
+    // Operations answered after the end were due before it.
     assert_eq!(logged.iter().sum::<u64>(), times(&summary).0.len(), "{text}");
     assert_eq!(logged.iter().sum::<u64>(), 800, "{text}");
     std::fs::remove_file(&path).unwrap();
     std::fs::remove_file(&log).unwrap();
 }
 
-/// A peer that sends or takes bytes as fast as it can, or gives back what it gets.
+/// A peer that sends or receives bytes as fast as it can, or echoes them.
 fn streamer(sends: bool, echoes: bool) -> SocketAddr {
     peer::each_connection(move |_, mut stream| {
         let mut bytes = vec![7; 64 * 1024];
@@ -405,7 +405,7 @@ fn streams_are_counted_by_the_chunk() {
             let summary = drive(&plan, "").1;
             let count: u64 = summary.operations.values().map(|operation| operation.count).sum();
             assert!(count >= 75, "{options} {profile:?}: {summary:?}");
-            // Who sends without being asked fills every buffer on the way while the load pauses.
+            // A sender that is not asked fills every buffer on the way while the load pauses.
             assert!(summary.failures.is_empty(), "{options} {profile:?}: {summary:?}");
             assert!(summary.checks.iter().all(|check| check.passed), "{options} {profile:?}: {summary:?}");
         }

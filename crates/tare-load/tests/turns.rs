@@ -1,5 +1,5 @@
-//! Loads that take turns: one at a time is at work, each for as long as was asked, and what is reported is what servers
-//! of known speed can do.
+//! Loads that take turns: one at a time is at work, each for the requested time, and the results match what servers of
+//! known speed can do.
 
 use crate::asked;
 
@@ -12,25 +12,25 @@ use tare_core::fault::Fault;
 use tare_core::load::{LoadPlan, LoadProfile, LoadSummary, TurnLength, Turns, TurnsSummary};
 use tare_testkit::peer;
 
-/// Who was asked nothing for so long starts cold.
+/// A server that has had no request for this long starts cold.
 const RESTED: Duration = Duration::from_millis(10);
 
-/// A server with one thread that works for so long for each request.
+/// A server with one thread that works for a fixed time on each request.
 struct Worker {
     address: SocketAddr,
     served: Arc<AtomicU64>,
-    /// How long it has worked for them, ns: on a busy machine longer than it was to.
+    /// How long it has worked on them, ns: on a busy machine longer than intended.
     worked_ns: Arc<AtomicU64>,
-    /// When it answered, since a moment that all share.
+    /// When it answered, relative to a moment shared by all servers.
     answered: Arc<Mutex<Vec<Duration>>>,
-    /// It answers so many requests,
+    /// It answers this many requests,
     silent_after: Arc<AtomicU64>,
-    /// and then leaves so many unanswered.
+    /// and then leaves this many unanswered.
     silent_for: Arc<AtomicU64>,
 }
 
 impl Worker {
-    /// How long a request really took it.
+    /// How long a request really took.
     fn each_ns(&self) -> f64 {
         self.worked_ns.load(Ordering::Relaxed) as f64 / self.served.load(Ordering::Relaxed) as f64
     }
@@ -40,18 +40,18 @@ fn worker(work: Duration, began: Instant) -> Worker {
     colder(work, Duration::ZERO, began)
 }
 
-/// The same, whose first answer after a rest takes so much longer.
+/// The same, with a first answer after a rest that takes `cold` longer.
 fn colder(work: Duration, cold: Duration, began: Instant) -> Worker {
     server(began, move |_, first| if first { work + cold } else { work })
 }
 
-/// The same, which needs so long after a rest to get warm, and does half as much until then.
+/// The same, which needs `warm_after` after a rest to warm up, and works at half speed until then.
 fn warming(work: Duration, warm_after: Duration, began: Instant) -> Worker {
     server(began, move |at_work, _| if at_work < warm_after { 2 * work } else { work })
 }
 
-/// A server with one thread, which works for a time that depends on how long it has been at work since it rested, and
-/// on whether this is the first request since.
+/// A server with one thread. Its time for a request depends on how long it has been at work since it rested, and on
+/// whether this is the first request since then.
 fn server(began: Instant, takes: impl Fn(Duration, bool) -> Duration + Send + 'static) -> Worker {
     let (listener, address) = peer::listen();
     let (served, answered) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(Vec::new())));
@@ -76,7 +76,7 @@ fn server(began: Instant, takes: impl Fn(Duration, bool) -> Duration + Send + 's
                 Ok(0) => false,
                 Ok(_) => {
                     idle = false;
-                    // By sleeping, so that two of them do the same on any number of CPUs.
+                    // By sleeping, so that two servers behave the same on any number of CPUs.
                     let first = rested.elapsed() > RESTED;
                     at_work = if first { Instant::now() } else { at_work };
                     let begins = Instant::now();
@@ -146,7 +146,7 @@ fn a_cold_start_after_each_rest_is_the_cost_of_the_move() {
     let dearer_ms = moves_ms[1] - moves_ms[0];
     assert!((6.0..10.0).contains(&dearer_ms), "{moves_ms:?}: 8 ms more in one turn");
     assert!(rate(&colder) / rate(&plain) < 0.92, "a fifth of a turn goes by before its first answer");
-    // Few turns do not tell whether second halves are faster.
+    // Few turns do not show whether second halves are faster.
     let steady = |summary: &LoadSummary| {
         let turns = TurnsSummary { warming: None, ..summary.turns.unwrap() };
         rate_in(summary, turns.steady_ns())
@@ -155,7 +155,7 @@ fn a_cold_start_after_each_rest_is_the_cost_of_the_move() {
     assert!((0.94..1.06).contains(&ratio), "{ratio}: amid a turn they are the same");
 }
 
-/// The mean over cycles of the rate in turns of each length, by that in the longest.
+/// The mean over cycles of the rate in turns of each length, divided by that in the longest.
 fn relative(summary: &LoadSummary) -> Vec<f64> {
     let mean = |length: &TurnLength| {
         let rates: Vec<f64> = length.rates.iter().map(|rate| rate.expect("enough waves")).collect();
@@ -182,7 +182,7 @@ fn who_needs_long_to_get_warm_is_slower_in_short_turns_and_nobody_else() {
     assert!(plain.lengths.iter().zip(&slices_ns).all(|(length, ns)| length.slice_ns == *ns), "{slices_ns:?}");
     let (plain, cold) = (relative(&plain), relative(&cold));
     assert!(plain.iter().all(|rate| (0.85..1.15).contains(rate)), "{plain:?}: it is as fast in short turns");
-    // Half as fast all along, to four fifths of the time at full speed.
+    // From half speed all the time, to full speed for four fifths of the time.
     assert!(cold[0] < 0.7, "{cold:?}");
     let last = cold[cold.len() - 2];
     assert!(last > cold[0] + 0.1 && last < 0.97, "{cold:?}: of 200 ms, 80 are slow");
@@ -196,7 +196,7 @@ fn who_gets_warm_amid_a_turn_is_faster_in_its_second_half() {
     let summaries = by_turns(&[plain.address, cold.address], Some(Duration::from_millis(100)));
     let [plain, cold] = [0, 1].map(|at: usize| summaries[at].clone().unwrap().turns.unwrap().warming.unwrap());
     assert!(plain.abs() < 0.15, "{plain}: it is as fast all along");
-    // Half as fast until the middle of a turn.
+    // At half speed until the middle of a turn.
     assert!(cold > plain + 0.3, "{cold}, and {plain} of one that needs no time to get warm");
 }
 
@@ -208,30 +208,30 @@ fn one_at_a_time_is_at_work_and_all_get_their_due() {
     let summaries: Vec<LoadSummary> = summaries.into_iter().map(Result::unwrap).collect();
     for summary in &summaries {
         let turns = summary.turns.unwrap();
-        // Each turn is counted to its last answer, so somewhat more than was asked for.
+        // Each turn is counted to its last answer, so the total is somewhat more than requested.
         assert!((500_000_000..900_000_000).contains(&turns.active_ns), "{turns:?}");
         assert!((36_000_000..=44_000_000).contains(&turns.slice_ns), "{turns:?}");
         assert!(summary.failures.is_empty() && summary.checks.iter().all(|check| check.passed), "{summary:?}");
-        // Spans of a quarter of a second hold all turns that count, one after the other.
+        // Spans of a quarter of a second cover all turns that count, one after the other.
         let spans = &summary.spans;
         assert!(spans.windows(2).all(|pair| pair[0].to_ns <= pair[1].from_ns) && spans.len() > 2, "{spans:?}");
         assert_eq!(spans.iter().map(|span| span.answers).sum::<u64>(), turns.answers);
         assert_eq!(spans.iter().map(|span| span.active_ns).sum::<u64>(), turns.active_ns);
     }
     let ratio = rate(&summaries[1]) / rate(&summaries[0]);
-    // A sleep of 1 ms and one of 2, each longer where the machine is busy.
+    // Sleeps of 1 ms and 2 ms, each longer if the machine is busy.
     let truth = fast.each_ns() / slow.each_ns();
     assert!((0.85..1.18).contains(&(ratio / truth)), "{ratio}, and the servers took {truth}");
     let equal = rate(&summaries[2]) / rate(&summaries[0]);
     assert!((0.85..1.18).contains(&equal), "{equal}: the same server");
-    // In the time of one nothing was asked of the other.
+    // During the turn of one, nothing was asked of the other.
     let (fast, slow) = (fast.answered.lock().unwrap(), slow.answered.lock().unwrap());
     let mut both: Vec<(Duration, usize)> =
         fast.iter().map(|at| (*at, 0)).chain(slow.iter().map(|at| (*at, 1))).collect();
     both.sort_unstable();
     let changes = both.windows(2).filter(|pair| pair[0].1 != pair[1].1).count() as u32;
     let turns: u32 = summaries.iter().map(|summary| summary.turns.unwrap().turns).sum();
-    // While they warm up there are turns as well: three for each, twice that time at most.
+    // There are turns during warm-up too: three for each, and at most twice that time.
     assert!(changes <= turns + 20, "{changes} changes in {turns} turns");
 }
 
@@ -275,7 +275,7 @@ fn one_operation_that_is_never_answered_takes_its_share_of_the_loop_and_voids_no
     let patient = |endpoint| LoadPlan { timeout: Duration::from_millis(1500), ..plan(endpoint, settle) };
     let summaries = carried_out(vec![patient(well.address), patient(lossy.address)], Some(Duration::from_millis(20)));
     let [well, lossy] = [0, 1].map(|at: usize| summaries[at].clone().unwrap());
-    // One of four connections waited for 1.5 s; the others would have gone on.
+    // One of four connections waited for 1.5 s; the others would have continued.
     let longest_ms = lossy.turns.unwrap().longest_ns / 1_000_000;
     assert!((340..700).contains(&longest_ms), "{longest_ms} ms: {:?}", lossy.turns);
     assert_eq!(lossy.operations.values().map(|operation| operation.errors).sum::<u64>(), 1, "{lossy:?}");

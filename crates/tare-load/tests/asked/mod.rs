@@ -1,4 +1,4 @@
-//! What a workload asks of a protocol, read as the binary reads it, and what its load says.
+//! Options as a workload states them, read as the binary reads them, and the output of a load.
 
 use std::io::{Cursor, Read};
 use tare_core::config;
@@ -13,15 +13,15 @@ pub(crate) fn options(protocol: &str, text: &str) -> serde_json::Value {
     config::read("test", text, |node, problems| known.read(node, problems)).unwrap()
 }
 
-/// How a load ends that is carried out by this plan.
+/// The result of a load that carries out this plan.
 pub(crate) fn driven(plan: &LoadPlan) -> Result<LoadSummary, Fault> {
     served(Cursor::new(serde_json::to_vec(plan).unwrap())).1
 }
 
-/// What a load process says that is told this, and how it ends.
+/// The output of a load process with this input, and its result.
 pub(crate) fn served(input: impl Read + Send + 'static) -> (Vec<LoadLine>, Result<LoadSummary, Fault>) {
     let mut printed = Vec::new();
-    // Whether it succeeded is told by the last line as well.
+    // The last line also shows whether it succeeded.
     let _ = tare_load::serve(PROTOCOLS, input, &mut printed);
     load::lines(&printed)
 }

@@ -1,4 +1,4 @@
-//! What is in flight when the measured time is over, and loads that are told to end before it.
+//! Operations in flight when the measured time is over, and loads that are told to end early.
 
 use super::{DIALECTS, Manner, drive, drive_told, each_connection, peer, plan};
 use hdrhistogram::Histogram;
@@ -25,7 +25,7 @@ fn a_closed_loop_counts_what_is_never_answered() {
 #[test]
 fn what_comes_due_while_a_load_is_held_up_to_its_end_is_counted() {
     let mut plan = plan("redis", DIALECTS[0].options, peer(&DIALECTS[0], Manner::Silent));
-    // More than any load can start, so it is held up from its first start to long after its end.
+    // More than any load can start, so it is held up from its first start until long after its end.
     plan.profile = LoadProfile::Open { rate: 20e6, arrivals: Arrivals::Constant, connections: 5, in_flight: 100 };
     (plan.settle, plan.measure) = (Duration::ZERO, Duration::from_millis(50));
     plan.timeout = Duration::from_millis(500);
@@ -33,12 +33,12 @@ fn what_comes_due_while_a_load_is_held_up_to_its_end_is_counted() {
     let summary = summary.unwrap();
     let late_us = summary.health.as_ref().unwrap().late_max_us;
     assert!(late_us > 10_000.0, "it was not held up: {summary:?}");
-    // What was planned is known: a start each 50 ns. Nothing is answered that would close the last row before its time.
+    // The plan is known: a start each 50 ns. No answer closes the last row early.
     assert_eq!(summary.offered, 1_000_000, "{summary:?}");
     assert_eq!(rows.iter().map(|row| row.offered).sum::<u64>(), 1_000_000, "{rows:?}");
 }
 
-/// Answers at once, but what is asked 300 ms after the connection came only 500 ms later.
+/// Answers at once; from 300 ms after the connection on, only after 500 ms.
 fn stalls(_number: usize, mut stream: std::net::TcpStream) {
     let (began, mut request) = (Instant::now(), [0; 4096]);
     while stream.read(&mut request).is_ok_and(|received| received > 0) {
@@ -60,7 +60,7 @@ fn a_closed_loop_times_a_stall_at_the_end() {
     let summary = summary.unwrap();
     let response = response(&summary);
     assert!(response.max() > 400_000_000, "{}", response.max());
-    // Throughput is what was answered within the time.
+    // Throughput is what was answered within the measured time.
     let within: u64 = rows.iter().filter(|row| row.measured).map(|row| row.operations).sum();
     assert_eq!((summary.operations["ping"].count, response.len()), (within, within + 3));
     assert_eq!(logged(log.path()), response.len());
@@ -79,7 +79,7 @@ fn logged(path: &std::path::Path) -> u64 {
 fn a_log_holds_what_the_summary_does() {
     let mut plan = plan("redis", DIALECTS[0].options, each_connection(stalls));
     plan.profile = LoadProfile::Open { rate: 500.0, arrivals: Arrivals::Poisson, connections: 4, in_flight: 1000 };
-    // What was due before measuring is answered in it, what was due in it is answered after its end.
+    // Some operations due before measuring are answered during it, and some due during it after its end.
     (plan.settle, plan.measure) = (Duration::from_millis(600), Duration::from_millis(600));
     let log = tempfile::NamedTempFile::new().unwrap();
     plan.hdr_log = Some(log.path().to_owned());
@@ -87,7 +87,7 @@ fn a_log_holds_what_the_summary_does() {
     assert_eq!(logged(log.path()), response(&summary).len(), "{summary:?}");
 }
 
-/// A plan, and after a while the word that it is to end.
+/// A plan, and after a while the order to end.
 struct Told {
     text: Cursor<Vec<u8>>,
     after: Option<Duration>,
@@ -104,7 +104,7 @@ impl Read for Told {
             self.text = Cursor::new(format!("{}\n", serde_json::to_string(&LoadOrder::End).unwrap()).into_bytes());
             return self.text.read(buffer);
         }
-        // Whoever told it is still there.
+        // The sender of the order is still there.
         std::thread::sleep(Duration::from_secs(60));
         Ok(0)
     }

@@ -1,4 +1,4 @@
-//! What every protocol owes: the same peers, well and badly behaved, behind each row of the table.
+//! What every protocol must do: the same peers, well and badly behaved, for each row of the table.
 
 use crate::asked;
 mod ends;
@@ -17,24 +17,25 @@ use tare_load::PROTOCOLS;
 use tare_testkit::load;
 use tare_testkit::peer::{each_connection, listen};
 
-/// How a protocol's peer talks.
+/// How a protocol's peer answers.
 struct Dialect {
     protocol: &'static str,
     options: &'static str,
-    // Whether it does so through TLS.
+    // Whether it uses TLS.
     secured: bool,
     right: &'static str,
     wrong: &'static str,
-    // And what it is called.
+    // An error, and its name.
     error: Option<(&'static str, &'static str)>,
     garbage: Option<&'static str>,
     endless: (&'static str, &'static str),
 }
 
-/// Rows of the table that owe the same elsewhere: to peers that speak a database's protocol, to programs, to nobody.
+/// Protocols that are tested for the same elsewhere: with peers that use a database's protocol, with programs, or
+/// without a peer.
 const ELSEWHERE: [&str; 4] = ["postgres", "mysql", "exec", "null"];
 
-/// HTTP in clear; through TLS it says the same.
+/// Plain HTTP; over TLS the messages are the same.
 const HTTP: Dialect = Dialect {
     protocol: "http",
     options: "{requests: [{path: /, contains: tare}]}",
@@ -77,13 +78,13 @@ enum Manner {
     Answer(&'static str),
     /// Takes requests and never answers.
     Silent,
-    /// Answers half and closes.
+    /// Sends half an answer and closes.
     CutOff(&'static str),
     /// Never ends its answer.
     Endless(&'static str, &'static str),
 }
 
-/// One end of a connection, in clear or through TLS.
+/// One end of a connection, plain or TLS.
 trait Wire: Read + Write {}
 
 impl<T: Read + Write> Wire for T {}
@@ -143,7 +144,8 @@ fn drive_told(input: impl Read + Send + 'static) -> (Vec<SecondRow>, Result<Load
     (load::seconds(lines), end)
 }
 
-/// One of each kind of load for the first protocol; a closed and an open one for the others, which share the rest.
+/// One of each kind of load for the first protocol; a closed and an open one for the others, since the rest is shared
+/// code.
 fn profiles(dialect: &Dialect) -> Vec<LoadProfile> {
     let open = LoadProfile::Open { rate: 200.0, arrivals: Arrivals::Poisson, connections: 5, in_flight: 1000 };
     let users = |connections| LoadProfile::Users {
@@ -159,7 +161,7 @@ fn profiles(dialect: &Dialect) -> Vec<LoadProfile> {
     [closed, open].into_iter().chain(kinds.iter().copied().map(users)).collect()
 }
 
-/// Runs against a peer that answers nothing rightly and returns the names of what failed.
+/// Runs against a peer that answers nothing rightly, and returns the names of the failures.
 fn failures(dialect: &Dialect, manner: Manner, change: impl Fn(&mut LoadPlan)) -> Vec<String> {
     let mut plan = plan(dialect.protocol, dialect.options, peer(dialect, manner));
     change(&mut plan);
@@ -192,7 +194,7 @@ fn a_right_reply_is_counted_once_and_timed() {
         assert!(rows[1].p50_us > 0.0 && rows[1].p50_us <= rows[1].p99_us && rows[1].p99_us <= rows[1].max_us * 1.001);
         assert_eq!(summary.measure_end_ns - summary.measure_start_ns, 400_000_000);
         assert!(summary.checks.iter().all(|check| check.passed), "{summary:?}");
-        // A peer that answers at once may outrun the generator, which is then never idle and says so.
+        // A peer that answers at once may outrun the generator, which is then never idle and reports it.
         let outrun = summary.health.as_ref().is_some_and(|health| health.awake.iter().any(|awake| *awake > 0.98));
         assert!(summary.saturated.is_none() || outrun, "{summary:?}");
         assert!(summary.generator_cpu_s > 0.0);
@@ -232,12 +234,12 @@ fn missing_replies_have_names() {
     }
 }
 
-/// A peer that answers rightly, goes away for a while with everything it holds, and comes back.
+/// A peer that answers rightly, goes away for a while with all its connections, and comes back.
 fn restarted(dialect: &Dialect) -> SocketAddr {
     away(dialect, Duration::from_millis(400), Some(Duration::from_millis(200)))
 }
 
-/// A peer that answers rightly, goes away with everything it holds, and comes back after a while, or never.
+/// A peer that answers rightly, goes away with all its connections, and comes back after a while, or never.
 fn away(dialect: &Dialect, after: Duration, lasts: Option<Duration>) -> SocketAddr {
     let (text, secured) = (dialect.right, dialect.secured);
     let (listener, address) = listen();
@@ -263,7 +265,7 @@ fn away(dialect: &Dialect, after: Duration, lasts: Option<Duration>) -> SocketAd
         drop(listener);
         let Some(lasts) = lasts else { return };
         std::thread::sleep(lasts);
-        // The port is free again as soon as the kernel has let go of the old connections.
+        // The port is free again once the kernel has released the old connections.
         let listener = loop {
             match reuse(address) {
                 Ok(listener) => break listener,
@@ -313,7 +315,7 @@ fn an_endless_reply_is_given_up() {
                 plan.profile = profile.clone();
                 (plan.measure, plan.timeout) = (Duration::from_secs(4), Duration::from_secs(2));
             });
-            // On a slow machine the time is up before the length is.
+            // On a slow machine the time is up before the length is reached.
             assert!(names.iter().all(|name| name == "reply too large" || name == "timed out"), "{names:?}");
         }
     }
@@ -331,7 +333,7 @@ fn a_service_that_is_not_ready_is_a_fault_at_once() {
     }
 }
 
-/// A port on which nobody listens.
+/// A port on which nothing listens.
 fn closed_port() -> SocketAddr {
     listen().1
 }
@@ -349,7 +351,7 @@ fn a_refused_connection_ends_the_run_with_a_fault_that_names_it() {
                     let text = fault.message.to_lowercase();
                     assert!(text.contains("refused") && text.contains(&plan.endpoint.to_string()), "{fault}");
                 }
-                // Where each operation makes its connection it is the operations that fail.
+                // If each operation makes its own connection, the operations fail.
                 Ok(summary) => {
                     assert_eq!(summary.failures.keys().collect::<Vec<_>>(), ["connection refused"], "{profile:?}");
                 }
@@ -360,7 +362,7 @@ fn a_refused_connection_ends_the_run_with_a_fault_that_names_it() {
 
 #[test]
 fn a_peer_that_goes_away_and_comes_back_shows_as_failures() {
-    // Each connection serves ten requests and ends without a word; a new one is accepted.
+    // Each connection serves ten requests and is then closed without notice; new ones are accepted.
     let address = each_connection(|_, mut stream| {
         let mut request = [0; 4096];
         for _ in 0..10 {
@@ -391,7 +393,7 @@ fn pipelined_operations_are_all_answered() {
     let address = each_connection(|_, mut stream| {
         let mut bytes = [0; 4096];
         while let Ok(received @ 1..) = stream.read(&mut bytes) {
-            // One answer for each request that ends here, in pieces that fit no boundary.
+            // One answer for each request that ends here, in pieces that match no boundary.
             let requests = bytes[..received].iter().filter(|byte| **byte == b'G').count();
             for piece in b"+PONG\r\n".repeat(requests).chunks(5) {
                 let _ = stream.write_all(piece);

@@ -1,4 +1,4 @@
-//! Servers that go away, refuse, or answer what nobody asked, and what the load makes of them.
+//! Servers that go away, refuse, or send unrequested answers, and how the load reacts.
 
 use super::{DIALECTS, away, closed_port, drive, each_connection, plan};
 use std::io::{Read as _, Write as _};
@@ -17,7 +17,7 @@ fn open(rate: f64, connections: u32, in_flight: u32) -> LoadProfile {
     LoadProfile::Open { rate, arrivals: Arrivals::Constant, connections, in_flight }
 }
 
-/// The check that says for how long nobody was there.
+/// Whether the check reports that there was no connection.
 fn was_away(summary: &LoadSummary) -> bool {
     summary.checks.iter().any(|check| check.name == "the service could be reached" && !check.passed)
 }
@@ -60,7 +60,7 @@ fn a_greeting_may_take_as_long_as_an_operation() {
     let options = "{mix: {ping: 1}, verify: false, resp: 3}";
     let summary = drive(&plan("redis", options, slow)).1.unwrap();
     assert!(count(&summary) > 20 && summary.failures.is_empty(), "{summary:?}");
-    // Who refuses is not waited for.
+    // A server that refuses connections is not waited for.
     let mut refused = plan("redis", options, closed_port());
     refused.timeout = Duration::from_secs(60);
     let began = Instant::now();
@@ -83,7 +83,7 @@ fn a_failed_connection_does_not_hold_up_the_others() {
     (plan.profile, plan.measure) = (open(1000.0, 1, 20), Duration::from_secs(2));
     let summary = drive(&plan).1.unwrap();
     assert!(!summary.failures.is_empty(), "{summary:?}");
-    // With all of them held up for 100 ms after each failure it were more than half.
+    // If all of them were held up for 100 ms after each failure, it would be more than half.
     assert!(summary.dropped < summary.offered / 5, "{} of {} were dropped", summary.dropped, summary.offered);
 }
 
@@ -98,14 +98,14 @@ fn a_worker_that_waits_for_answers_is_idle() {
     let summary = drive(&plan).1.unwrap();
     let awake = summary.health.unwrap().awake;
     println!("  not idle for {:.1} % of the time", awake[0] * 100.0);
-    // Some 20 to 100 us of work for each 5 ms; a busy machine may take the CPU away in between.
+    // Some 20 to 100 us of work per 5 ms; a busy machine may take the CPU away in between.
     assert!(awake.len() == 1 && awake[0] < 0.5, "{awake:?}");
 }
 
 #[test]
 fn an_answer_that_nobody_asked_for_is_not_the_next_ones() {
     let twice = answering(|_, _| {
-        // So that others wait for the connection.
+        // So that other operations wait for the connection.
         std::thread::sleep(Duration::from_millis(10));
         Some(PONG.repeat(2))
     });
@@ -130,12 +130,12 @@ fn a_connection_that_the_server_closes_for_idleness_is_no_failure() {
 
 #[test]
 fn who_waits_to_connect_waits_no_longer_than_an_operation_may_take() {
-    // One connection is taken, and no further one until somebody accepts it.
+    // One connection is queued, and no further one until somebody accepts it.
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.bind(&"127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into()).unwrap();
     socket.listen(0).unwrap();
     let mut plan = plan("redis", DIALECTS[0].options, socket.local_addr().unwrap().as_socket().unwrap());
-    // Far more users than attempts to connect may be under way, all of them due once a second.
+    // Far more users than simultaneous attempts to connect, each due once a second.
     plan.profile = LoadProfile::Users {
         users: 1500,
         behaviour: Behaviour::Mix,
@@ -150,7 +150,7 @@ fn who_waits_to_connect_waits_no_longer_than_an_operation_may_take() {
 
 #[test]
 fn a_greeting_that_comes_byte_by_byte_has_one_time_limit() {
-    // A record of TLS and a packet of MySQL, each far from its end.
+    // A TLS record and a MySQL packet, each far from its end.
     let secured = each_connection(|_, stream| dribble(stream, b"\x16\x03\x03\x3f\xff"));
     let database = each_connection(|_, stream| dribble(stream, b"\xff\0\0\0\x0a"));
     for (protocol, options, address) in [

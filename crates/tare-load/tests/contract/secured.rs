@@ -1,4 +1,4 @@
-//! The same behind TLS: a conversation that has to be opened before it begins.
+//! The same over TLS: a conversation that needs a handshake first.
 
 use super::{drive, each_connection, plan};
 use rustls::crypto::ring;
@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-/// A certificate that signs itself.
+/// A server configuration with a self-signed certificate.
 fn config() -> Arc<ServerConfig> {
     static CONFIG: OnceLock<Arc<ServerConfig>> = OnceLock::new();
     let make = || {
@@ -26,15 +26,15 @@ fn config() -> Arc<ServerConfig> {
     Arc::clone(CONFIG.get_or_init(make))
 }
 
-/// The clear side of a connection.
+/// The plain side of a connection.
 pub(super) fn secured(stream: TcpStream) -> StreamOwned<ServerConnection, TcpStream> {
     StreamOwned::new(ServerConnection::new(config()).unwrap(), stream)
 }
 
-/// Sends each first connection away and lets no further one in.
+/// Redirects on the first connection and closes it, and serves no further one.
 fn turns_away() -> SocketAddr {
     each_connection(|number, stream| {
-        // The first is there to see that the service is ready.
+        // Only the first is served.
         if number > 0 {
             return;
         }
@@ -54,7 +54,7 @@ fn who_is_turned_away_amid_an_operation_rests_before_the_next_attempt() {
     plan.profile = tare_core::load::LoadProfile::Closed { connections: 1, pipeline: 1 };
     (plan.measure, plan.timeout) = (Duration::from_millis(900), Duration::from_millis(500));
     let summary = drive(&plan).1.unwrap();
-    // One attempt in 100 ms, and not as many as there is time for.
+    // About one attempt per 100 ms, rather than as many as there is time for.
     let failures: u64 = summary.failures.values().sum();
     assert!((1..20).contains(&failures), "{summary:?}");
     assert!(summary.operations.values().all(|operation| operation.count == 0), "{summary:?}");

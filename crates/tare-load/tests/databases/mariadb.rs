@@ -1,9 +1,9 @@
-//! Against a real MariaDB.
+//! Tests against a real MariaDB.
 
 use super::{Server, command, complete, drive, fact, folder, free_port, installed, own, plan, populate_and_run};
 use tare_core::load::LoadTask;
 
-/// A server with the user `tare` and her password `tare`.
+/// A server with the user `tare`, whose password is `tare`.
 fn server() -> Option<Server> {
     let (Some(install), Some(program)) =
         (installed(&["/usr/bin/mariadb-install-db"]), installed(&["/usr/sbin/mariadbd"]))
@@ -18,7 +18,7 @@ fn server() -> Option<Server> {
     make.args(["--no-defaults", &data, "--auth-root-authentication-method=normal", "--skip-test-db"]);
     complete(make, path);
     let certified = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
-    // One statement a line.
+    // One statement per line.
     let start = "CREATE DATABASE tare;\nCREATE USER tare@'%' IDENTIFIED BY 'tare';\nGRANT ALL ON *.* TO tare@'%';\n";
     let files =
         [("crt", certified.cert.pem()), ("key", certified.signing_key.serialize_pem()), ("start", start.to_owned())];
@@ -45,7 +45,7 @@ fn options(more: &str, script: &str) -> String {
     )
 }
 
-/// Two rows, taken in an order that leads to deadlocks.
+/// Two rows, updated in an order that leads to deadlocks.
 const CONFLICTS: &str = "\
 - set: {me: id, other: 3 - me}
 - begin: {isolation: read-committed}
@@ -98,7 +98,7 @@ fn transactions_are_tried_again_and_nothing_is_lost() {
     assert!(fact(&summary, "client.errors.1213") > 0, "{summary:#?}");
     assert_eq!(fact(&summary, "client.retries"), fact(&summary, "client.errors.1213"), "{summary:#?}");
     assert!(summary.failures.is_empty(), "{summary:#?}");
-    // The handshake of 1.2 takes two answers of the server, that of 1.3 one.
+    // The TLS 1.2 handshake takes two answers of the server, that of 1.3 one.
     for (version, name) in [("1.2", "TLSv1_2"), ("1.3", "TLSv1_3")] {
         let secured = options(&format!("tls: {{verify: false, version: '{version}'}}\n{TABLES}"), CONFLICTS);
         let summary = populate_and_run("mysql", &secured, &server);

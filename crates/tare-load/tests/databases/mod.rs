@@ -1,5 +1,5 @@
 //! `postgres` and `mysql` against real servers, which the tests start as an unprivileged user on free ports, and
-//! against peers that misbehave. What is not installed is skipped and said.
+//! against peers that misbehave. Tests of servers that are not installed are skipped, with a message.
 
 use crate::admitted;
 use crate::asked::{self, driven as drive};
@@ -18,7 +18,7 @@ use tare_testkit::peer::free_port;
 /// Debian's `nobody` and `nogroup`: database servers refuse to run as root.
 const NOBODY: u32 = 65_534;
 
-/// A server of the test; killed and removed with it.
+/// A test's server; killed and removed with it.
 struct Server {
     process: Child,
     folder: tempfile::TempDir,
@@ -38,7 +38,7 @@ impl Server {
         ([127, 0, 0, 1], self.port).into()
     }
 
-    /// Waits until the protocol's own look at readiness succeeds.
+    /// Waits until the protocol's own readiness check succeeds.
     fn await_ready(&self, protocol: &str, options: &str) {
         let deadline = Instant::now() + Duration::from_secs(60);
         let plan = plan(protocol, options, self.endpoint(), LoadTask::Ready);
@@ -58,7 +58,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// Gives a file or folder to the server's user, when we are root and it runs as another.
+/// Gives a file or folder to the server's user, if we are root and the server runs as another user.
 fn own(path: &Path) {
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
@@ -82,7 +82,7 @@ fn complete(mut command: Command, folder: &Path) {
     assert!(status.success(), "{}", std::fs::read_to_string(folder.join("log")).unwrap_or_default());
 }
 
-/// The first of these programs that is there.
+/// The first of these programs that exists.
 fn installed(candidates: &[&str]) -> Option<PathBuf> {
     candidates.iter().map(PathBuf::from).find(|path| path.exists())
 }

@@ -8,20 +8,20 @@ use std::time::Duration;
 use tare_core::load::{LoadProfile, LoadTask};
 use tare_testkit::peer::each_connection;
 
-/// What a peer does when it has let the load in.
+/// What a peer does once it has let the load in.
 #[derive(Clone, Copy)]
 enum Manner {
     /// Answers every request with this.
     Answer(&'static [u8]),
     /// Takes requests and never answers.
     Silent,
-    /// Says this and closes.
+    /// Sends this and closes.
     CutOff(&'static [u8]),
     /// Never ends its answer.
     Endless(&'static [u8], &'static [u8]),
 }
 
-/// How a protocol's peer lets the load in, and talks.
+/// How a protocol's peer lets the load in, and answers.
 struct Dialect {
     protocol: &'static str,
     /// Lets the load in, up to prepared statements.
@@ -71,7 +71,7 @@ fn talk(mut stream: TcpStream, manner: Manner) {
     let mut request = [0; 4096];
     while stream.read(&mut request).is_ok_and(|received| received > 0) {
         let sent = match manner {
-            // In single bytes, which fit no boundary.
+            // In single bytes, which match no boundary.
             Manner::Answer(text) => text.chunks(1).try_for_each(|byte| stream.write_all(byte)),
             Manner::Silent => Ok(()),
             Manner::CutOff(text) => {
@@ -93,7 +93,7 @@ fn talk(mut stream: TcpStream, manner: Manner) {
     }
 }
 
-/// Runs against a peer and returns how many operations were right and the names of what failed.
+/// Runs against a peer and returns how many operations were right, and the names of the failures.
 fn run(dialect: &'static Dialect, manner: Manner, timeout: Duration) -> (u64, Vec<String>) {
     let mut plan = plan(dialect.protocol, SELECT, peer(dialect, manner), LoadTask::Run);
     plan.profile = LoadProfile::Closed { connections: 2, pipeline: 1 };
@@ -125,7 +125,7 @@ fn every_manner_of_a_peer_has_its_name() {
         let cut = only(Manner::CutOff(&dialect.right[..dialect.right.len() / 2]), soon);
         assert!(cut.iter().all(|name| name == "closed by server" || name == "connection reset"), "{name} {cut:?}");
         let endless = only(Manner::Endless(dialect.endless.0, dialect.endless.1), Duration::from_secs(2));
-        // On a slow machine the time is up before the length is.
+        // On a slow machine the time is up before the length is reached.
         assert!(endless.iter().all(|end| end == "reply too large" || end == "timed out"), "{name} {endless:?}");
     }
 }

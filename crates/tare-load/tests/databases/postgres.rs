@@ -1,17 +1,17 @@
-//! Against a real PostgreSQL.
+//! Tests against a real PostgreSQL.
 
 use super::{Server, command, complete, drive, fact, folder, free_port, installed, own, plan, populate_and_run};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use tare_core::load::LoadTask;
 
-/// The newest installed version's programs.
+/// The programs of the newest version installed.
 fn programs() -> Option<PathBuf> {
     let versions: Vec<String> = (13..=20).rev().map(|version| format!("/usr/lib/postgresql/{version}/bin")).collect();
     installed(&versions.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// A server with the user `tare`, whose password is `tare` and is proved by SCRAM; `old` proves hers by MD5.
+/// A server with the user `tare`, whose password is `tare` and is proved by SCRAM; the user `old` proves theirs by MD5.
 fn server() -> Option<Server> {
     let Some(programs) = programs() else {
         eprintln!("skipped: no PostgreSQL is installed (package postgresql)");
@@ -52,7 +52,8 @@ fn options(more: &str, script: &str) -> String {
     format!("{more}\nuser: tare\npassword: tare\noperations:\n  work:\n    tries: 1000\n    script:\n{script}")
 }
 
-/// Everybody counts up the same few rows, at an isolation level that lets only one of those who meet go on.
+/// Every operation increments one of the same few rows, at an isolation level at which only one of those that conflict
+/// can continue.
 const CONFLICTS: &str = "\
 - begin: {isolation: serializable}
 - sql: SELECT n FROM counters WHERE id = ${id}
@@ -115,7 +116,7 @@ fn wrong_things_are_told_in_the_servers_words(server: &Server) {
     assert!(fails(&copy, LoadTask::Populate).contains("22P02"));
     let short = options("verify: {invariants: [{name: odd, sql: SELECT 2, is: '3'}]}", "- sql: SELECT 1");
     assert!(fails(&short, LoadTask::Populate).contains("'odd' does not hold"));
-    // An error in the middle of the load is counted, and the connection goes on.
+    // An error in the middle of the load is counted, and the connection continues.
     let divided =
         options("feeds: {d: {uniform: {from: 0, to: 1}}}", "- sql: SELECT 1 / ${d}::int\n  expect: {rows: 1}");
     let summary = drive(&plan("postgres", &divided, server.endpoint(), LoadTask::Run)).unwrap();
