@@ -235,6 +235,10 @@ fn find_study(name: &str) -> Result<PathBuf> {
     if is_typed_path(name) && direct.is_file() {
         return Ok(direct);
     }
+    let inside = direct.join(STUDY_FILE);
+    if is_typed_path(name) && inside.is_file() {
+        return Ok(inside);
+    }
     let file_name = format!("{name}.yaml");
     let folders = paths::data_folders("studies");
     if let Some(path) = folders.iter().map(|folder| folder.join(&file_name)).find(|path| path.is_file()) {
@@ -251,11 +255,11 @@ fn find_study(name: &str) -> Result<PathBuf> {
     };
     let what = match direct.metadata() {
         _ if !is_typed_path(name) => format!("there is no study '{name}'"),
-        Ok(there) if there.is_dir() => format!("{name} is a folder, but a study is a file"),
+        Ok(there) if there.is_dir() => format!("{name} is a folder without a {STUDY_FILE}"),
         Ok(_) => format!("{name} is not a regular file"),
         Err(error) => format!("{name} cannot be read: {error}"),
     };
-    let hint = hint + &meant_here(name, &format!("studies/{file_name}"), false).unwrap_or_default();
+    let hint = hint + &meant_here(name, &format!("studies/{file_name}"), inside.is_file()).unwrap_or_default();
     Err(Mistake::new(format!("{what}; {hint}")).into())
 }
 
@@ -281,8 +285,10 @@ fn meant_here(name: &str, among: &str, is_folder: bool) -> Option<String> {
     Some(format!("\n  to do: to use the {what} here, write {path}"))
 }
 
+/// The study of a folder that is run by its name, such as one that `tare weigh` has written.
+pub(crate) const STUDY_FILE: &str = "study.yaml";
 /// The file of a workload in its folder; other `.yaml` files there are its variants.
-const WORKLOAD_FILE: &str = "workload.yaml";
+pub(crate) const WORKLOAD_FILE: &str = "workload.yaml";
 
 /// The files that a workload's name may mean, in search order. A path names a folder, relative to the study or else to
 /// the current folder; a name is that of a folder in [`homes`], or of such a folder and a variant in it, separated by a

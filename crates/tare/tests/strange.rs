@@ -64,7 +64,7 @@ fn a_name_never_means_a_file_in_the_current_folder() {
 fn the_message_says_what_a_wrong_path_is() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("empty")).unwrap();
-    for (place, what) in [("./empty", "is a folder, but a study is a file"), ("missing.yaml", "cannot be read")] {
+    for (place, what) in [("./empty", "is a folder without a study.yaml"), ("missing.yaml", "cannot be read")] {
         let (code, text) = said(folder.path(), &["check", place]);
         assert!(code == Some(2) && text.contains(what), "{text}");
         assert!(text.contains("redis") && text.contains("canonical"), "what can be named is: {text}");

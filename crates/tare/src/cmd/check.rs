@@ -55,7 +55,8 @@ impl Told {
 
 fn check_one(name: &str, workloads: Option<&Path>) -> Result<String> {
     let path = Path::new(name);
-    if is_workload(path) {
+    // A folder with a study is that study, which reads the workload too.
+    if is_workload(path) && !(name.contains('/') && path.join(files::STUDY_FILE).is_file()) {
         // A folder here may have the name of a workload that is looked for elsewhere.
         let inside = path.join("workload.yaml");
         let file = if inside.is_file() { inside.display().to_string() } else { name.to_owned() };
