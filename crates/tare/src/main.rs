@@ -75,6 +75,8 @@ fn main() -> ExitCode {
         Err(wrong) => return refuse(&wrong),
     };
     let done = match cli.verb {
+        Verb::Weigh(args) => cmd::weigh::weigh(&args),
+        Verb::Init(args) => cmd::weigh::init(&args),
         Verb::Run(args) => cmd::run::run(&args),
         Verb::Power(args) => cmd::power::power_of(&args),
         Verb::Peak(args) => cmd::peak::peak(&args),

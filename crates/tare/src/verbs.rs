@@ -10,6 +10,7 @@ use crate::cmd::explain::ExplainArgs;
 use crate::cmd::load::LoadArgs;
 use crate::cmd::place::PlaceArgs;
 use crate::cmd::power::PowerArgs;
+use crate::cmd::weigh::{InitArgs, WeighArgs};
 use crate::version::VERSION;
 use clap::{Parser, Subcommand};
 
@@ -28,6 +29,10 @@ Exit codes: 0 success; 1 failure, with a message; 2 a mistake on the command lin
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    /// Weigh an image, a Dockerfile or a package: find out how to load it, and measure it in containers
+    Weigh(Box<WeighArgs>),
+    /// Write the workload and the study that `tare weigh` would run, for editing
+    Init(Box<InitArgs>),
     /// Run a study, the canonical one by default
     Run(RunArgs),
     /// Predict how narrow a study's intervals will be on this machine, from a short calibration

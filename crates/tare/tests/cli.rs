@@ -124,6 +124,8 @@ fn all_output_fits_into_eighty_columns() {
 #[test]
 fn help_fits_into_eighty_columns() {
     let verbs = [
+        "weigh",
+        "init",
         "run",
         "power",
         "peak",

@@ -20,6 +20,7 @@ pub(crate) mod report;
 pub(crate) mod resume;
 pub(crate) mod run;
 pub(crate) mod scaling;
+pub(crate) mod weigh;
 
 use crate::mistake::Mistake;
 use crate::{EXIT_OK, catalog};

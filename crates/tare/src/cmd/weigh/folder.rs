@@ -1,0 +1,187 @@
+//! The folder that is left behind: a workload and a study, to be edited and run again.
+
+use super::args::About;
+use super::load::{Load, list, quoted};
+use crate::files::{STUDY_FILE, WORKLOAD_FILE};
+use crate::mistake::Mistake;
+use crate::written::{make_own_folder, write_own_file};
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use tare_core::bundle::Source;
+use tare_core::units::typed_duration;
+
+/// What a workload calls the port that gets the load.
+const PORT: &str = "main";
+/// How long a service may take until it is ready.
+const READY: &str = "60s";
+/// The space of a volume that was typed; image volumes get as much.
+const VOLUME: &str = "512MiB";
+
+/// A workload and a study in the making.
+pub(super) struct Draft<'a> {
+    pub(super) about: &'a About,
+    pub(super) name: String,
+    pub(super) source: Source,
+    /// Where the source was found, in words.
+    pub(super) found: String,
+    /// What the service takes from its image, one line each.
+    pub(super) taken: Vec<String>,
+    pub(super) port: u16,
+    /// Why this port, in words.
+    pub(super) port_said: String,
+    pub(super) load: Load,
+    pub(super) connections: u32,
+    /// Why as many connections, in words.
+    pub(super) connections_said: String,
+}
+
+/// What stands where the folder is to be.
+#[derive(Debug, PartialEq)]
+pub(super) enum Standing {
+    /// Nothing.
+    Nothing,
+    /// A folder that the same command has made. It may have been edited since.
+    Made,
+}
+
+/// Where the folder is to be: as it is typed for `tare run`, which takes a word without a slash for a name.
+pub(super) fn place(about: &About, name: &str) -> PathBuf {
+    match &about.out {
+        Some(out) if out.components().count() == 1 && out.is_relative() => Path::new(".").join(out),
+        Some(out) => out.clone(),
+        None => Path::new(".").join(format!("weigh-{name}")),
+    }
+}
+
+/// Looks what stands there.
+///
+/// # Errors
+/// When it is something else than what this command makes: it is never written over.
+pub(super) fn standing(folder: &Path, about: &About) -> Result<Standing> {
+    // A link to nothing is something, too.
+    if folder.symlink_metadata().is_err() {
+        return Ok(Standing::Nothing);
+    }
+    let text = std::fs::read_to_string(folder.join(WORKLOAD_FILE)).unwrap_or_default();
+    if text.lines().next() == Some(head(about).as_str()) && folder.join(STUDY_FILE).is_file() {
+        return Ok(Standing::Made);
+    }
+    let shown = folder.display();
+    let repeat = if folder.join(STUDY_FILE).is_file() {
+        format!("; to run what is there, `tare run {shown}`")
+    } else {
+        String::new()
+    };
+    let text = format!("{shown} is there already, and this command has not made it");
+    Err(Mistake::new(format!("{text}\n  to do: name another folder, --out DIR{repeat}")).into())
+}
+
+/// The first line of a workload, by which the command that made it is known.
+fn head(about: &About) -> String {
+    format!("# Made by: {}", about.typed())
+}
+
+impl Draft<'_> {
+    /// Writes both files into a folder, which may exist.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub(super) fn write(&self, folder: &Path) -> Result<()> {
+        make_own_folder(folder).with_context(|| format!("could not make the folder {}", folder.display()))?;
+        write_own_file(&folder.join(WORKLOAD_FILE), &self.workload())?;
+        write_own_file(&folder.join(STUDY_FILE), &self.study())
+    }
+
+    /// The text of the workload.
+    pub(super) fn workload(&self) -> String {
+        let Draft { about, name, load, .. } = self;
+        let what = about.what.as_deref().unwrap_or_default();
+        let mut text = format!(
+            "{}\n# Edit it freely: `tare run` on this folder takes it as it is. `tare check --schema workload` describes \
+             all keys.\nworkload: {name}\nabout: {}\nservices:\n  {name}:\n",
+            head(about),
+            quoted(what),
+        );
+        self.service_lines().iter().for_each(|line| text += &format!("    {line}\n"));
+        text += &format!(
+            "load:\n  port: {PORT}\n  protocol:\n    {}\n    {}:\n",
+            comment(&format!("{} ({})", load.said, load.option)),
+            load.protocol
+        );
+        load.options.iter().for_each(|line| text += &format!("      {line}\n"));
+        text
+    }
+
+    /// The service, without indentation. Rights that an image needs beyond the usual ones are lines of this list.
+    fn service_lines(&self) -> Vec<String> {
+        let about = self.about;
+        let mut lines = vec![comment(&self.found), format!("bundle: {}", bundle(&self.source))];
+        lines.extend(self.taken.iter().map(|line| comment(line)));
+        if let Ok(Some(words)) = about.command() {
+            let port = format!("${{{{port.{PORT}}}}}");
+            let words: Vec<String> = words.iter().map(|word| word.replace("{port}", &port)).collect();
+            lines.push(comment("The program and its arguments; no shell reads them."));
+            lines.push(format!("command: {}", list(&words)));
+        }
+        lines.push(comment(&self.port_said));
+        lines.push(format!("ports: {{{PORT}: {}}}", self.port));
+        lines.push(comment("Ready once an operation of the load succeeds at this port."));
+        lines.push(format!("ready: {{port: {PORT}, within: {READY}}}"));
+        let environment = about.environment();
+        if !environment.is_empty() {
+            lines.push("environment:".to_owned());
+            lines.extend(environment.iter().map(|(name, value)| format!("  {}: {}", quoted(name), quoted(value))));
+        }
+        lines.extend(about.user.iter().map(|user| format!("user: {}", quoted(user))));
+        if !about.volume.is_empty() {
+            lines.push(comment("Where it may write, and how much; each path is empty when it starts."));
+            let paths: Vec<String> = about.volume.iter().map(|path| format!("{}: {VOLUME}", quoted(path))).collect();
+            lines.push(format!("volumes: {{{}}}", paths.join(", ")));
+        }
+        lines.push(comment("The same in every form (--cpus, --memory)."));
+        lines.push(format!("resources: {{cpus: {}, memory: {}}}", about.cpus(), about.memory()));
+        lines
+    }
+
+    /// The text of the study.
+    pub(super) fn study(&self) -> String {
+        let Draft { about, name, connections, .. } = self;
+        let what = about.what.as_deref().unwrap_or_default();
+        let question = quoted(&format!("What do containers cost {what}?"));
+        let said = comment(&self.connections_said);
+        let at_most = typed_duration(about.at_most());
+        format!(
+            "{}\n# Edit it freely: `tare run` on this folder takes it as it is. `tare check --schema study` describes all \
+             keys.\nstudy: {name}\nquestion: {question}\n\
+             # The workload.yaml beside this file.\nworkload: .\n\
+             # The form to which the others are compared.\nbaseline: native\n\
+             # Each connection sends its next request when the last one is answered.\n{said}\n\
+             load: {{closed: {{connections: {connections}}}}}\n\
+             # Of each form, in each block: settle does not count, measure does.\n\
+             time: {{settle: 500ms, measure: 2s}}\n\
+             # A block deploys every form afresh. Blocks go on until the intervals are this narrow, or the time is over.\n\
+             until: {{half_width: 1%, at_most: {at_most}}}\n\
+             forms:\n  # A process of this machine, rooted in the same files.\n  native: []\n\
+             \x20 # A container on a bridge, its port published.\n  container: [container: {{network: published}}]\n\
+             \x20 # A container on the host's network.\n  container-hostnet: [container: {{network: host}}]\n\
+             \x20 # Virtual machines take longer:\n  # vm: [vm: {{}}]\n  \
+             # vm+container: [vm: {{}}, container: {{network: published}}]\n",
+            head(about),
+        )
+    }
+}
+
+/// A bundle's source as a workload names it.
+fn bundle(source: &Source) -> String {
+    match source {
+        Source::Packages(names) => format!("{{packages: {}}}", list(names)),
+        Source::Image(image) => format!("{{image: {}}}", quoted(image)),
+        Source::Folder(path) => format!("{{folder: {}}}", quoted(&path.display().to_string())),
+        Source::Program(name) => format!("{{program: {}}}", quoted(name)),
+    }
+}
+
+/// A comment of one line.
+fn comment(text: &str) -> String {
+    format!("# {}", text.replace(char::is_control, " "))
+}

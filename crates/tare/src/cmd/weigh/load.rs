@@ -1,0 +1,289 @@
+//! Which load a service gets: what was typed, or else what its protocol suggests.
+
+use super::args::About;
+use crate::catalog;
+use crate::mistake::Mistake;
+use anyhow::Result;
+use std::collections::BTreeMap;
+use tare_core::config::{Problem, Problems, parse};
+use tare_load::greeting::Spoken;
+
+/// What may stand in braces in the command of a tool, besides the address.
+const PLACES: [&str; 4] = ["host", "port", "connections", "seconds"];
+
+/// A protocol with its options, as a workload names them.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Load {
+    pub(super) protocol: &'static str,
+    /// Its options: lines of YAML, the outermost without indentation.
+    pub(super) options: Vec<String>,
+    /// What is sent, and why, in words.
+    pub(super) said: String,
+    /// The option that chooses another load.
+    pub(super) option: &'static str,
+}
+
+/// Checks the load that was typed, before anything is started.
+///
+/// # Errors
+/// What is wrong with it, or which program it lacks.
+pub(super) fn check(about: &About) -> Result<()> {
+    if about.number.is_some() && about.tool()?.is_none() {
+        let text = "--number says where a tool prints its result, and there is no tool";
+        return Err(Mistake::new(format!("{text}\n  to do: add --tool COMMAND")).into());
+    }
+    match typed(about, &Spoken::Postgres, &BTreeMap::new())? {
+        Some(load) => load.check(),
+        None => Ok(()),
+    }
+}
+
+/// The load for a service that speaks this protocol at `port`. The variables of the service say who logs in.
+///
+/// # Errors
+/// When the protocol suggests no load and none was typed.
+pub(super) fn choose(
+    about: &About,
+    port: u16,
+    spoken: &Spoken,
+    variables: &BTreeMap<String, String>,
+) -> Result<Load> {
+    if let Some(load) = typed(about, spoken, variables)? {
+        load.check()?;
+        return Ok(load);
+    }
+    let load = match spoken {
+        Spoken::Redis => redis(format!("GET and SET: port {port} speaks Redis")),
+        Spoken::Memcached => memcached(format!("get of one value: port {port} speaks memcached")),
+        Spoken::Http => http("/", false, format!("GET /: port {port} speaks HTTP")),
+        Spoken::Tls => {
+            http("/", true, format!("GET / over TLS, trusting any certificate: port {port} speaks TLS, probably HTTPS"))
+        }
+        Spoken::Postgres | Spoken::MySql => {
+            let text = format!("port {port} speaks {spoken}, and no statement suits every database");
+            let to_do = "say which one: --sql 'SELECT 1', with --login USER:PASSWORD and --database NAME";
+            return Err(Mistake::new(format!("{text}\n  to do: {to_do}")).into());
+        }
+        Spoken::Silent | Spoken::Unknown(_) => {
+            let text = format!("port {port} speaks no protocol that Tare knows: {spoken}");
+            let to_do = "choose the load: --http PATH, --redis, --sql TEXT or --tool COMMAND; or another port: --port";
+            return Err(Mistake::new(format!("{text}\n  to do: {to_do}")).into());
+        }
+    };
+    Ok(load)
+}
+
+/// The load that was typed.
+fn typed(about: &About, spoken: &Spoken, variables: &BTreeMap<String, String>) -> Result<Option<Load>> {
+    let load = if let Some(path) = &about.http {
+        let secured = *spoken == Spoken::Tls;
+        http(path, secured, format!("GET {path}{}, as typed", if secured { " over TLS" } else { "" }))
+    } else if about.redis {
+        redis("GET and SET of Redis, as typed".to_owned())
+    } else if about.memcached {
+        memcached("get of memcached, as typed".to_owned())
+    } else if let Some(statement) = &about.sql {
+        sql(about, statement, spoken, variables)?
+    } else if let Some(words) = about.tool()? {
+        tool(&words, about.number.as_deref())
+    } else {
+        return Ok(None);
+    };
+    Ok(Some(load))
+}
+
+impl Load {
+    /// Reads the options as a workload's, and looks for the programs that they name.
+    fn check(&self) -> Result<()> {
+        let text = self.options.join("\n");
+        let mut problems = Problems::new("the load", &text);
+        let protocol = catalog::protocol(self.protocol).expect("a load names a protocol of this program");
+        let node = parse(&text, &mut problems);
+        let read = node.and_then(|node| protocol.read(&node, &mut problems));
+        let found = problems.into_vec();
+        let told = |Problem { message, hint, .. }: &Problem| match hint.as_str() {
+            "" => format!("{}: {message}", self.option),
+            hint => format!("{}: {message}\n  to do: {hint}", self.option),
+        };
+        match read {
+            Some(options) if found.is_empty() => Ok(catalog::check_needs(self.protocol, &options)?),
+            _ => Err(Mistake::new(found.iter().map(told).collect::<Vec<_>>().join("\nerror: ")).into()),
+        }
+    }
+}
+
+/// A text as it stands in YAML, whatever is in it.
+pub(super) fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// A list of texts as it stands in YAML.
+pub(super) fn list(words: &[String]) -> String {
+    format!("[{}]", words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(", "))
+}
+
+fn http(path: &str, secured: bool, said: String) -> Load {
+    let mut options = vec![format!("requests: [{{path: {}}}]", quoted(path))];
+    if secured {
+        options.insert(0, "tls: {verify: false}".to_owned());
+    }
+    Load { protocol: "http", options, said, option: "--http PATH" }
+}
+
+fn redis(said: String) -> Load {
+    let options = ["mix: {get: 75, set: 25}", "keys: 10000", "value_bytes: 64"].map(str::to_owned).to_vec();
+    Load { protocol: "redis", options, said, option: "--http PATH, --tool COMMAND" }
+}
+
+fn memcached(said: String) -> Load {
+    let options = [
+        "populate:",
+        r#"  - {request: "set tare 0 0 5\r\nhello\r\n", reply: {until: "STORED\r\n"}}"#,
+        r#"request: "get tare\r\n""#,
+        r#"reply: {until: "END\r\n"}"#,
+        "expect: hello",
+    ];
+    let options = options.map(str::to_owned).to_vec();
+    Load { protocol: "tcp", options, said, option: "--http PATH, --tool COMMAND" }
+}
+
+/// The dialect is the one that the service speaks. Images of databases name who may log in by these variables.
+fn sql(about: &About, statement: &str, spoken: &Spoken, variables: &BTreeMap<String, String>) -> Result<Load> {
+    let (protocol, user, password, database) = match spoken {
+        Spoken::Postgres => ("postgres", "POSTGRES_USER", "POSTGRES_PASSWORD", "POSTGRES_DB"),
+        Spoken::MySql => ("mysql", "MYSQL_USER", "MYSQL_PASSWORD", "MYSQL_DATABASE"),
+        other => {
+            let text = format!("--sql needs PostgreSQL or MySQL, but the port speaks {other}");
+            return Err(Mistake::new(format!("{text}\n  to do: name its port: --port, or another load")).into());
+        }
+    };
+    let variable = |name: &str| variables.get(name).cloned();
+    let root = variable("MYSQL_ROOT_PASSWORD").filter(|_| protocol == "mysql" && variable(user).is_none());
+    let (user, password) = match &about.login {
+        Some(login) => match login.split_once(':') {
+            Some((user, password)) => (Some(user.to_owned()), Some(password.to_owned())),
+            None => (Some(login.clone()), variable(password)),
+        },
+        None if root.is_some() => (Some("root".to_owned()), root),
+        None => (variable(user), variable(password)),
+    };
+    // PostgreSQL makes a database for its user; this one of MySQL everybody may read.
+    let usual = || if protocol == "postgres" { user.clone() } else { Some("information_schema".to_owned()) };
+    let database = about.database.clone().or_else(|| variable(database)).or_else(usual);
+    let named = [("user", &user), ("password", &password), ("database", &database)];
+    let mut options: Vec<String> =
+        named.iter().filter_map(|(key, value)| Some(format!("{key}: {}", quoted(value.as_deref()?)))).collect();
+    options.push("operations:".to_owned());
+    options.push(format!("  statement: {{script: [{{sql: {}}}]}}", quoted(statement)));
+    let who = user.map_or_else(|| "the usual user".to_owned(), |user| format!("user {user}"));
+    let said = format!("{statement}, as {who} of {spoken}");
+    Ok(Load { protocol, options, said, option: "--sql TEXT, --login USER:PASSWORD, --database NAME" })
+}
+
+fn tool(words: &[String], number: Option<&str>) -> Load {
+    let command: Vec<String> = words.iter().map(|word| with_places(word)).collect();
+    let mut options = vec![format!("command: {}", list(&command))];
+    options.extend(number.map(|pattern| {
+        if pattern.starts_with('/') {
+            format!("parser: {{json: {{throughput: {}}}}}", quoted(pattern))
+        } else {
+            format!("parser: {{regex: [{}]}}", quoted(&with_named_group(pattern)))
+        }
+    }));
+    let said = format!("what {} sends", words[0]);
+    Load { protocol: "exec", options, said, option: "--tool COMMAND, --number PATTERN" }
+}
+
+/// A word of a tool's command as a workload writes it: `{seconds}` is `${seconds}` there.
+fn with_places(word: &str) -> String {
+    let replace = |word: String, name: &str, by: &str| {
+        // Whoever knows workloads may have written it as there.
+        let plain = word.replace(&format!("${{{name}}}"), &format!("{{{name}}}"));
+        plain.replace(&format!("{{{name}}}"), by)
+    };
+    let word = replace(word.to_owned(), "address", "{host}:{port}");
+    PLACES.iter().fold(word, |word, name| replace(word, name, &format!("${{{name}}}")))
+}
+
+/// A pattern whose first group is called what a workload calls the number.
+fn with_named_group(pattern: &str) -> String {
+    const NAMED: &str = "(?<throughput>";
+    if pattern.contains(NAMED) {
+        return pattern.to_owned();
+    }
+    let bytes = pattern.as_bytes();
+    let opens = |at: &usize| {
+        let escaped = bytes[..*at].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1;
+        bytes[*at] == b'(' && bytes.get(at + 1) != Some(&b'?') && !escaped
+    };
+    match (0..bytes.len()).find(opens) {
+        Some(at) => format!("{}{NAMED}{}", &pattern[..at], &pattern[at + 1..]),
+        None => format!("{NAMED}{pattern})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cmd::weigh::args::InitArgs;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: InitArgs,
+    }
+
+    fn chosen(typed: &[&str], spoken: &Spoken) -> Result<Load> {
+        let line = Line::try_parse_from([&["init", "x"][..], typed].concat()).unwrap_or_else(|wrong| panic!("{wrong}"));
+        let variables = [("POSTGRES_PASSWORD", "s3cret"), ("POSTGRES_USER", "me"), ("MYSQL_ROOT_PASSWORD", "r00t")];
+        let variables: BTreeMap<String, String> =
+            variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        choose(&line.args.about, 80, spoken, &variables)
+    }
+
+    #[test]
+    fn each_protocol_suggests_a_load_that_a_workload_can_have() {
+        for (spoken, protocol) in
+            [(Spoken::Redis, "redis"), (Spoken::Http, "http"), (Spoken::Tls, "http"), (Spoken::Memcached, "tcp")]
+        {
+            let load = chosen(&[], &spoken).unwrap();
+            assert_eq!(load.protocol, protocol);
+            load.check().unwrap_or_else(|wrong| panic!("{spoken}: {wrong}"));
+        }
+        let told = chosen(&[], &Spoken::Postgres).unwrap_err().to_string();
+        assert!(told.contains("--sql") && told.contains("--login"), "{told}");
+        let told = chosen(&[], &Spoken::Unknown(b"hello".to_vec())).unwrap_err().to_string();
+        assert!(told.contains("hello") && told.contains("--tool COMMAND"), "{told}");
+    }
+
+    #[test]
+    fn what_was_typed_goes_over_what_is_spoken() {
+        let told = chosen(&["--tool", "nosuchtool -x"], &Spoken::Redis).unwrap_err().to_string();
+        assert!(told.starts_with("--tool COMMAND, --number PATTERN: "), "{told}");
+        assert_eq!(chosen(&["--http", "/x"], &Spoken::Tls).unwrap().options[0], "tls: {verify: false}");
+        let load = chosen(&["--sql", "SELECT 1"], &Spoken::Postgres).unwrap();
+        assert_eq!(load.options[..2], [r#"user: "me""#, r#"password: "s3cret""#]);
+        let load = chosen(&["--sql", "SELECT 1", "--login", "a:b:c"], &Spoken::MySql).unwrap();
+        assert_eq!((load.protocol, load.options[1].as_str()), ("mysql", r#"password: "b:c""#));
+        let load = chosen(&["--sql", "SELECT 1"], &Spoken::MySql).unwrap();
+        assert_eq!(load.options[..2], [r#"user: "root""#, r#"password: "r00t""#]);
+        assert!(chosen(&["--sql", "SELECT 1"], &Spoken::Redis).is_err());
+    }
+
+    #[test]
+    fn places_of_a_tool_are_those_of_a_workload() {
+        assert_eq!(with_places("http://{address}/{id}"), "http://${host}:${port}/{id}");
+        assert_eq!(with_places("-d{seconds}s"), "-d${seconds}s");
+        assert_eq!(with_places("-c${connections}"), "-c${connections}");
+        let load = tool(&["x".to_owned(), "{port}".to_owned()], Some("/a/rps"));
+        assert_eq!(load.options, [r#"command: ["x", "${port}"]"#, r#"parser: {json: {throughput: "/a/rps"}}"#]);
+    }
+
+    #[test]
+    fn the_first_group_of_a_pattern_is_the_number() {
+        assert_eq!(with_named_group(r"(?:a|b) \((\d+)"), r"(?:a|b) \((?<throughput>\d+)");
+        assert_eq!(with_named_group(r"(?<throughput>\d+)"), r"(?<throughput>\d+)");
+        assert_eq!(with_named_group(r"\d+"), r"(?<throughput>\d+)");
+    }
+}

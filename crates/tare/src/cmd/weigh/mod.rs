@@ -1,0 +1,331 @@
+//! `tare weigh`: from the name of an image to its table, in one command. `tare init`: the same without measuring.
+//!
+//! The service is started once to see where it listens and which protocol it speaks. What is found out is written into
+//! a folder of a workload and a study, which is then run as `tare run` runs any other. Each guess is said in one line
+//! with the option that overrides it.
+
+mod args;
+mod folder;
+mod load;
+mod port;
+mod what;
+
+pub(crate) use args::{InitArgs, WeighArgs};
+
+use super::{look, run};
+use crate::cli::RunArgs;
+use crate::files::{self, WORKLOAD_FILE};
+use crate::mistake::Mistake;
+use crate::terminal::{note, tell};
+use crate::{EXIT_INTERRUPTED, EXIT_OK, machine, session};
+use anyhow::{Context, Result};
+use args::About;
+use folder::{Draft, Standing};
+use load::Load;
+use std::path::{Path, PathBuf};
+use tare_core::bundle::{BundleStore, Recipe, Source};
+use tare_core::config::Problem;
+use tare_core::fault::Fault;
+use tare_core::host::MachineServices;
+use tare_core::image::ImageConfig;
+use tare_core::workload::Workload;
+use tare_runner::Stop;
+use tempfile::TempDir;
+use what::What;
+
+/// The connections of a study that was written before their number was found.
+const USUAL_CONNECTIONS: u32 = 50;
+/// Stands for the port of a service of which none is known, until it is seen where it listens.
+const ANY_PORT: u16 = 8080;
+
+/// How the folder came to be.
+enum Made {
+    /// It is whole.
+    Whole(PathBuf),
+    /// The user ended it before; the folder, if it was written.
+    Interrupted(Option<PathBuf>),
+}
+
+/// `tare weigh`: makes the folder and runs its study.
+pub(crate) fn weigh(args: &WeighArgs) -> Result<u8> {
+    let WeighArgs { about, json, verbose } = args;
+    let mut say = |text: &str| if *json { note(text) } else { tell(text) };
+    let folder = match make(about, "weigh", &mut say)? {
+        Made::Whole(folder) => folder,
+        Made::Interrupted(folder) => return Ok(interrupted(folder.as_deref(), &mut say)),
+    };
+    let typed = typed_path(&folder);
+    let code = run::run(&as_run(&folder, about.wait, *json, *verbose))?;
+    say(&format!("to repeat it: tare run {typed}"));
+    Ok(code)
+}
+
+/// `tare init`: makes the folder and says how to run it.
+pub(crate) fn init(args: &InitArgs) -> Result<u8> {
+    match make(&args.about, "init", &mut tell)? {
+        Made::Whole(folder) => tell(&format!("to run it: tare run {}", typed_path(&folder))),
+        Made::Interrupted(folder) => return Ok(interrupted(folder.as_deref(), &mut tell)),
+    }
+    Ok(EXIT_OK)
+}
+
+fn interrupted(folder: Option<&Path>, say: &mut dyn FnMut(&str)) -> u8 {
+    match folder {
+        Some(folder) => say(&format!("interrupted; to measure what was found: tare run {}", typed_path(folder))),
+        None => say("interrupted before the service was known; nothing is left"),
+    }
+    EXIT_INTERRUPTED
+}
+
+/// A folder as it is typed in a shell. A path without a slash would be the name of a study.
+fn typed_path(folder: &Path) -> String {
+    let text = folder.display().to_string();
+    shlex::try_quote(&text).map_or_else(|_| text.clone(), |quoted| quoted.into_owned())
+}
+
+/// `tare run FOLDER`.
+fn as_run(folder: &Path, wait: bool, json: bool, verbose: bool) -> RunArgs {
+    RunArgs {
+        study: folder.display().to_string(),
+        preset: None,
+        parts: Vec::new(),
+        repeat: None,
+        design: None,
+        ruler: None,
+        forms: Vec::new(),
+        at_most: None,
+        settle: None,
+        measure: None,
+        seed: None,
+        out: None,
+        workloads: None,
+        profile: false,
+        json,
+        verbose,
+        wait,
+        keep_failed: false,
+        dry_run: false,
+    }
+}
+
+/// Makes the folder, unless the same command has made it before.
+fn make(about: &About, verb: &str, say: &mut dyn FnMut(&str)) -> Result<Made> {
+    let what = read(about)?;
+    let name = about.name.clone().unwrap_or_else(|| what.short_name());
+    let folder = folder::place(about, &name);
+    if folder::standing(&folder, about)? == Standing::Made {
+        let shown = folder.display();
+        say(&format!("{shown} is there already, made by this command: taken as it is; remove it to look anew"));
+        return Ok(Made::Whole(folder));
+    }
+    session::require_root(&format!("{verb} {}", about.what.as_deref().unwrap_or_default()))?;
+    let stop = session::stop_on_signals()?;
+    // Given back before the study runs, which takes it by itself.
+    let _machine = session::take_machine(&about.typed(), about.wait)?;
+    session::require_clean_host()?;
+    let found = what.find(say)?;
+    say(&found.said);
+    let carrier = machine::carrier()?;
+    let image = build(about, &found.source, carrier.bundles.as_ref(), say)?;
+    if stop.raised() {
+        return Ok(Made::Interrupted(None));
+    }
+    let exposed: Vec<u16> = image.iter().flat_map(|says| says.tcp_ports().into_values()).collect();
+    let draft = Draft {
+        about,
+        name,
+        source: found.source,
+        found: found.said,
+        taken: Vec::new(),
+        port: about.port.or(exposed.first().copied()).unwrap_or(ANY_PORT),
+        port_said: String::new(),
+        // No load yet: the service is only looked at.
+        load: Load { protocol: "null", options: vec!["{}".to_owned()], said: String::new(), option: "--tool COMMAND" },
+        connections: about.connections.unwrap_or(USUAL_CONNECTIONS),
+        connections_said: format!("{USUAL_CONNECTIONS} connections: the usual number (--connections)"),
+    };
+    look_and_write(draft, &exposed, &folder, &Means { carrier: &carrier, stop: &stop }, say)
+}
+
+/// What is needed to start services.
+struct Means<'a> {
+    carrier: &'a std::sync::Arc<MachineServices>,
+    stop: &'a Stop,
+}
+
+/// Reads what was typed, as far as no service has to be started for it.
+fn read(about: &About) -> Result<What> {
+    let Some(typed) = &about.what else {
+        let (text, to_do) = if about.tool_words.is_empty() {
+            ("nothing to weigh was named", "name an image, a folder with a Dockerfile or a package: tare weigh my/app:1")
+        } else {
+            (
+                "a command of this machine cannot be weighed yet: words after -- are the load tool",
+                "put the program into an image, or into a folder that a workload names: `bundle: {folder: ...}`",
+            )
+        };
+        return Err(Mistake::new(format!("{text}\n  to do: {to_do}")).into());
+    };
+    let what = What::read(typed)?;
+    let command = about.command()?;
+    if matches!(what, What::Packages(_)) && command.is_none() {
+        let text = format!("{typed} has files, but does not say which program to start");
+        let to_do = "--command '/usr/bin/PROGRAM ARGUMENTS', in the foreground; {port} stands for the port";
+        return Err(Mistake::new(format!("{text}\n  to do: {to_do}")).into());
+    }
+    load::check(about)?;
+    Ok(what)
+}
+
+/// Builds the bundle; returns what the image says, if it is one.
+fn build(
+    about: &About,
+    source: &Source,
+    store: &dyn BundleStore,
+    say: &mut dyn FnMut(&str),
+) -> Result<Option<ImageConfig>> {
+    let recipe = Recipe::plain(source.clone());
+    if !store.keeps(&recipe) {
+        say("building the bundle that all forms get");
+    }
+    let image = store.bundle(&recipe)?.image().cloned();
+    let starts = image.as_ref().is_none_or(|says| !says.whole_command().is_empty());
+    if !starts && about.command.is_none() {
+        let text = "the image starts nothing by itself: it has neither ENTRYPOINT nor CMD";
+        return Err(Mistake::new(format!("{text}\n  to do: --command 'PROGRAM ARGUMENTS'")).into());
+    }
+    Ok(image)
+}
+
+/// Starts the service once, decides what it gets, and writes the folder.
+fn look_and_write(
+    mut draft: Draft,
+    exposed: &[u16],
+    folder: &Path,
+    means: &Means,
+    say: &mut dyn FnMut(&str),
+) -> Result<Made> {
+    let (_kept, mut workload) = read_draft(&draft)?;
+    machine::build_bundles(&mut workload, means.carrier.bundles.as_ref(), say).map_err(without_places)?;
+    draft.taken = taken(&workload);
+    draft.taken.iter().for_each(|line| say(line));
+    let (_kept, mut workload) = read_draft(&draft)?;
+    let seen = look::look(&mut workload, means.carrier, means.stop, say)?;
+    if means.stop.raised() {
+        return Ok(Made::Interrupted(None));
+    }
+    if let Some((status, lines)) = &seen.exited {
+        return Err(exited(&status.to_string(), lines).into());
+    }
+    let port = port::choose(draft.about, exposed, &seen.listening, &seen.spoken)?;
+    say(&port.said);
+    let variables = &workload.services[0].environment;
+    draft.load = load::choose(draft.about, port.number, &port.spoken, variables)?;
+    say(&format!("load {} ({})", draft.load.said, draft.load.option));
+    (draft.port, draft.port_said) = (port.number, port.said);
+    if let Some(count) = draft.about.connections {
+        draft.connections_said = format!("{count} connections: as typed (--connections)");
+    } else {
+        let (_kept, mut workload) = read_draft(&draft)?;
+        let found = look::connections(&mut workload, means.carrier, means.stop, say);
+        if means.stop.raised() {
+            draft.write(folder)?;
+            return Ok(Made::Interrupted(Some(folder.to_owned())));
+        }
+        let found = found.map_err(|fault| with_other_loads(fault, &draft.load))?;
+        draft.connections = found.connections;
+        draft.connections_said = format!(
+            "{} connections: they keep it busy without a long queue, at {} op/s and a p50 of {} (--connections)",
+            found.connections,
+            tare_core::units::grouped(found.operations_per_s),
+            tare_core::units::show_duration(found.p50),
+        );
+    }
+    say(&draft.connections_said);
+    draft.write(folder)?;
+    say(&format!("written: {}", folder.display()));
+    Ok(Made::Whole(folder.to_owned()))
+}
+
+/// Writes a draft into a folder that goes away with the value, and reads it as a workload.
+fn read_draft(draft: &Draft) -> Result<(TempDir, Workload)> {
+    let folder = tempfile::tempdir().context("could not make a temporary folder")?;
+    draft.write(folder.path())?;
+    match files::read_workload(&folder.path().join(WORKLOAD_FILE))? {
+        Ok(workload) => Ok((folder, workload)),
+        Err(problems) => Err(without_places(Mistake::in_files(problems).into())),
+    }
+}
+
+/// Mistakes of a draft came from the command line: nobody has seen the file.
+fn without_places(error: anyhow::Error) -> anyhow::Error {
+    let told = |Problem { message, hint, .. }: &Problem| match hint.as_str() {
+        "" => message.clone(),
+        hint => format!("{message}\n  to do: {hint}"),
+    };
+    match error.downcast_ref::<Mistake>() {
+        Some(Mistake::InFiles(problems)) => {
+            Mistake::new(problems.iter().map(told).collect::<Vec<_>>().join("\nerror: ")).into()
+        }
+        _ => error,
+    }
+}
+
+/// What the service takes from its image, one line each, with the option that overrides it.
+fn taken(workload: &Workload) -> Vec<String> {
+    const OPTIONS: [(&str, &str); 4] =
+        [("command", "--command"), ("environment", "--env"), ("user", "--user"), ("volumes", "--volume")];
+    let image = workload.services[0].image.iter();
+    let fields = image.flat_map(|image| &image.taken);
+    let line = |(field, what): (&String, &String)| {
+        let (_, option) = OPTIONS.iter().find(|(known, _)| known == field)?;
+        // A command may be a script of many lines.
+        let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
+        Some(format!("{field}: {what}, from the image ({option})"))
+    };
+    fields.filter_map(line).collect()
+}
+
+/// A service that has ended by itself, with its last lines. Those often name the variable that it lacks.
+fn exited(status: &str, lines: &str) -> Fault {
+    let is_variable = |word: &&str| {
+        let letters = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+        word.contains('_') && word.starts_with(|c: char| c.is_ascii_uppercase()) && word.chars().all(letters)
+    };
+    let mut words = lines.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    let to_do = match words.find(is_variable) {
+        Some(name) => format!("if it needs the variable {name}: --env {name}=VALUE"),
+        None => "see its last lines; give it what it lacks: --env NAME=VALUE, --volume PATH, --command".to_owned(),
+    };
+    let text = format!("the service ends by itself instead of serving: {status}");
+    Fault::new(text).remedy(to_do).with_log(lines)
+}
+
+/// A load that fails may be the wrong one.
+fn with_other_loads(fault: Fault, load: &Load) -> Fault {
+    let other = format!("if this load does not suit the service ({}), choose another: {}", load.said, load.option);
+    let remedy = if fault.remedy.is_empty() { other } else { format!("{}; {other}", fault.remedy) };
+    fault.remedy(remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_that_ends_is_told_with_the_variable_that_it_names() {
+        let fault = exited("exit status 1", "Error: not initialized\nYou must specify POSTGRES_PASSWORD to a value");
+        assert!(fault.remedy.contains("--env POSTGRES_PASSWORD=VALUE"), "{}", fault.remedy);
+        assert!(fault.log.contains("must specify"), "{}", fault.log);
+        assert!(exited("exit status 1", "no such file").remedy.contains("--volume"));
+    }
+
+    #[test]
+    fn mistakes_of_a_draft_are_told_without_its_file() {
+        let mut problems = tare_core::config::Problems::new("/tmp/x/workload.yaml", "a: b\n");
+        problems.add(tare_core::config::Place { line: 1, column: 1, width: 1 }, "it is wrong", "write it right");
+        let told = without_places(Mistake::in_files(problems.into_vec()).into());
+        assert_eq!(told.to_string(), "it is wrong\n  to do: write it right");
+        assert!(told.is::<Mistake>());
+    }
+}

@@ -1,0 +1,102 @@
+//! Which port gets the load: the one that was typed, or else the likeliest of those at which the service listens.
+
+use super::args::About;
+use anyhow::Result;
+use std::collections::BTreeMap;
+use tare_core::fault::Fault;
+use tare_load::greeting::Spoken;
+
+/// The port that gets the load.
+#[derive(Debug)]
+pub(super) struct Port {
+    pub(super) number: u16,
+    /// Why this one, in words.
+    pub(super) said: String,
+    pub(super) spoken: Spoken,
+}
+
+/// Chooses among the ports at which the service listens. The image says at which it should (`exposed`).
+///
+/// # Errors
+/// When it listens at none, or not at the one that was typed.
+pub(super) fn choose(
+    about: &About,
+    exposed: &[u16],
+    listening: &[u16],
+    spoken: &BTreeMap<u16, Spoken>,
+) -> Result<Port> {
+    let of = |port: u16| spoken.get(&port).cloned().unwrap_or(Spoken::Silent);
+    let list = || listening.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+    if listening.is_empty() {
+        let text = "the service runs, but listens at no TCP port, so it cannot be loaded";
+        let to_do = "have it listen at all addresses (0.0.0.0): --command, --env; or weigh another service";
+        return Err(Fault::new(text).remedy(to_do).into());
+    }
+    if let Some(number) = about.port {
+        if !listening.contains(&number) {
+            let fault = Fault::new(format!("the service does not listen at port {number}, but at {}", list()));
+            return Err(fault.remedy("name one of these: --port").as_mistake().into());
+        }
+        return Ok(Port { number, said: format!("port {number}: as typed (--port)"), spoken: of(number) });
+    }
+    let rank = |port: &u16| (!suits(about, &of(*port)), !exposed.contains(port), !is_known(&of(*port)), *port);
+    let number = *listening.iter().min_by_key(|port| rank(port)).expect("it listens at one port at least");
+    let why = if exposed.contains(&number) { "the image exposes it" } else { "the service listens at it" };
+    let others = if listening.len() > 1 { format!(", of {}", list()) } else { String::new() };
+    Ok(Port { number, said: format!("port {number}: {why}{others} (--port)"), spoken: of(number) })
+}
+
+fn is_known(spoken: &Spoken) -> bool {
+    !matches!(spoken, Spoken::Silent | Spoken::Unknown(_))
+}
+
+/// Whether the load that was typed can be sent to what is spoken; any can where none was typed.
+fn suits(about: &About, spoken: &Spoken) -> bool {
+    if about.http.is_some() {
+        matches!(spoken, Spoken::Http | Spoken::Tls)
+    } else if about.sql.is_some() {
+        matches!(spoken, Spoken::Postgres | Spoken::MySql)
+    } else if about.redis {
+        *spoken == Spoken::Redis
+    } else if about.memcached {
+        *spoken == Spoken::Memcached
+    } else {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cmd::weigh::args::InitArgs;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: InitArgs,
+    }
+
+    fn chosen(typed: &[&str], exposed: &[u16], listening: &[(u16, Spoken)]) -> Result<String> {
+        let line = Line::try_parse_from([&["init", "x"][..], typed].concat()).unwrap_or_else(|wrong| panic!("{wrong}"));
+        let ports: Vec<u16> = listening.iter().map(|(port, _)| *port).collect();
+        choose(&line.args.about, exposed, &ports, &listening.iter().cloned().collect()).map(|port| port.said)
+    }
+
+    #[test]
+    fn an_exposed_port_comes_first_then_one_that_speaks() {
+        let both = [(80, Spoken::Silent), (6379, Spoken::Redis), (9000, Spoken::Http)];
+        assert_eq!(chosen(&[], &[9000], &both).unwrap(), "port 9000: the image exposes it, of 80, 6379, 9000 (--port)");
+        assert!(chosen(&[], &[], &both).unwrap().starts_with("port 6379: the service listens at it"));
+        assert!(chosen(&["--http", "/"], &[6379], &both).unwrap().starts_with("port 9000"), "it speaks HTTP");
+        assert_eq!(chosen(&["--port", "80"], &[9000], &both).unwrap(), "port 80: as typed (--port)");
+        assert_eq!(chosen(&[], &[80], &both[..1]).unwrap(), "port 80: the image exposes it (--port)");
+    }
+
+    #[test]
+    fn a_port_at_which_nothing_listens_gets_no_load() {
+        let told = chosen(&["--port", "1"], &[], &[(80, Spoken::Http)]).unwrap_err().to_string();
+        assert!(told.contains("not listen at port 1, but at 80"), "{told}");
+        assert!(chosen(&[], &[80], &[]).unwrap_err().to_string().contains("listens at no TCP port"));
+    }
+}

@@ -1,0 +1,242 @@
+//! What is weighed: an image, a folder with a Dockerfile, or Debian packages.
+
+use crate::files::WORKLOAD_FILE;
+use crate::images::is_path;
+use crate::mistake::Mistake;
+use crate::paths;
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+use tare_core::bundle::Source;
+use tare_core::fault::Fault;
+
+/// Files of Compose by their usual names.
+const COMPOSE_FILES: [&str; 4] = ["compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"];
+/// The longest name that is made of what was typed.
+const NAME_CHARS_MAX: usize = 40;
+
+/// What was typed, as far as it is known without asking an engine.
+#[derive(Debug, PartialEq)]
+pub(super) enum What {
+    /// An image's archive or layout folder.
+    Saved(PathBuf),
+    /// A folder with a Dockerfile.
+    Dockerfile(PathBuf),
+    /// Debian packages.
+    Packages(Vec<String>),
+    /// The name of an image that an engine has, or else a registry.
+    Named(String),
+    /// A reference of which a registry is asked, whatever the engine has.
+    Registry(String),
+}
+
+/// What is weighed, found on this machine or left to a registry.
+pub(super) struct Found {
+    /// The source of the bundle.
+    pub(super) source: Source,
+    /// Where it was found, in words.
+    pub(super) said: String,
+}
+
+impl What {
+    /// Reads what was typed.
+    ///
+    /// # Errors
+    /// When it is nothing that can be weighed, with what to type instead.
+    pub(super) fn read(typed: &str) -> Result<What> {
+        if let Some(names) = typed.strip_prefix("apt:") {
+            let names: Vec<String> = names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+            let none = || mistake(&format!("'{typed}' names no package"), "write for example apt:redis-server");
+            return if names.is_empty() { Err(none()) } else { Ok(What::Packages(names)) };
+        }
+        if let Some(reference) = typed.strip_prefix("docker://") {
+            return Ok(What::Registry(reference.to_owned()));
+        }
+        if let Some(name) = typed.strip_prefix("docker-daemon:") {
+            return Ok(What::Named(name.to_owned()));
+        }
+        let path = Path::new(typed);
+        if [".yaml", ".yml"].iter().any(|end| typed.ends_with(end)) {
+            return Err(refuse_file(typed));
+        }
+        // Any other word is a name, which never means a file in the current folder.
+        if !is_path(typed) && !typed.ends_with('/') {
+            return Ok(What::Named(typed.to_owned()));
+        }
+        match path.metadata() {
+            Err(error) => {
+                let text = format!("{typed} cannot be weighed: {error}");
+                Err(mistake(&text, "name an archive, an OCI layout or a folder with a Dockerfile, or an image"))
+            }
+            Ok(there) if there.is_dir() => read_folder(typed, path),
+            Ok(_) => Ok(What::Saved(paths::plain(path))),
+        }
+    }
+
+    /// A name for the workload: the image's without registry and tag, the file's or the folder's, or the package's.
+    pub(super) fn short_name(&self) -> String {
+        let of_path = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let text = match self {
+            What::Saved(path) => {
+                let name = of_path(path);
+                let ends = [".gz", ".zst", ".tgz", ".tar"];
+                ends.iter().fold(name, |name, end| name.strip_suffix(*end).unwrap_or(&name).to_owned())
+            }
+            What::Dockerfile(path) => of_path(path),
+            What::Packages(names) => names.first().cloned().unwrap_or_default(),
+            What::Named(name) | What::Registry(name) => without_registry_and_tag(name).to_owned(),
+        };
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+        let name: String = text.chars().map(plain).take(NAME_CHARS_MAX).collect();
+        let name = name.trim_matches('-');
+        if name.is_empty() { "service".to_owned() } else { name.to_owned() }
+    }
+
+    /// Finds it: asks the engine for an image, or has it build one. Tells `say` what takes long.
+    ///
+    /// # Errors
+    /// When there is no such image, with those of similar names; or when it could not be built.
+    pub(super) fn find(&self, say: &mut dyn FnMut(&str)) -> Result<Found> {
+        let image = |name: &str| Source::Image(format!("docker-daemon:{name}"));
+        let found = |source, said: String| Ok(Found { source, said });
+        match self {
+            What::Saved(path) => {
+                let shown = path.display().to_string();
+                found(Source::Image(shown.clone()), format!("image {shown}: a file or folder of this machine"))
+            }
+            What::Dockerfile(folder) => {
+                say(&format!("having the engine build {}", folder.display()));
+                let built = tare_layers::build_image(folder, say)?;
+                let name = built.tags.first().unwrap_or(&built.id);
+                found(image(name), format!("image {name}: built by the engine from {}", folder.display()))
+            }
+            What::Packages(names) => {
+                let said = format!("packages {}: Debian's, with their dependencies", names.join(", "));
+                found(Source::Packages(names.clone()), said)
+            }
+            What::Registry(reference) => {
+                let said = format!("image {reference}: fetched from a registry");
+                found(Source::Image(reference.clone()), said)
+            }
+            What::Named(name) => match tare_layers::engine_image(name) {
+                Ok(there) => found(image(name), format!("image {name}: the engine has it as {}", short_id(&there.id))),
+                Err(_) if names_registry(name) => {
+                    let said = format!("image {name}: the engine does not have it; fetched from its registry");
+                    found(Source::Image(name.clone()), said)
+                }
+                Err(fault) => Err(with_other_places(name, fault).into()),
+            },
+        }
+    }
+}
+
+fn mistake(text: &str, to_do: &str) -> anyhow::Error {
+    Mistake::new(format!("{text}\n  to do: {to_do}")).into()
+}
+
+/// A Compose file, or another file that describes services rather than being one.
+fn refuse_file(typed: &str) -> anyhow::Error {
+    let text = format!("{typed} is a file that names services; `tare weigh` takes one image, folder or package");
+    let to_do = format!("for a Compose file, `tare import {typed}`; for a study, `tare run {typed}`");
+    mistake(&text, &to_do)
+}
+
+fn read_folder(typed: &str, path: &Path) -> Result<What> {
+    let has = |name: &str| path.join(name).is_file();
+    if has("Dockerfile") {
+        return Ok(What::Dockerfile(paths::plain(path)));
+    }
+    if ["oci-layout", "index.json", "manifest.json"].iter().any(|name| has(name)) {
+        return Ok(What::Saved(paths::plain(path)));
+    }
+    let trimmed = typed.trim_end_matches('/');
+    if let Some(file) = COMPOSE_FILES.iter().find(|name| has(name)) {
+        return Err(refuse_file(&format!("{trimmed}/{file}")));
+    }
+    if has(WORKLOAD_FILE) {
+        let text = format!("{typed} is the folder of a workload");
+        return Err(mistake(&text, &format!("if it has a study.yaml, `tare run {trimmed}/`")));
+    }
+    let text = format!("the folder {typed} has neither a Dockerfile nor an image: no oci-layout and no manifest.json");
+    Err(mistake(&text, "add a Dockerfile, or write a workload with `bundle: {folder: ...}` and a command"))
+}
+
+/// The repository of an image: `my/app` of `registry.test:5000/my/app:1@sha256:...`.
+fn without_registry_and_tag(name: &str) -> &str {
+    let name = name.split('@').next().unwrap_or_default();
+    let name = match name.split_once('/') {
+        Some((_, rest)) if names_registry(name) => rest,
+        _ => name,
+    };
+    let name = name.strip_prefix("library/").unwrap_or(name);
+    match name.rsplit_once(':') {
+        Some((repository, tag)) if !tag.contains('/') => repository,
+        _ => name,
+    }
+}
+
+/// Whether a name begins with that of a registry, by the rule of container engines.
+fn names_registry(name: &str) -> bool {
+    name.split_once('/').is_some_and(|(host, _)| host.contains(['.', ':']) || host == "localhost")
+}
+
+fn short_id(id: &str) -> &str {
+    id.get(..19).unwrap_or(id)
+}
+
+/// Adds where else an image of this name may be.
+fn with_other_places(name: &str, fault: Fault) -> Fault {
+    let mut others = vec![format!("docker://{name} for the one of a registry")];
+    if Path::new(name).exists() {
+        others.insert(0, format!("./{name} for the file or folder here"));
+    }
+    let remedy = match fault.remedy.as_str() {
+        "" => format!("or write {}", others.join(", ")),
+        known => format!("{known}; or write {}", others.join(", ")),
+    };
+    fault.remedy(remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_typed_is_told_apart_without_asking_anybody() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for name in ["app/Dockerfile", "layout/oci-layout", "stack/compose.yaml", "w/workload.yaml", "none/x", "i.tar"] {
+            tare_testkit::files::write(&root.join(name), "x");
+        }
+        let read = |name: &str| What::read(root.join(name).to_str().unwrap());
+        assert_eq!(read("app").unwrap(), What::Dockerfile(root.join("app")));
+        assert_eq!(read("layout").unwrap(), What::Saved(root.join("layout")));
+        assert_eq!(read("i.tar").unwrap(), What::Saved(root.join("i.tar")));
+        let told = |name: &str| read(name).unwrap_err().to_string();
+        assert!(told("stack").contains("stack/compose.yaml`"), "{}", told("stack"));
+        assert!(told("stack/compose.yaml").contains("`tare import "));
+        assert!(told("w").contains("the folder of a workload"));
+        assert!(told("none").contains("neither a Dockerfile nor an image"));
+        assert!(told("missing").contains("cannot be weighed"));
+        assert_eq!(What::read("my/app:1").unwrap(), What::Named("my/app:1".into()));
+        assert_eq!(What::read("docker://redis:7").unwrap(), What::Registry("redis:7".into()));
+        assert_eq!(What::read("apt:a,b").unwrap(), What::Packages(vec!["a".into(), "b".into()]));
+        assert!(What::read("apt:").is_err());
+    }
+
+    #[test]
+    fn a_name_is_made_of_what_was_typed() {
+        let name = |typed: &str| What::read(typed).unwrap().short_name();
+        assert_eq!(name("my/app:1"), "my-app");
+        assert_eq!(name("registry.test:5000/my/App_x:1@sha256:00"), "my-app-x");
+        assert_eq!(name("docker.io/library/redis:7"), "redis");
+        assert_eq!(name("apt:redis-server"), "redis-server");
+        assert_eq!(What::Saved("/x/redis.tar.gz".into()).short_name(), "redis");
+        assert_eq!(name("___"), "service");
+    }
+
+    #[test]
+    fn an_image_that_is_not_here_may_be_elsewhere() {
+        let told = with_other_places("redsi:7", Fault::new("there is none").remedy("did you mean redis:7?")).remedy;
+        assert_eq!(told, "did you mean redis:7?; or write docker://redsi:7 for the one of a registry");
+    }
+}
