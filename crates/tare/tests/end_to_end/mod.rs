@@ -25,4 +25,5 @@ mod suites;
 mod tools;
 mod traces;
 mod trouble;
+mod weighing;
 mod whole;

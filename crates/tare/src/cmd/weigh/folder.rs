@@ -12,6 +12,8 @@ use tare_core::units::typed_duration;
 
 /// What a workload calls the port that gets the load.
 const PORT: &str = "main";
+/// What may be done with a file; the command that lists all its keys follows.
+const EDIT: &str = "# Edit it freely: `tare run` takes this folder as it is. All keys: ";
 /// How long a service may take until it is ready.
 const READY: &str = "60s";
 /// The space of a volume that was typed; image volumes get as much.
@@ -96,11 +98,9 @@ impl Draft<'_> {
     pub(super) fn workload(&self) -> String {
         let Draft { about, name, load, .. } = self;
         let what = about.what.as_deref().unwrap_or_default();
+        let (head, about) = (head(about), quoted(what));
         let mut text = format!(
-            "{}\n# Edit it freely: `tare run` on this folder takes it as it is. `tare check --schema workload` describes \
-             all keys.\nworkload: {name}\nabout: {}\nservices:\n  {name}:\n",
-            head(about),
-            quoted(what),
+            "{head}\n{EDIT}`tare check --schema workload`.\nworkload: {name}\nabout: {about}\nservices:\n  {name}:\n"
         );
         self.service_lines().iter().for_each(|line| text += &format!("    {line}\n"));
         text += &format!(
@@ -151,15 +151,14 @@ impl Draft<'_> {
         let said = comment(&self.connections_said);
         let at_most = typed_duration(about.at_most());
         format!(
-            "{}\n# Edit it freely: `tare run` on this folder takes it as it is. `tare check --schema study` describes all \
-             keys.\nstudy: {name}\nquestion: {question}\n\
+            "{}\n{EDIT}`tare check --schema study`.\nstudy: {name}\nquestion: {question}\n\
              # The workload.yaml beside this file.\nworkload: .\n\
              # The form to which the others are compared.\nbaseline: native\n\
              # Each connection sends its next request when the last one is answered.\n{said}\n\
              load: {{closed: {{connections: {connections}}}}}\n\
              # Of each form, in each block: settle does not count, measure does.\n\
              time: {{settle: 500ms, measure: 2s}}\n\
-             # A block deploys every form afresh. Blocks go on until the intervals are this narrow, or the time is over.\n\
+             # A block deploys every form afresh. Blocks go on until intervals are this narrow, or the time is over.\n\
              until: {{half_width: 1%, at_most: {at_most}}}\n\
              forms:\n  # A process of this machine, rooted in the same files.\n  native: []\n\
              \x20 # A container on a bridge, its port published.\n  container: [container: {{network: published}}]\n\
@@ -184,4 +183,101 @@ fn bundle(source: &Source) -> String {
 /// A comment of one line.
 fn comment(text: &str) -> String {
     format!("# {}", text.replace(char::is_control, " "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cmd::weigh::args::InitArgs;
+    use crate::files;
+    use clap::Parser;
+    use std::time::Duration;
+    use tare_core::load::LoadProfile;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: InitArgs,
+    }
+
+    const TYPED: &[&str] = &[
+        "init",
+        "apt:redis-server",
+        "--command",
+        "/usr/bin/redis-server --port {port} 'a \"b\"'",
+        "--env",
+        "A=x: y # z",
+        "--volume",
+        "/data",
+        "--user",
+        "5:6",
+        "--at-most",
+        "40s",
+    ];
+
+    fn line(typed: &[&str]) -> Line {
+        Line::try_parse_from(typed).unwrap_or_else(|wrong| panic!("{wrong}"))
+    }
+
+    fn draft(about: &About) -> Draft<'_> {
+        Draft {
+            about,
+            name: "redis".to_owned(),
+            source: Source::Packages(vec!["redis-server".to_owned()]),
+            found: "packages redis-server\nDebian's".to_owned(),
+            taken: vec!["user: a: b".to_owned()],
+            port: 6379,
+            port_said: "port 6379: as typed (--port)".to_owned(),
+            load: Load {
+                protocol: "redis",
+                options: vec!["mix: {get: 75, set: 25}".to_owned()],
+                said: "GET and SET".to_owned(),
+                option: "--redis",
+            },
+            connections: 20,
+            connections_said: "20 connections".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_folder_is_a_workload_and_a_study_without_mistakes() {
+        let (line, folder) = (line(TYPED), tempfile::tempdir().unwrap());
+        let path = folder.path().join("weigh-redis");
+        draft(&line.args.about).write(&path).unwrap();
+        let suite = files::read_suite(path.to_str().unwrap(), None, None).unwrap_or_else(|wrong| panic!("{wrong:#}"));
+        let (study, workload) = files::only_part(suite, "run").unwrap();
+        let service = &workload.services[0];
+        assert_eq!(service.command, ["/usr/bin/redis-server", "--port", "${{port.main}}", "a \"b\""]);
+        assert_eq!((service.environment["A"].as_str(), service.ports["main"]), ("x: y # z", 6379));
+        assert_eq!((service.user, service.own_user), ((5, 6), false));
+        assert_eq!((service.volumes["/data"], service.resources.memory_bytes), (512 << 20, 512 << 20));
+        assert!(matches!(study.load, LoadProfile::Closed { connections: 20, .. }), "{:?}", study.load);
+        assert_eq!(study.at_most, Some(Duration::from_secs(40)));
+        let forms: Vec<&str> = study.forms.iter().map(|form| form.name.as_str()).collect();
+        assert_eq!(forms, ["native", "container", "container-hostnet"]);
+    }
+
+    #[test]
+    fn a_folder_is_never_written_over() {
+        let (ours, folder) = (line(TYPED), tempfile::tempdir().unwrap());
+        let about = &ours.args.about;
+        let path = folder.path().join("weigh-redis");
+        assert_eq!(standing(&path, about).unwrap(), Standing::Nothing);
+        draft(about).write(&path).unwrap();
+        assert_eq!(standing(&path, about).unwrap(), Standing::Made);
+        let other = line(&[TYPED, &["--port", "1"]].concat());
+        let told = standing(&path, &other.args.about).unwrap_err().to_string();
+        assert!(told.contains("--out DIR; to run what is there, `tare run "), "{told}");
+        std::fs::remove_file(path.join(STUDY_FILE)).unwrap();
+        let told = standing(&path, about).unwrap_err().to_string();
+        assert!(told.contains("--out DIR") && !told.contains("tare run "), "{told}");
+    }
+
+    #[test]
+    fn the_folder_is_typed_with_a_slash() {
+        let out = |typed: &[&str]| place(&line(&[&["init", "x"][..], typed].concat()).args.about, "app");
+        assert_eq!(out(&[]), Path::new("./weigh-app"));
+        assert_eq!(out(&["--out", "mine"]), Path::new("./mine"));
+        assert_eq!(out(&["--out", "/a/b"]), Path::new("/a/b"));
+    }
 }

@@ -157,7 +157,7 @@ struct Means<'a> {
 fn read(about: &About) -> Result<What> {
     let Some(typed) = &about.what else {
         let (text, to_do) = if about.tool_words.is_empty() {
-            ("nothing to weigh was named", "name an image, a folder with a Dockerfile or a package: tare weigh my/app:1")
+            ("nothing to weigh was named", "name an image, a folder or a package: tare weigh my/app:1")
         } else {
             (
                 "a command of this machine cannot be weighed yet: words after -- are the load tool",

@@ -204,7 +204,8 @@ mod tests {
     fn what_was_typed_is_told_apart_without_asking_anybody() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
-        for name in ["app/Dockerfile", "layout/oci-layout", "stack/compose.yaml", "w/workload.yaml", "none/x", "i.tar"] {
+        let files = ["app/Dockerfile", "layout/oci-layout", "stack/compose.yaml", "w/workload.yaml", "none/x", "i.tar"];
+        for name in files {
             tare_testkit::files::write(&root.join(name), "x");
         }
         let read = |name: &str| What::read(root.join(name).to_str().unwrap());

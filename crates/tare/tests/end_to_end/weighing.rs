@@ -1,0 +1,107 @@
+//! From the name of an image to its table, in one command.
+
+use crate::end_to_end::lab::{Lab, flat, text};
+use std::path::Path;
+use std::process::Command;
+
+/// A Redis that keeps nothing, as whoever makes an image would have it: a port, a volume, and a program by its name.
+const CHANGES: &[&str] = &[
+    "ENV PATH=/usr/local/bin:/usr/bin:/bin",
+    "EXPOSE 6379/tcp",
+    "VOLUME /data",
+    "WORKDIR /data",
+    "ENTRYPOINT [\"redis-server\"]",
+    "CMD [\"--bind\", \"0.0.0.0\", \"--protected-mode\", \"no\", \"--save\", \"\"]",
+];
+
+/// An image of the engine that goes with the value.
+struct Image(String);
+
+impl Image {
+    /// Has the engine import a tree of packages under a name that no run here has seen. The tree is kept beside the
+    /// built program.
+    fn import(name: &str, changes: &[&str]) -> Image {
+        let tree = Path::new(env!("CARGO_TARGET_TMPDIR")).join("weighing-redis.tar");
+        let image = Image(format!("tare-weighing/{name}:e2e-{}", std::process::id()));
+        shell(
+            "[ -e \"$1\" ] || { \
+               mmdebstrap --quiet --variant=extract --include=redis-server,dash,coreutils \"$2\" - > \"$1.part\"; \
+               mv \"$1.part\" \"$1\"; }",
+            &[text(&tree), codename().as_str()],
+        );
+        let mut import = Command::new("docker");
+        import.arg("import");
+        for change in changes {
+            import.args(["--change", *change]);
+        }
+        let made = import.args([text(&tree), image.0.as_str()]).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        image
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        let _ = Command::new("docker").args(["rmi", self.0.as_str()]).output();
+    }
+}
+
+fn shell(script: &str, arguments: &[&str]) {
+    let path = "/usr/sbin:/usr/bin:/sbin:/bin";
+    let made = Command::new("sh").args(["-ec", script, "sh"]).args(arguments).env("PATH", path).output().unwrap();
+    assert!(made.status.success(), "{script}: {}", String::from_utf8_lossy(&made.stderr));
+}
+
+fn codename() -> String {
+    let release = std::fs::read_to_string("/etc/os-release").unwrap();
+    let line = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")).unwrap();
+    line.trim_matches('"').to_owned()
+}
+
+#[test]
+fn an_image_is_weighed_by_its_name_and_again_by_its_folder() {
+    let Some(lab) = Lab::with_engine(&["mmdebstrap", "docker"]) else { return };
+    let image = Image::import("redis", CHANGES);
+    let out = lab.path("weigh-redis");
+    let typed = ["weigh", image.0.as_str(), "--at-most", "40s", "--out", text(&out)];
+    let said = flat(&lab.expect(0, &typed));
+    lab.expect_clean();
+    assert!(said.contains("port 6379: the image exposes it (--port)"), "{said}");
+    assert!(said.contains("load GET and SET: port 6379 speaks Redis ("), "{said}");
+    assert!(said.contains(" connections: ") && said.contains("(--connections)"), "{said}");
+    for form in ["native", "container", "container-hostnet"] {
+        assert!(said.contains(form), "{form}: {said}");
+    }
+    assert!(said.contains(&format!("to repeat it: tare run {}", text(&out))), "{said}");
+    let workload = std::fs::read_to_string(out.join("workload.yaml")).unwrap();
+    assert!(workload.contains(&format!("bundle: {{image: \"docker-daemon:{}\"}}", image.0)), "{workload}");
+    // The same command takes the folder as it is; another one does not write over it.
+    let again = flat(&lab.expect(0, &["init", image.0.as_str(), "--at-most", "40s", "--out", text(&out)]));
+    assert!(again.contains("is there already, made by this command"), "{again}");
+    let refused = flat(&lab.expect(2, &["init", image.0.as_str(), "--port", "6379", "--out", text(&out)]));
+    assert!(refused.contains("--out DIR"), "{refused}");
+    assert_eq!(std::fs::read_to_string(out.join("workload.yaml")).unwrap(), workload);
+    lab.expect(0, &["check", text(&out)]);
+    let planned = flat(&lab.expect(0, &["run", text(&out), "--dry-run"]));
+    assert!(planned.contains("container-hostnet") && planned.contains("Nothing was started"), "{planned}");
+}
+
+#[test]
+fn what_cannot_be_weighed_is_said_with_what_to_do() {
+    let Some(lab) = Lab::with_engine(&["mmdebstrap", "docker"]) else { return };
+    let out = lab.path("out");
+    let refuse = |code: i32, name: &str, changes: &[&str], wanted: &str| {
+        let image = Image::import(name, changes);
+        let said = flat(&lab.expect(code, &["weigh", image.0.as_str(), "--out", text(&out)]));
+        assert!(said.contains(wanted), "{name}: '{wanted}' is not there: {said}");
+        lab.expect_clean();
+        assert!(!out.exists(), "{name}: nothing is left");
+    };
+    refuse(2, "silent", &[], "neither ENTRYPOINT nor CMD");
+    let path = "ENV PATH=/usr/bin:/bin";
+    let script = "CMD [\"dash\", \"-c\", \"echo you must set APP_SECRET; exit 3\"]";
+    refuse(1, "ends", &[path, "EXPOSE 80", script], "--env APP_SECRET=VALUE");
+    refuse(1, "deaf", &[path, "EXPOSE 80", "CMD [\"sleep\", \"60\"]"], "listens at no TCP port");
+    let said = flat(&lab.expect(2, &["weigh", "tare-weighing/none-such:1", "--out", text(&out)]));
+    assert!(said.contains("none-such") && said.contains("docker://"), "{said}");
+}
