@@ -2,7 +2,7 @@
 
 use super::args::About;
 use super::load::{Load, list, quoted};
-use crate::files::{STUDY_FILE, WORKLOAD_FILE};
+use crate::files::{self, STUDY_FILE, WORKLOAD_FILE};
 use crate::mistake::Mistake;
 use crate::written::{make_own_folder, write_own_file};
 use anyhow::{Context, Result};
@@ -64,7 +64,7 @@ pub(super) fn standing(folder: &Path, about: &About) -> Result<Standing> {
     if folder.symlink_metadata().is_err() {
         return Ok(Standing::Nothing);
     }
-    let text = std::fs::read_to_string(folder.join(WORKLOAD_FILE)).unwrap_or_default();
+    let text = files::read_text(&folder.join(WORKLOAD_FILE)).unwrap_or_default();
     if text.lines().next() == Some(head(about).as_str()) && folder.join(STUDY_FILE).is_file() {
         return Ok(Standing::Made);
     }
@@ -189,7 +189,6 @@ fn comment(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::cmd::weigh::args::InitArgs;
-    use crate::files;
     use clap::Parser;
     use std::time::Duration;
     use tare_core::load::LoadProfile;

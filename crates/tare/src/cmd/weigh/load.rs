@@ -157,7 +157,11 @@ fn sql(about: &About, statement: &str, spoken: &Spoken, variables: &BTreeMap<Str
             return Err(Mistake::new(format!("{text}\n  to do: name its port: --port, or another load")).into());
         }
     };
-    let variable = |name: &str| variables.get(name).cloned();
+    let variable = |name: &str| {
+        let found = variables.get(name).or_else(|| variables.get(&name.replace("MYSQL_", "MARIADB_")));
+        // A secret of the shell stands in the service's environment alone.
+        found.filter(|value| !value.contains("${{")).cloned()
+    };
     let root = variable("MYSQL_ROOT_PASSWORD").filter(|_| protocol == "mysql" && variable(user).is_none());
     let (user, password) = match &about.login {
         Some(login) => match login.split_once(':') {

@@ -210,10 +210,11 @@ fn look_and_write(
     draft.taken = taken(&workload);
     draft.taken.iter().for_each(|line| say(line));
     let (_kept, mut workload) = read_draft(&draft)?;
-    let seen = look::look(&mut workload, means.carrier, means.stop, say)?;
+    let seen = look::look(&mut workload, means.carrier, means.stop, say);
     if means.stop.raised() {
         return Ok(Made::Interrupted(None));
     }
+    let seen = seen?;
     if let Some((status, lines)) = &seen.exited {
         return Err(exited(&status.to_string(), lines).into());
     }
@@ -225,7 +226,8 @@ fn look_and_write(
     (draft.port, draft.port_said) = (port.number, port.said);
     if let Some(count) = draft.about.connections {
         draft.connections_said = format!("{count} connections: as typed (--connections)");
-    } else {
+    } else if draft.load.protocol != "exec" {
+        // A tool may take no number of connections, and each try would start it anew.
         let (_kept, mut workload) = read_draft(&draft)?;
         let found = look::connections(&mut workload, means.carrier, means.stop, say);
         if means.stop.raised() {
