@@ -186,6 +186,29 @@ fn mistakes_on_the_command_line_exit_with_two() {
 }
 
 #[test]
+fn what_cannot_be_weighed_is_refused_before_anything_is_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    files::write(&folder.path().join("stack/compose.yaml"), "services: {}\n");
+    files::write(&folder.path().join("weigh-app/workload.yaml"), "workload: mine\n");
+    let wrong: &[(&[&str], &str)] = &[
+        (&["weigh"], "to do: name an image"),
+        (&["weigh", "--", "./server"], "a command of this machine cannot be weighed yet"),
+        (&["weigh", "./stack"], "`tare import ./stack/compose.yaml`"),
+        (&["weigh", "compose.yaml"], "`tare import compose.yaml`"),
+        (&["weigh", "./missing.tar"], "cannot be weighed"),
+        (&["init", "apt:redis-server"], "to do: --command"),
+        (&["init", "my/app:1", "--name", "app"], "./weigh-app is there already"),
+        (&["init", "app", "--http", "/", "--redis"], "cannot be used with"),
+        (&["init", "app", "--number", "/rps"], "to do: add --tool COMMAND"),
+        (&["init", "app", "--name", "A b"], "use a-z, 0-9 and -"),
+    ];
+    for (args, wanted) in wrong {
+        let (code, text) = said_in(folder.path(), args);
+        assert!(code == Some(2) && one_line(&text).contains(wanted), "{args:?}: {text}");
+    }
+}
+
+#[test]
 fn a_mistake_shared_by_two_files_is_printed_once() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| files::write(&folder.path().join(name), text);

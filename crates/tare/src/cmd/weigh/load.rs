@@ -206,7 +206,7 @@ fn with_places(word: &str) -> String {
         plain.replace(&format!("{{{name}}}"), by)
     };
     let word = replace(word.to_owned(), "address", "{host}:{port}");
-    PLACES.iter().fold(word, |word, name| replace(word, name, &format!("${{{name}}}")))
+    PLACES.into_iter().fold(word, |word, name| replace(word, name, &format!("${{{name}}}")))
 }
 
 /// A pattern whose first group is called what a workload calls the number.

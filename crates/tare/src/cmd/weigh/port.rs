@@ -40,7 +40,7 @@ pub(super) fn choose(
         return Ok(Port { number, said: format!("port {number}: as typed (--port)"), spoken: of(number) });
     }
     let rank = |port: &u16| (!suits(about, &of(*port)), !exposed.contains(port), !is_known(&of(*port)), *port);
-    let number = *listening.iter().min_by_key(|port| rank(port)).expect("it listens at one port at least");
+    let number = *listening.iter().min_by_key(|port| rank(*port)).expect("it listens at one port at least");
     let why = if exposed.contains(&number) { "the image exposes it" } else { "the service listens at it" };
     let others = if listening.len() > 1 { format!(", of {}", list()) } else { String::new() };
     Ok(Port { number, said: format!("port {number}: {why}{others} (--port)"), spoken: of(number) })
