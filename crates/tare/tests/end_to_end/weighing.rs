@@ -101,7 +101,7 @@ fn what_cannot_be_weighed_is_said_with_what_to_do() {
     let path = "ENV PATH=/usr/bin:/bin";
     let script = "CMD [\"dash\", \"-c\", \"echo you must set APP_SECRET; exit 3\"]";
     refuse(1, "ends", &[path, "EXPOSE 80", script], "--env APP_SECRET=VALUE");
-    refuse(1, "deaf", &[path, "EXPOSE 80", "CMD [\"sleep\", \"60\"]"], "listens at no TCP port");
+    refuse(1, "deaf", &[path, "EXPOSE 80", "CMD [\"sleep\", \"600\"]"], "listens at no TCP port");
     let said = flat(&lab.expect(2, &["weigh", "tare-weighing/none-such:1", "--out", text(&out)]));
     assert!(said.contains("none-such") && said.contains("docker://"), "{said}");
 }

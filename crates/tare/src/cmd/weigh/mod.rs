@@ -12,24 +12,26 @@ mod what;
 
 pub(crate) use args::{InitArgs, WeighArgs};
 
-use super::{look, run};
+use super::look::{self, Found, Ground};
+use super::run;
 use crate::cli::RunArgs;
-use crate::files::{self, WORKLOAD_FILE};
+use crate::images::plain_image;
 use crate::mistake::Mistake;
 use crate::terminal::{note, tell};
-use crate::{EXIT_INTERRUPTED, EXIT_OK, machine, session};
+use crate::{EXIT_INTERRUPTED, EXIT_OK, files, machine, session};
 use anyhow::{Context, Result};
 use args::About;
 use folder::{Draft, Standing};
 use load::Load;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tare_core::bundle::{BundleStore, Recipe, Source};
 use tare_core::config::Problem;
 use tare_core::fault::Fault;
-use tare_core::host::MachineServices;
 use tare_core::image::ImageConfig;
+use tare_core::study::Study;
+use tare_core::units::{grouped, show_duration};
 use tare_core::workload::Workload;
-use tare_runner::Stop;
 use tempfile::TempDir;
 use what::What;
 
@@ -37,6 +39,8 @@ use what::What;
 const USUAL_CONNECTIONS: u32 = 50;
 /// Stands for the port of a service of which none is known, until it is seen where it listens.
 const ANY_PORT: u16 = 8080;
+/// How long a service may take until it listens and answers.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 
 /// How the folder came to be.
 enum Made {
@@ -116,18 +120,19 @@ fn make(about: &About, verb: &str, say: &mut dyn FnMut(&str)) -> Result<Made> {
     if folder::standing(&folder, about)? == Standing::Made {
         let shown = folder.display();
         say(&format!("{shown} is there already, made by this command: taken as it is; remove it to look anew"));
+        if matches!(what, What::Dockerfile(_)) {
+            // The folder names an image, which is to be of the sources as they are now.
+            session::require_root(verb)?;
+            what.find(say)?;
+        }
         return Ok(Made::Whole(folder));
     }
-    session::require_root(&format!("{verb} {}", about.what.as_deref().unwrap_or_default()))?;
-    let stop = session::stop_on_signals()?;
-    // Given back before the study runs, which takes it by itself.
-    let _machine = session::take_machine(&about.typed(), about.wait)?;
-    session::require_clean_host()?;
+    // Given back before the study runs, which takes the machine by itself.
+    let ground = Ground::take(verb, about.what.as_deref().unwrap_or_default(), about.wait)?;
     let found = what.find(say)?;
     say(&found.said);
-    let carrier = machine::carrier()?;
-    let image = build(about, &found.source, carrier.bundles.as_ref(), say)?;
-    if stop.raised() {
+    let image = build(about, &found.source, ground.carrier.bundles.as_ref(), say)?;
+    if ground.stop.raised() {
         return Ok(Made::Interrupted(None));
     }
     let exposed: Vec<u16> = image.iter().flat_map(|says| says.tcp_ports().into_values()).collect();
@@ -144,13 +149,7 @@ fn make(about: &About, verb: &str, say: &mut dyn FnMut(&str)) -> Result<Made> {
         connections: about.connections.unwrap_or(USUAL_CONNECTIONS),
         connections_said: format!("{USUAL_CONNECTIONS} connections: the usual number (--connections)"),
     };
-    look_and_write(draft, &exposed, &folder, &Means { carrier: &carrier, stop: &stop }, say)
-}
-
-/// What is needed to start services.
-struct Means<'a> {
-    carrier: &'a std::sync::Arc<MachineServices>,
-    stop: &'a Stop,
+    look_and_write(draft, &exposed, &folder, &ground, say)
 }
 
 /// Reads what was typed, as far as no service has to be started for it.
@@ -184,7 +183,11 @@ fn build(
     store: &dyn BundleStore,
     say: &mut dyn FnMut(&str),
 ) -> Result<Option<ImageConfig>> {
-    let recipe = Recipe::plain(source.clone());
+    // By the name that the bundle has in workloads, too.
+    let recipe = Recipe::plain(match source {
+        Source::Image(image) => Source::Image(plain_image(image)),
+        other => other.clone(),
+    });
     if !store.keeps(&recipe) {
         say("building the bundle that all forms get");
     }
@@ -202,23 +205,24 @@ fn look_and_write(
     mut draft: Draft,
     exposed: &[u16],
     folder: &Path,
-    means: &Means,
+    ground: &Ground,
     say: &mut dyn FnMut(&str),
 ) -> Result<Made> {
-    let (_kept, mut workload) = read_draft(&draft)?;
-    machine::build_bundles(&mut workload, means.carrier.bundles.as_ref(), say).map_err(without_places)?;
+    let (_kept, _, mut workload) = read_draft(&draft)?;
+    machine::build_bundles(&mut workload, ground.carrier.bundles.as_ref(), say).map_err(without_places)?;
     draft.taken = taken(&workload);
     draft.taken.iter().for_each(|line| say(line));
-    let (_kept, mut workload) = read_draft(&draft)?;
-    let seen = look::look(&mut workload, means.carrier, means.stop, say);
-    if means.stop.raised() {
+    say("starting the service once, to see where it listens and what it speaks");
+    let (_kept, _, mut workload) = read_draft(&draft)?;
+    let seen = look::look(ground, &mut workload, ANSWERS_WITHIN, say);
+    if ground.stop.raised() {
         return Ok(Made::Interrupted(None));
     }
-    let seen = seen?;
-    if let Some((status, lines)) = &seen.exited {
-        return Err(exited(&status.to_string(), lines).into());
+    let seen = seen.map_err(without_places)?;
+    if let Some(how) = &seen.exited {
+        return Err(exited(how, &seen.output).into());
     }
-    let port = port::choose(draft.about, exposed, &seen.listening, &seen.spoken)?;
+    let port = port::choose(draft.about, exposed, &seen)?;
     say(&port.said);
     let variables = &workload.services[0].environment;
     draft.load = load::choose(draft.about, port.number, &port.spoken, variables)?;
@@ -228,20 +232,16 @@ fn look_and_write(
         draft.connections_said = format!("{count} connections: as typed (--connections)");
     } else if draft.load.protocol != "exec" {
         // A tool may take no number of connections, and each try would start it anew.
-        let (_kept, mut workload) = read_draft(&draft)?;
-        let found = look::connections(&mut workload, means.carrier, means.stop, say);
-        if means.stop.raised() {
+        say("looking for a number of connections that keeps it busy");
+        let (_kept, study, mut workload) = read_draft(&draft)?;
+        let found = look::connections(ground, &study, &mut workload, say);
+        if ground.stop.raised() {
             draft.write(folder)?;
             return Ok(Made::Interrupted(Some(folder.to_owned())));
         }
-        let found = found.map_err(|fault| with_other_loads(fault, &draft.load))?;
+        let found = found.map_err(|error| with_other_loads(without_places(error), &draft.load))?;
         draft.connections = found.connections;
-        draft.connections_said = format!(
-            "{} connections: they keep it busy without a long queue, at {} op/s and a p50 of {} (--connections)",
-            found.connections,
-            tare_core::units::grouped(found.operations_per_s),
-            tare_core::units::show_duration(found.p50),
-        );
+        draft.connections_said = describe(&found);
     }
     say(&draft.connections_said);
     draft.write(folder)?;
@@ -249,14 +249,23 @@ fn look_and_write(
     Ok(Made::Whole(folder.to_owned()))
 }
 
-/// Writes a draft into a folder that goes away with the value, and reads it as a workload.
-fn read_draft(draft: &Draft) -> Result<(TempDir, Workload)> {
+fn describe(found: &Found) -> String {
+    let Found { connections, operations_per_s, p50, limited } = found;
+    let why = match limited {
+        Some(why) => format!("more could not be tried: {why}"),
+        None => "more would gain less than 5 %".to_owned(),
+    };
+    let (rate, p50) = (grouped(operations_per_s.round()), show_duration(*p50));
+    format!("{connections} connections, {rate} op/s, p50 {p50}: {why} (--connections)")
+}
+
+/// Writes a draft into a folder that goes away with the first value, and reads it as a run would.
+fn read_draft(draft: &Draft) -> Result<(TempDir, Study, Workload)> {
     let folder = tempfile::tempdir().context("could not make a temporary folder")?;
     draft.write(folder.path())?;
-    match files::read_workload(&folder.path().join(WORKLOAD_FILE))? {
-        Ok(workload) => Ok((folder, workload)),
-        Err(problems) => Err(without_places(Mistake::in_files(problems).into())),
-    }
+    let suite = files::read_suite(&folder.path().display().to_string(), None, None).map_err(without_places)?;
+    let (study, workload) = files::only_part(suite, "weigh")?;
+    Ok((folder, study, workload))
 }
 
 /// Mistakes of a draft came from the command line: nobody has seen the file.
@@ -304,10 +313,16 @@ fn exited(status: &str, lines: &str) -> Fault {
 }
 
 /// A load that fails may be the wrong one.
-fn with_other_loads(fault: Fault, load: &Load) -> Fault {
+fn with_other_loads(error: anyhow::Error, load: &Load) -> anyhow::Error {
     let other = format!("if this load does not suit the service ({}), choose another: {}", load.said, load.option);
-    let remedy = if fault.remedy.is_empty() { other } else { format!("{}; {other}", fault.remedy) };
-    fault.remedy(remedy)
+    match error.downcast::<Fault>() {
+        Ok(fault) if fault.remedy.is_empty() => fault.remedy(other).into(),
+        Ok(fault) => {
+            let remedy = format!("{}; {other}", fault.remedy);
+            fault.remedy(remedy).into()
+        }
+        Err(error) => error,
+    }
 }
 
 #[cfg(test)]
@@ -316,10 +331,10 @@ mod tests {
 
     #[test]
     fn a_service_that_ends_is_told_with_the_variable_that_it_names() {
-        let fault = exited("exit status 1", "Error: not initialized\nYou must specify POSTGRES_PASSWORD to a value");
+        let fault = exited("exit code 1", "Error: not initialized\nYou must specify POSTGRES_PASSWORD to a value");
         assert!(fault.remedy.contains("--env POSTGRES_PASSWORD=VALUE"), "{}", fault.remedy);
         assert!(fault.log.contains("must specify"), "{}", fault.log);
-        assert!(exited("exit status 1", "no such file").remedy.contains("--volume"));
+        assert!(exited("exit code 1", "no such file").remedy.contains("--volume"));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Which port gets the load: the one that was typed, or else the likeliest of those at which the service listens.
 
 use super::args::About;
+use crate::cmd::look::Seen;
 use anyhow::Result;
-use std::collections::BTreeMap;
 use tare_core::fault::Fault;
 use tare_load::greeting::Spoken;
 
@@ -19,18 +19,21 @@ pub(super) struct Port {
 ///
 /// # Errors
 /// When it listens at none, or not at the one that was typed.
-pub(super) fn choose(
-    about: &About,
-    exposed: &[u16],
-    listening: &[u16],
-    spoken: &BTreeMap<u16, Spoken>,
-) -> Result<Port> {
-    let of = |port: u16| spoken.get(&port).cloned().unwrap_or(Spoken::Silent);
-    let list = || listening.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+pub(super) fn choose(about: &About, exposed: &[u16], seen: &Seen) -> Result<Port> {
+    let of = |port: u16| seen.spoken.get(&port).cloned().unwrap_or(Spoken::Silent);
+    let listed = |ports: &[u16]| ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+    let listening: Vec<u16> =
+        seen.listening.iter().copied().filter(|port| !seen.loopback_only.contains(port)).collect();
+    let list = || listed(&listening);
     if listening.is_empty() {
-        let text = "the service runs, but listens at no TCP port, so it cannot be loaded";
-        let to_do = "have it listen at all addresses (0.0.0.0): --command, --env; or weigh another service";
-        return Err(Fault::new(text).remedy(to_do).into());
+        let at = if seen.loopback_only.is_empty() {
+            "listens at no TCP port".to_owned()
+        } else {
+            format!("listens on the loopback only, at port {}", listed(&seen.loopback_only))
+        };
+        let fault = Fault::new(format!("the service runs, but {at}, so a container of it cannot be loaded"));
+        let to_do = "have it listen at all addresses (0.0.0.0): --command, --env";
+        return Err(fault.remedy(to_do).with_log(seen.output.clone()).into());
     }
     if let Some(number) = about.port {
         if !listening.contains(&number) {
@@ -79,8 +82,9 @@ mod tests {
 
     fn chosen(typed: &[&str], exposed: &[u16], listening: &[(u16, Spoken)]) -> Result<String> {
         let line = Line::try_parse_from([&["init", "x"][..], typed].concat()).unwrap_or_else(|wrong| panic!("{wrong}"));
-        let ports: Vec<u16> = listening.iter().map(|(port, _)| *port).collect();
-        choose(&line.args.about, exposed, &ports, &listening.iter().cloned().collect()).map(|port| port.said)
+        let ports = listening.iter().map(|(port, _)| *port).collect();
+        let seen = Seen { listening: ports, spoken: listening.iter().cloned().collect(), ..Seen::default() };
+        choose(&line.args.about, exposed, &seen).map(|port| port.said)
     }
 
     #[test]
@@ -98,5 +102,9 @@ mod tests {
         let told = chosen(&["--port", "1"], &[], &[(80, Spoken::Http)]).unwrap_err().to_string();
         assert!(told.contains("not listen at port 1, but at 80"), "{told}");
         assert!(chosen(&[], &[80], &[]).unwrap_err().to_string().contains("listens at no TCP port"));
+        let inner = Seen { listening: vec![80], loopback_only: vec![80], ..Seen::default() };
+        let line = Line::try_parse_from(["init", "x"]).unwrap_or_else(|wrong| panic!("{wrong}"));
+        let told = choose(&line.args.about, &[80], &inner).unwrap_err().to_string();
+        assert!(told.contains("on the loopback only, at port 80"), "{told}");
     }
 }

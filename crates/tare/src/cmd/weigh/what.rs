@@ -104,9 +104,10 @@ impl What {
                 found(Source::Image(shown.clone()), format!("image {shown}: a file or folder of this machine"))
             }
             What::Dockerfile(folder) => {
-                say(&format!("having the engine build {}", folder.display()));
                 let built = tare_layers::build_image(folder, say)?;
-                let name = built.tags.first().unwrap_or(&built.id);
+                // The tag of the build moves with the next one; another tag of the same image may not.
+                let own = built.tags.iter().find(|tag| tag.starts_with("localhost/"));
+                let name = own.or(built.tags.first()).unwrap_or(&built.id);
                 found(image(name), format!("image {name}: built by the engine from {}", folder.display()))
             }
             What::Packages(names) => {
@@ -123,7 +124,8 @@ impl What {
                     let said = format!("image {name}: the engine does not have it; fetched from its registry");
                     found(Source::Image(name.clone()), said)
                 }
-                Err(fault) => Err(with_other_places(name, fault).into()),
+                Err(fault) if fault.mistake => Err(with_other_places(name, fault).into()),
+                Err(fault) => Err(fault.into()),
             },
         }
     }
@@ -142,7 +144,7 @@ fn refuse_file(typed: &str) -> anyhow::Error {
 
 fn read_folder(typed: &str, path: &Path) -> Result<What> {
     let has = |name: &str| path.join(name).is_file();
-    if has("Dockerfile") {
+    if has("Dockerfile") || has("Containerfile") {
         return Ok(What::Dockerfile(paths::plain(path)));
     }
     if ["oci-layout", "index.json", "manifest.json"].iter().any(|name| has(name)) {
