@@ -42,12 +42,7 @@ pub(super) fn check(about: &About) -> Result<()> {
 ///
 /// # Errors
 /// When the protocol suggests no load and none was typed.
-pub(super) fn choose(
-    about: &About,
-    port: u16,
-    spoken: &Spoken,
-    variables: &BTreeMap<String, String>,
-) -> Result<Load> {
+pub(super) fn choose(about: &About, port: u16, spoken: &Spoken, variables: &BTreeMap<String, String>) -> Result<Load> {
     if let Some(load) = typed(about, spoken, variables)? {
         load.check()?;
         return Ok(load);
