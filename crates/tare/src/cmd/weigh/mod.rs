@@ -253,7 +253,7 @@ fn describe(found: &Found) -> String {
     let Found { connections, operations_per_s, p50, limited } = found;
     let why = match limited {
         Some(why) => format!("more could not be tried: {why}"),
-        None => "more would gain less than 5 %".to_owned(),
+        None => "found by doubling them as long as that gained throughput".to_owned(),
     };
     let (rate, p50) = (grouped(operations_per_s.round()), show_duration(*p50));
     format!("{connections} connections, {rate} op/s, p50 {p50}: {why} (--connections)")
