@@ -32,7 +32,7 @@ pub enum Spoken {
     Redis,
     /// HTTP/1, in plain text.
     Http,
-    /// TLS; what is spoken inside is not known.
+    /// TLS; the protocol inside is not known.
     Tls,
     /// The PostgreSQL protocol.
     Postgres,

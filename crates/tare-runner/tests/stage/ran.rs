@@ -90,8 +90,8 @@ fn run_on(
     Ran { log, ending: ending.unwrap(), events }
 }
 
-/// Deploys the first form once, outside of a plan, where each form has this trouble. What `work` returns, and what hosts
-/// and loads were asked for.
+/// Deploys the first form once, outside of a plan, where each form has this trouble. What `work` returns, and what
+/// hosts and loads were asked for.
 pub(crate) fn once<T>(
     header: &Header,
     trouble: Trouble,

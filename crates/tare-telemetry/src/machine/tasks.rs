@@ -35,10 +35,16 @@ impl Tasks {
         if let Some(group) = version_1 {
             return KeptFile::open(root.path(format!("{group}/cpuacct.usage"))).map(Tasks::Sum);
         }
-        let is_root = root.has(format!("{VERSION_2}/cgroup.controllers"))
-            && !root.has(format!("{VERSION_2}/cgroup.events"));
+        let is_root =
+            root.has(format!("{VERSION_2}/cgroup.controllers")) && !root.has(format!("{VERSION_2}/cgroup.events"));
         let loose = KeptFile::open(root.path(format!("{VERSION_2}/cgroup.threads"))).filter(|_| is_root)?;
-        Some(Tasks::Added(Added { root: root.clone(), loose, files: HashMap::new(), parts: Parts::default(), at: None }))
+        Some(Tasks::Added(Added {
+            root: root.clone(),
+            loose,
+            files: HashMap::new(),
+            parts: Parts::default(),
+            at: None,
+        }))
     }
 
     /// The CPU time of all tasks so far, s; none if it cannot be read, or was just now.

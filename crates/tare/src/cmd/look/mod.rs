@@ -247,9 +247,8 @@ mod tests {
 
     #[test]
     fn a_socket_for_all_addresses_is_reached_at_the_loopback() {
-        let at = |text: &str| -> Vec<String> {
-            reached_at(text.parse().unwrap()).iter().map(ToString::to_string).collect()
-        };
+        let at =
+            |text: &str| -> Vec<String> { reached_at(text.parse().unwrap()).iter().map(ToString::to_string).collect() };
         assert_eq!(at("0.0.0.0"), ["127.0.0.1"]);
         assert_eq!(at("::"), ["::1", "127.0.0.1"]);
         assert_eq!(at("10.1.2.3"), ["10.1.2.3"]);

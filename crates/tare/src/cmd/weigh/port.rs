@@ -43,7 +43,7 @@ pub(super) fn choose(about: &About, exposed: &[u16], seen: &Seen) -> Result<Port
         return Ok(Port { number, said: format!("port {number}: as typed (--port)"), spoken: of(number) });
     }
     let rank = |port: &u16| (!suits(about, &of(*port)), !exposed.contains(port), !is_known(&of(*port)), *port);
-    let number = *listening.iter().min_by_key(|port| rank(*port)).expect("it listens at one port at least");
+    let number = *listening.iter().min_by_key(|port| rank(port)).expect("it listens at one port at least");
     let why = if exposed.contains(&number) { "the image exposes it" } else { "the service listens at it" };
     let others = if listening.len() > 1 { format!(", of {}", list()) } else { String::new() };
     Ok(Port { number, said: format!("port {number}: {why}{others} (--port)"), spoken: of(number) })
@@ -53,7 +53,7 @@ fn is_known(spoken: &Spoken) -> bool {
     !matches!(spoken, Spoken::Silent | Spoken::Unknown(_))
 }
 
-/// Whether the load that was typed can be sent to what is spoken; any can where none was typed.
+/// Whether the load that was typed suits this protocol; any does if none was typed.
 fn suits(about: &About, spoken: &Spoken) -> bool {
     if about.http.is_some() {
         matches!(spoken, Spoken::Http | Spoken::Tls)
