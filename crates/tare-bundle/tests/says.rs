@@ -49,6 +49,7 @@ fn all_that_an_image_says_is_read_without_unpacking_it() {
         directory: "/data".to_owned(),
         ports: texts(&["53/udp", "6379/tcp"]),
         volumes: texts(&["/data"]),
+        stop_signal: "SIGQUIT".to_owned(),
     };
     assert_eq!(says(&root, &image).as_ref(), Some(&wanted));
     let document = json!({"architecture": "any", "config": run}).to_string();

@@ -38,6 +38,9 @@ pub struct ImageConfig {
     /// The paths where it writes what should last.
     #[serde(default)]
     pub volumes: Vec<String>,
+    /// The signal that asks the program to end, as the image writes it; empty for SIGTERM.
+    #[serde(default)]
+    pub stop_signal: String,
 }
 
 impl ImageConfig {

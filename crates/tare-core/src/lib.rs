@@ -34,6 +34,7 @@ pub mod qos;
 pub mod record;
 pub mod secrets;
 mod seen;
+mod stop_signal;
 pub mod study;
 pub mod telemetry;
 pub mod topology;

@@ -26,6 +26,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use crate::stop_signal::StopSignal;
 pub use crate::users::{FIRST_OWN, NOBODY, why_not_stated, why_not_user};
 
 /// The JSON Schema (draft 2020-12) of workload files, without the protocols, which [`Catalog`] knows.
@@ -130,7 +131,10 @@ pub struct Service {
     pub volumes: BTreeMap<String, u64>,
     /// The resources it gets, the same in every form that does not say otherwise.
     pub resources: Resources,
-    /// How long it may take to end after SIGTERM.
+    /// The signal that asks it to end.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub stop_signal: StopSignal,
+    /// How long it may take to end after that.
     pub stop_within: Duration,
     /// Named options with named levels; a study chooses levels. Their arguments are put into `command`
     /// when it is deployed ([`Study::deployed`](crate::study::Study::deployed)).
@@ -148,6 +152,12 @@ pub struct Service {
 
 fn one() -> u32 {
     1
+}
+
+// serde prescribes the signature.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_usual(signal: &StopSignal) -> bool {
+    *signal == StopSignal::TERM
 }
 
 // serde prescribes the signature.
@@ -172,6 +182,7 @@ impl Service {
             ready,
             volumes: BTreeMap::new(),
             resources: Resources::default(),
+            stop_signal: StopSignal::TERM,
             stop_within: Duration::from_secs(10),
             options: BTreeMap::new(),
             instances: one(),

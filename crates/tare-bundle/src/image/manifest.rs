@@ -34,6 +34,7 @@ impl Image {
             directory: run.directory.unwrap_or_default(),
             ports: names(run.ports),
             volumes: names(run.volumes),
+            stop_signal: run.stop_signal.unwrap_or_default(),
         }
     }
 }
@@ -75,6 +76,8 @@ struct Run {
     ports: Option<BTreeMap<String, IgnoredAny>>,
     #[serde(rename = "Volumes")]
     volumes: Option<BTreeMap<String, IgnoredAny>>,
+    #[serde(rename = "StopSignal")]
+    stop_signal: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -1,6 +1,6 @@
 //! Workloads made from images: what is taken, what overrides it, and what cannot be known yet.
 
-use super::{NOBODY, Readiness, Service, Workload};
+use super::{NOBODY, Readiness, Service, StopSignal, Workload};
 use crate::catalog::Catalog;
 use crate::config::{Node, Problems};
 use crate::fault::Fault;
@@ -58,6 +58,7 @@ fn redis() -> ImageConfig {
         directory: "/data".to_owned(),
         ports: texts(&["6379/tcp"]),
         volumes: texts(&["/data"]),
+        stop_signal: String::new(),
     }
 }
 
@@ -165,6 +166,22 @@ fn users_are_numbers_or_wait_for_the_files() {
     assert!(named.own_user, "until it is looked up");
     assert_eq!(named.image.as_ref().unwrap().user.as_deref(), Some("memcache"));
     assert!(named.image.unwrap().lines().iter().any(|line| line.contains("memcache, whose numbers are looked up")));
+}
+
+#[test]
+fn what_asks_it_to_end_is_stated_or_the_images_or_sigterm() {
+    let read = |says: &str, more: &str| service(ImageConfig { stop_signal: says.to_owned(), ..redis() }, more);
+    assert_eq!(read("", "").stop_signal, StopSignal::TERM);
+    let quit = read("SIGQUIT", "");
+    assert_eq!((quit.stop_signal.number(), quit.image.unwrap().taken["stop_signal"].as_str()), (3, "SIGQUIT"));
+    let stated = read("SIGQUIT", "    stop_signal: int\n");
+    assert_eq!(stated.stop_signal.to_string(), "SIGINT");
+    assert!(!taken(&stated).contains(&"stop_signal"));
+    let odd = read("SIGNOTHING", "");
+    assert_eq!(odd.stop_signal, StopSignal::TERM);
+    assert!(odd.image.unwrap().taken["stop_signal"].contains("is not a signal; SIGTERM is used"));
+    let told = read_on(Shelf(Ok(Some(redis()))), "    stop_signal: hard\n", "").unwrap_err();
+    assert!(told.contains("w.yaml:5:18") && told.contains("'hard' is not a signal"), "{told}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! `services:` of a workload.
 
 use super::{
-    FILE_WANTED, INSTANCES_MAX, OwnResources, Readiness, Resources, Service, ServiceOption, refuse_idle_quota,
-    why_not_stated,
+    FILE_WANTED, INSTANCES_MAX, OwnResources, Readiness, Resources, Service, ServiceOption, StopSignal,
+    refuse_idle_quota, why_not_stated,
 };
 use crate::bundle::{Build, ExtraFile, Recipe, Source, read_packages};
 use crate::catalog::Catalog;
@@ -57,6 +57,7 @@ pub(super) fn read_service(
     let ready = read_ready(&mut fields, &ports, image.as_ref(), around, problems);
     let volumes = read_volumes(&mut fields, image.as_mut(), problems);
     let resources = read_resources(&mut fields, problems);
+    let stop_signal = read_stop_signal(&mut fields, image.as_mut(), problems);
     let stop_within = fields.duration("stop_within", problems);
     let options = fields.get("options").map(|node| read_options(node, problems)).unwrap_or_default();
     let instances = fields.integer("instances", 1..=INSTANCES_MAX, problems);
@@ -70,6 +71,7 @@ pub(super) fn read_service(
         ports,
         volumes,
         resources: resources?,
+        stop_signal: stop_signal.unwrap_or(usual.stop_signal),
         stop_within: stop_within.unwrap_or(usual.stop_within),
         options,
         instances: instances.map_or(usual.instances, |count| count as u32),
@@ -332,6 +334,33 @@ fn read_volumes(fields: &mut Fields, image: Option<&mut FromImage>, problems: &m
         volumes.extend(more.into_iter().map(|path| (path, IMAGE_VOLUME_BYTES)));
     }
     volumes
+}
+
+fn read_stop_signal(
+    fields: &mut Fields,
+    image: Option<&mut FromImage>,
+    problems: &mut Problems,
+) -> Option<StopSignal> {
+    if let Some(node) = fields.get("stop_signal") {
+        let text = node.text(problems)?;
+        let signal = StopSignal::parse(&text);
+        if signal.is_none() {
+            problems.add(node.place, format!("'{text}' is not a signal"), "write for example SIGQUIT");
+        }
+        return signal;
+    }
+    let image = image?;
+    let text = image.says.as_ref()?.stop_signal.clone();
+    if text.is_empty() {
+        return None;
+    }
+    let signal = StopSignal::parse(&text);
+    let what = match signal {
+        Some(signal) => signal.to_string(),
+        None => format!("'{text}', which is not a signal; {} is used", StopSignal::TERM),
+    };
+    image.note("stop_signal", what);
+    signal
 }
 
 fn read_resources(fields: &mut Fields, problems: &mut Problems) -> Option<Resources> {

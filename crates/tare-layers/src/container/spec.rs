@@ -97,7 +97,7 @@ pub(crate) fn container(order: &Order, name: &str) -> Result<ContainerCreateBody
         working_dir: Some(service.directory.clone().unwrap_or_else(|| "/".to_owned())),
         labels: Some(labels),
         exposed_ports: published.then(|| ports.iter().map(|port| format!("{port}/tcp")).collect()),
-        stop_signal: Some("SIGTERM".to_owned()),
+        stop_signal: Some(service.stop_signal.to_string()),
         host_config: Some(host_config(order, &ports)?),
         ..Default::default()
     })

@@ -1,7 +1,7 @@
 use super::*;
 use crate::sample;
 use std::collections::BTreeMap;
-use tare_core::workload::{Resources, Service, USUAL_PATH};
+use tare_core::workload::{Resources, Service, StopSignal, USUAL_PATH};
 
 fn surroundings() -> TrialContext {
     let around = tare_testkit::sample::surroundings("abc123", Path::new("/run/tare/abc123"), [10, 99, 0, 1], (10, 99));
@@ -54,6 +54,9 @@ fn a_service_gets_exactly_what_was_stated() {
     let mut elsewhere = start();
     elsewhere.service.directory = Some("/srv".to_owned());
     assert_eq!(built(ContainerOptions::default(), &elsewhere, None).0.working_dir.as_deref(), Some("/srv"));
+    assert_eq!(body.stop_signal.as_deref(), Some("SIGTERM"));
+    elsewhere.service.stop_signal = StopSignal::parse("SIGQUIT").unwrap();
+    assert_eq!(built(ContainerOptions::default(), &elsewhere, None).0.stop_signal.as_deref(), Some("SIGQUIT"));
     assert_eq!(body.env.unwrap(), ["HOME=".to_owned(), "MODE=x".to_owned(), format!("PATH={USUAL_PATH}")]);
     let labels = body.labels.unwrap();
     assert_eq!((labels[RUN_LABEL].as_str(), labels[NAME_LABEL].as_str()), ("abc123", "tare-abc123-t1-db"));

@@ -3,6 +3,7 @@
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use tare_core::workload::StopSignal;
 
 /// A child that is reaped here and nowhere else; until then its id cannot pass to another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +49,12 @@ impl OwnChild {
     /// Sends it a signal; it may have ended in the meantime.
     pub(crate) fn signal(self, signal: Signal) {
         let _ = kill_process(self.0, signal);
+    }
+
+    /// The same for the signal that asks it to end, which may be a real-time one.
+    pub(crate) fn ask_to_end(self, by: StopSignal) {
+        // SAFETY: plain numbers; a process that has ended is an error and nothing else.
+        unsafe { libc::kill(self.0.as_raw_nonzero().get(), by.number()) };
     }
 }
 

@@ -126,7 +126,7 @@ impl Running {
         // Whatever is left of the command goes with the group below, and only a failure there counts.
         let _ = self.end_command();
         if self.state()? == InstanceState::Running {
-            self.child.signal(Signal::TERM);
+            self.child.ask_to_end(self.start.service.stop_signal);
             let deadline = Instant::now() + self.start.service.stop_within;
             while self.state()? == InstanceState::Running && Instant::now() < deadline {
                 std::thread::sleep(LOOK_EVERY);

@@ -29,7 +29,7 @@ use tare_core::telemetry::{TelemetryRow, Vantage, WHOLE_MACHINE};
 use tare_core::topology::{Cache, Cpu, Topology};
 use tare_core::trial::{Outcome, Stage};
 use tare_core::units::CpuSet;
-use tare_core::workload::{ProtocolUse, Readiness, Resources, Service, Workload};
+use tare_core::workload::{ProtocolUse, Readiness, Resources, Service, StopSignal, Workload};
 
 const SECOND: u64 = 1_000_000_000;
 const SEED: u64 = 7;
@@ -138,6 +138,7 @@ fn header(study: Study, plan: Vec<PlannedTrial>) -> Header {
         ready: Readiness::Port { port: "main".into(), within: Duration::from_secs(10) },
         volumes: BTreeMap::new(),
         resources: Resources { cpus: 1, cpu_quota: None, memory_bytes: 512 << 20 },
+        stop_signal: StopSignal::TERM,
         stop_within: Duration::from_secs(10),
         options: BTreeMap::new(),
         instances: 1,

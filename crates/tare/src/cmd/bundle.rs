@@ -169,7 +169,13 @@ fn page(listing: &BundleListing, width: usize) -> String {
     if let Some(image) = &listing.image {
         say("image:", &format!("starts {:?} {:?}", image.entrypoint, image.command));
         let (ports, volumes) = (image.ports.join(", "), image.volumes.join(", "));
-        let more = [("as", &image.user), ("in", &image.directory), ("ports", &ports), ("volumes", &volumes)];
+        let more = [
+            ("as", &image.user),
+            ("in", &image.directory),
+            ("ports", &ports),
+            ("volumes", &volumes),
+            ("ends by", &image.stop_signal),
+        ];
         more.iter().filter(|(_, text)| !text.is_empty()).for_each(|(what, text)| say("", &format!("{what} {text}")));
     }
     if !listing.left_out.is_empty() {
