@@ -1,7 +1,7 @@
 //! What an image says about how its program is started: the defaults of a service made from it.
 
 use crate::config::{Place, Problems};
-use crate::users::why_not_stated;
+use crate::users::{why_not_in_image, why_not_stated};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -123,6 +123,18 @@ impl ImageUser {
             _ => ImageUser::Named(user.to_owned()),
         }
     }
+
+    /// The same for a service that runs as its image does, and so may be root.
+    pub fn with_root(user: &str) -> ImageUser {
+        let (name, group) = user.split_once(':').unwrap_or((user, ""));
+        match ImageUser::of(user) {
+            ImageUser::Root if matches!(name, "" | "0" | "root") && matches!(group, "" | "0" | "root") => {
+                ImageUser::Numbers(0, 0)
+            }
+            ImageUser::Numbers(uid, gid) if why_not_in_image((uid, gid)).is_none() => ImageUser::Numbers(uid, gid),
+            _ => ImageUser::Named(user.to_owned()),
+        }
+    }
 }
 
 /// The numbers of a user of an image, from the text of its `/etc/passwd` and `/etc/group`, by the rules of container
@@ -226,16 +238,18 @@ impl FromImage {
         }
     }
 
-    /// The numbers of the user that the image names; none until they are looked up, and for root.
-    pub(crate) fn take_user(&mut self) -> Option<(u32, u32)> {
+    /// The numbers of the user that the image names; none until they are looked up, and for root unless the service
+    /// runs as its image does.
+    pub(crate) fn take_user(&mut self, as_image: bool) -> Option<(u32, u32)> {
         let name = self.says.as_ref()?.user.clone();
-        match ImageUser::of(&name) {
+        let user = if as_image { ImageUser::with_root(&name) } else { ImageUser::of(&name) };
+        match user {
             ImageUser::Root => {
                 self.note_root();
                 None
             }
             ImageUser::Numbers(uid, gid) => {
-                self.note_user(&name, (uid, gid));
+                self.note_user(if name.is_empty() { "root" } else { &name }, (uid, gid));
                 Some((uid, gid))
             }
             ImageUser::Named(name) => {
@@ -293,6 +307,17 @@ mod tests {
         assert_eq!(ImageUser::of("65532:65532"), ImageUser::Numbers(65532, 65532));
         for named in ["redis", "65532", "redis:redis", "5:staff", "98999:98999"] {
             assert_eq!(ImageUser::of(named), ImageUser::Named(named.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_service_that_runs_as_its_image_may_be_root() {
+        for root in ["", "root", "0", "root:root", "0:0", "root:0"] {
+            assert_eq!(ImageUser::with_root(root), ImageUser::Numbers(0, 0), "{root}");
+        }
+        assert_eq!(ImageUser::with_root("999:5"), ImageUser::Numbers(999, 5));
+        for named in ["redis", "0:5", "root:staff", "70000000:5"] {
+            assert_eq!(ImageUser::with_root(named), ImageUser::Named(named.to_owned()));
         }
     }
 

@@ -21,8 +21,8 @@ impl StopSignal {
     /// SIGTERM, which services are sent unless something else is stated.
     pub const TERM: StopSignal = StopSignal(15);
 
-    /// The signal that `SIGQUIT`, `QUIT`, `3`, `SIGRTMIN+3` or `RTMAX-1` stands for, in any case of letters; `None` when
-    /// there is no such signal.
+    /// The signal that `SIGQUIT`, `QUIT`, `3`, `SIGRTMIN+3` or `RTMAX-1` stands for, in any case of letters; `None`
+    /// when there is no such signal.
     pub fn parse(text: &str) -> Option<StopSignal> {
         let (first, last) = REAL_TIME;
         if let Ok(number) = text.parse::<i32>() {
@@ -103,8 +103,7 @@ mod tests {
             assert_eq!((signal.number(), signal.to_string().as_str()), (number, name), "{text}");
             assert_eq!(StopSignal::parse(name), Some(signal), "{name} is read again");
         }
-        for text in ["", "SIG", "0", "32", "65", "-1", "TERMINATE", "RTMIN3", "RTMIN+", "RTMIN+31", "RTMIN--1", "RTMAX+1"]
-        {
+        for text in ["", "SIG", "0", "32", "65", "-1", "ENDING", "RTMIN3", "RTMIN+", "RTMIN+31", "RTMIN-1", "RTMAX+1"] {
             assert_eq!(StopSignal::parse(text), None, "{text:?}");
         }
     }

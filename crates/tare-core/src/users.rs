@@ -35,9 +35,28 @@ pub fn why_not_stated(user: (u32, u32)) -> Option<&'static str> {
     why_not_user(user)
 }
 
+/// The last user and group that a service has which runs as its image does: as many as container images use.
+const IMAGE_LAST: u32 = 65_535;
+
+/// Why a service that runs as its image does may not have this user and group; none when it may. Root is one of them.
+pub fn why_not_in_image(user: (u32, u32)) -> Option<&'static str> {
+    let known = user.0 <= IMAGE_LAST && user.1 <= IMAGE_LAST;
+    (!known).then_some("with 'as_image' a service has the users and groups from 0 to 65535")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_service_that_runs_as_its_image_may_be_root() {
+        for fine in [(0, 0), (0, 5), (999, 0), (IMAGE_LAST, IMAGE_LAST)] {
+            assert_eq!(why_not_in_image(fine), None, "{fine:?}");
+        }
+        for beyond in [(FIRST_OWN, 0), (0, FIRST_OWN), (NO_ID, NO_ID)] {
+            assert!(why_not_in_image(beyond).is_some(), "{beyond:?}");
+        }
+    }
 
     #[test]
     fn numbers_that_are_given_out_are_not_to_be_stated() {

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use crate::stop_signal::StopSignal;
-pub use crate::users::{FIRST_OWN, NOBODY, why_not_stated, why_not_user};
+pub use crate::users::{FIRST_OWN, NOBODY, why_not_in_image, why_not_stated, why_not_user};
 
 /// The JSON Schema (draft 2020-12) of workload files, without the protocols, which [`Catalog`] knows.
 pub const FILE_SCHEMA: &str = include_str!("../assets/workload.schema.json");
@@ -120,6 +120,10 @@ pub struct Service {
     /// is [`NOBODY`] until the workload is spelled out ([`crate::instances`]).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own_user: bool,
+    /// Whether it runs as its image does in a container engine: as root if the image says so, on a root that it may
+    /// write to, with the image's own /tmp and /run, and with what the image holds in its volumes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub as_image: bool,
     /// The directory it starts in, an absolute path in the bundle, if not the root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
@@ -177,6 +181,7 @@ impl Service {
             environment: BTreeMap::new(),
             user: (NOBODY, NOBODY),
             own_user: true,
+            as_image: false,
             directory: None,
             ports: BTreeMap::new(),
             ready,

@@ -12,7 +12,7 @@ use tare_bundle::{Needs, needs};
 use tare_core::bundle::Bundle;
 use tare_core::fault::Fault;
 use tare_core::image::{FromImage, ImageConfig, user_numbers};
-use tare_core::workload::{NOBODY, Service, USUAL_PATH, Workload};
+use tare_core::workload::{NOBODY, Service, USUAL_PATH, Workload, why_not_in_image};
 use tare_layers::{engine_image, engine_name};
 
 /// The most that is read of a file in an image, bytes.
@@ -137,12 +137,17 @@ fn settle_image(service: &mut Service, image: &mut FromImage, bundle: &dyn Bundl
     }
     if let Some(user) = image.user.clone() {
         let (passwd, group) = (tree.text("/etc/passwd"), tree.text("/etc/group"));
-        let numbers = user_numbers(&user, &passwd, &group).map_err(|why| {
+        let beyond = |numbers| why_not_in_image(numbers).filter(|_| service.as_image);
+        let found = user_numbers(&user, &passwd, &group).and_then(|numbers| match beyond(numbers) {
+            Some(why) => Err(format!("its numbers are {}:{}, and {why}", numbers.0, numbers.1)),
+            None => Ok(numbers),
+        });
+        let numbers = found.map_err(|why| {
             let fault = Fault::new(format!("the image of service '{name}' runs as '{user}', but {why}"));
             let remedy = "write the user's number in the workload, for example `user: \"999:999\"`";
             ("user", fault.remedy(remedy).as_mistake())
         })?;
-        service.own_user = numbers.0 == 0;
+        service.own_user = numbers.0 == 0 && !service.as_image;
         if service.own_user {
             service.user = (NOBODY, NOBODY);
             image.note_root();
@@ -170,7 +175,7 @@ fn settle_image(service: &mut Service, image: &mut FromImage, bundle: &dyn Bundl
         }
     }
     let hidden = |path: &&String| image.taken.contains_key("volumes") && tree.holds_something(path);
-    if let Some(path) = service.volumes.keys().find(hidden) {
+    if let Some(path) = service.volumes.keys().find(hidden).filter(|_| !service.as_image) {
         let line = format!("{}; the image's own content of {path} is hidden", image.taken["volumes"]);
         image.note("volumes", line);
     }
@@ -344,6 +349,8 @@ mod tests {
         let admin = user("admin").unwrap();
         assert!(admin.own_user && admin.user == (NOBODY, NOBODY), "another name of root");
         assert!(admin.image.unwrap().taken["user"].starts_with("one of each instance's own, in place of root"));
+        let root = settled(", as_image: true", |says| "admin".clone_into(&mut says.user)).unwrap();
+        assert_eq!((root.user, root.own_user), ((0, 0), false));
         assert!(user("mysql").unwrap_err().message.contains("no user 'mysql' in its /etc/passwd"));
         assert_eq!(settled(", user: '5:6'", |says| "mysql".clone_into(&mut says.user)).unwrap().user, (5, 6));
     }
@@ -366,6 +373,8 @@ mod tests {
         let with = |says: &mut ImageConfig| says.volumes = vec!["/data".to_owned(), "/srv".to_owned()];
         let told = settled("", with).unwrap().image.unwrap().taken["volumes"].clone();
         assert_eq!(told, "/data, /srv, empty, with 512 MiB each; the image's own content of /srv is hidden");
+        let told = settled(", as_image: true", with).unwrap().image.unwrap().taken["volumes"].clone();
+        assert_eq!(told, "/data, /srv, with what the image holds there, with 512 MiB each");
     }
 
     #[test]

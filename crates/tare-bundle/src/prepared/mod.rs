@@ -43,12 +43,13 @@ impl DataSets {
         let mut hash = Sha256::new();
         hash.update(format!("{FORMAT} "));
         for maker in makers {
-            let Service { name, recipe, command, environment, user, directory, volumes, .. } = maker;
+            let Service { name, recipe, command, environment, user, directory, volumes, as_image, .. } = maker;
             let bundle = bundles.bundle(recipe)?;
             let decides = (name, bundle.digest(), command, environment, user, volumes);
             hash.update(serde_json::to_vec(&decides).doing("write down a service")?);
             // Data kept before services had directories are still valid.
             hash.update(directory.as_deref().unwrap_or_default());
+            hash.update(if *as_image { "as its image" } else { "" });
         }
         hash.update(serde_json::to_vec(holders).doing("write down names")?);
         Ok(digest::hex(&hash.finalize())[..32].to_owned())

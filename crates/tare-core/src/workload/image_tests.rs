@@ -185,6 +185,23 @@ fn what_asks_it_to_end_is_stated_or_the_images_or_sigterm() {
 }
 
 #[test]
+fn a_service_may_run_as_its_image_does() {
+    let read = |user: &str, more: &str| service(ImageConfig { user: user.to_owned(), ..redis() }, more);
+    let root = read("", "    as_image: true\n");
+    assert_eq!((root.as_image, root.own_user, root.user), (true, false, (0, 0)));
+    let image = root.image.unwrap();
+    assert_eq!(image.taken["user"], "root, which is 0:0");
+    assert_eq!(image.taken["volumes"], "/data, with what the image holds there, with 512 MiB each");
+    assert_eq!(read("redis", "    as_image: true\n").image.unwrap().user.as_deref(), Some("redis"));
+    assert_eq!(read("redis", "    as_image: true\n    user: 0\n").user, (0, 0));
+    assert!(!read("", "    as_image: false\n").as_image);
+    let told = |more: &str| read_on(Shelf(Ok(Some(redis()))), more, "").unwrap_err();
+    assert!(told("    as_image: true\n    user: 65536\n").contains("from 0 to 65535"));
+    let packages = "  t: {bundle: {packages: [p]}, command: [/p], ports: {main: 1}, as_image: true}\n";
+    assert!(told(packages).contains("'as_image' is for services whose bundle is an image"));
+}
+
+#[test]
 fn a_port_is_not_guessed() {
     let several = || ImageConfig { ports: texts(&["80/tcp", "443/tcp", "8080/tcp"]), ..redis() };
     let read = |more: &str, load: &str| read_on(Shelf(Ok(Some(several()))), more, load);

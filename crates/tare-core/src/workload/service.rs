@@ -2,7 +2,7 @@
 
 use super::{
     FILE_WANTED, INSTANCES_MAX, OwnResources, Readiness, Resources, Service, ServiceOption, StopSignal,
-    refuse_idle_quota, why_not_stated,
+    refuse_idle_quota, why_not_in_image, why_not_stated,
 };
 use crate::bundle::{Build, ExtraFile, Recipe, Source, read_packages};
 use crate::catalog::Catalog;
@@ -47,15 +47,16 @@ pub(super) fn read_service(
     let build = read_build(&mut fields, folder, &files, problems);
     let command = read_command(&mut fields, place, image.as_mut(), problems);
     let environment = read_environment(&mut fields, image.as_mut(), problems);
+    let as_image = read_as_image(&mut fields, source.as_ref(), problems);
     let user = match (fields.get("user"), &mut image) {
-        (Some(node), _) => read_user(node, problems),
-        (None, Some(image)) => image.take_user(),
+        (Some(node), _) => read_user(node, as_image, problems),
+        (None, Some(image)) => image.take_user(as_image),
         (None, None) => None,
     };
     let directory = read_directory(&mut fields, image.as_mut(), problems);
     let ports = read_ports(&mut fields, image.as_mut(), problems);
     let ready = read_ready(&mut fields, &ports, image.as_ref(), around, problems);
-    let volumes = read_volumes(&mut fields, image.as_mut(), problems);
+    let volumes = read_volumes(&mut fields, image.as_mut(), as_image, problems);
     let resources = read_resources(&mut fields, problems);
     let stop_signal = read_stop_signal(&mut fields, image.as_mut(), problems);
     let stop_within = fields.duration("stop_within", problems);
@@ -67,6 +68,7 @@ pub(super) fn read_service(
         environment,
         user: user.unwrap_or(usual.user),
         own_user: user.is_none(),
+        as_image,
         directory,
         ports,
         volumes,
@@ -220,11 +222,23 @@ fn read_texts(node: &Node, problems: &mut Problems) -> BTreeMap<String, String> 
     fields.entries().iter().filter_map(|(key, _, value)| Some((key.clone(), value.text(problems)?))).collect()
 }
 
-fn read_user(node: &Node, problems: &mut Problems) -> Option<(u32, u32)> {
+/// Whether the service runs as its image does. Only an image says how that is.
+fn read_as_image(fields: &mut Fields, source: Option<&Source>, problems: &mut Problems) -> bool {
+    let Some(node) = fields.get("as_image") else { return false };
+    let as_image = node.boolean(problems).unwrap_or(false);
+    if as_image && source.is_some_and(|source| !matches!(source, Source::Image(_))) {
+        let message = "'as_image' is for services whose bundle is an image";
+        problems.add(node.place, message, "leave it out, or use 'bundle: {image: ...}'");
+    }
+    as_image
+}
+
+fn read_user(node: &Node, as_image: bool, problems: &mut Problems) -> Option<(u32, u32)> {
     let text = node.text(problems)?;
     let (uid, gid) = text.split_once(':').unwrap_or((&text, &text));
+    let why_not = if as_image { why_not_in_image } else { why_not_stated };
     match (uid.parse(), gid.parse()) {
-        (Ok(uid), Ok(gid)) => match why_not_stated((uid, gid)) {
+        (Ok(uid), Ok(gid)) => match why_not((uid, gid)) {
             None => Some((uid, gid)),
             Some(why) => {
                 problems.add(node.place, why, "name another uid, such as 999, or none: each instance then has its own");
@@ -305,7 +319,12 @@ fn read_ready(
     }
 }
 
-fn read_volumes(fields: &mut Fields, image: Option<&mut FromImage>, problems: &mut Problems) -> BTreeMap<String, u64> {
+fn read_volumes(
+    fields: &mut Fields,
+    image: Option<&mut FromImage>,
+    as_image: bool,
+    problems: &mut Problems,
+) -> BTreeMap<String, u64> {
     let mut volumes = BTreeMap::new();
     let own = fields.get("volumes").and_then(|node| Fields::of(node, "volumes", problems));
     for (written, place, value) in own.iter().flat_map(Fields::entries) {
@@ -330,7 +349,8 @@ fn read_volumes(fields: &mut Fields, image: Option<&mut FromImage>, problems: &m
     let more: Vec<String> = wanted.filter(|path| !volumes.contains_key(path)).collect();
     if !more.is_empty() {
         let size = show_bytes(IMAGE_VOLUME_BYTES);
-        image.note("volumes", format!("{}, empty, with {size} each", more.join(", ")));
+        let holding = if as_image { "with what the image holds there" } else { "empty" };
+        image.note("volumes", format!("{}, {holding}, with {size} each", more.join(", ")));
         volumes.extend(more.into_iter().map(|path| (path, IMAGE_VOLUME_BYTES)));
     }
     volumes

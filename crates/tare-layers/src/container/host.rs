@@ -192,14 +192,18 @@ impl Inner {
 
     /// Creates and starts the container of a service, or the resource probe in its place; returns what it lacks.
     fn launch(&self, start: &ServiceStart, container: &str, probe: Option<PathBuf>) -> Result<Vec<String>, Fault> {
+        if let Some(refused) = self.options.refused_as_image(start) {
+            return Err(refused);
+        }
         let bundle = self.carrier.bundles.bundle(&start.service.recipe)?;
-        let image = image::ensure(&self.engine, bundle.as_ref())?;
-        let accounts = Accounts::write(&self.surroundings.scratch, &start.instance, &bundle.directory()?, start)?;
+        let (image, directory) = (image::ensure(&self.engine, bundle.as_ref())?, bundle.directory()?);
+        let accounts = Accounts::write(&self.surroundings.scratch, &start.instance, &directory, start)?;
         let order = Order {
             options: self.options,
             surroundings: &self.surroundings,
             start,
             image: &image,
+            bundle: &directory,
             accounts: &accounts,
             network: self.link.as_ref().map_or("", |link| &link.name),
             published_at: self.published_at(),

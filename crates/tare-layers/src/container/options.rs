@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tare_core::config::{Fields, Node, Problems};
 use tare_core::fault::Fault;
-use tare_core::host::Facts;
+use tare_core::host::{Facts, ServiceStart};
 
 /// Who puts a service into its container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -172,6 +172,23 @@ impl ContainerOptions {
         hands_on.then(|| {
             Fault::new("Podman gives 'capabilities: all' to the service itself, which is unprivileged in every form")
                 .remedy("leave it out, or have Docker Engine answer (DOCKER_HOST)")
+        })
+    }
+
+    /// Why a service cannot run as its image does in such a container: as root it would have more of the machine than
+    /// any container has.
+    pub(super) fn refused_as_image(&self, start: &ServiceStart) -> Option<Fault> {
+        // A runtime alone is told which capabilities a service has, whatever stands there.
+        let all = self.by == By::Engine && self.capabilities == Capabilities::All;
+        let option = match self.namespaces {
+            Namespaces::Host => "namespaces: host",
+            Namespaces::Own if all => "capabilities: all",
+            Namespaces::Own => return None,
+        };
+        start.service.as_image.then(|| {
+            let message = format!("service '{}' has 'as_image', and so may be root", start.instance);
+            Fault::new(format!("{message}: with '{option}' it would reach the machine's own processes and settings"))
+                .remedy(format!("leave '{option}' out of the container's options, or 'as_image' out of the service"))
         })
     }
 

@@ -38,7 +38,7 @@ const KILLED: i64 = 128 + 9;
 /// When a volume cannot be made, or the engine refuses: the port is taken, the program missing, a limit refused.
 pub(crate) fn launch(engine: &Engine, order: &Order, name: &str) -> Result<(), Fault> {
     let doing = format!("start the container of service '{}'", order.start.instance);
-    make_volumes(&spec::volume_folders(order), order.start.service.user)?;
+    make_volumes(&spec::volume_folders(order), &order.start.service, order.bundle)?;
     let body = spec::container(order, name)?;
     let options = CreateContainerOptionsBuilder::new().name(name).build();
     let create = || engine.call(engine.docker().create_container(Some(options), body));

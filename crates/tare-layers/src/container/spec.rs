@@ -2,7 +2,7 @@
 
 use super::options::{Capabilities, ContainerOptions, Limits, Namespaces, Network, Seccomp, Storage};
 use crate::local::accounts::{Accounts, environment};
-use crate::local::{self, volumes::volume_folders as volume_folders_of};
+use crate::local::{self, content::has_directory, volumes::volume_folders as volume_folders_of};
 use crate::network;
 use bollard::models::{
     ContainerCreateBody, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount, MountType, PortBinding,
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use tare_core::fault::Fault;
 use tare_core::host::{ServiceStart, TrialContext};
 use tare_core::units::CpuSet;
-use tare_core::workload::Resources;
+use tare_core::workload::{Resources, Service};
 
 /// The label that holds the run's id; anything without it is not ours.
 pub(crate) const RUN_LABEL: &str = "tare.run";
@@ -29,6 +29,9 @@ const PROGRAM_INSIDE: &str = "/.tare-program";
 pub(super) const QUOTA_PERIOD_US: f64 = 100_000.0;
 /// Directories, in memory, that every form lets a service write to.
 const IN_MEMORY: [&str; 2] = ["/tmp", "/run"];
+/// Capabilities that engines leave a container's root, and that a service which runs as its image does has in no form,
+/// see [`IMAGE_BOUNDS`](crate::local::confinement::IMAGE_BOUNDS).
+const NOT_AS_IMAGE: [&str; 3] = ["AUDIT_WRITE", "MKNOD", "NET_RAW"];
 
 /// What a container is made from.
 pub(crate) struct Order<'a> {
@@ -40,6 +43,8 @@ pub(crate) struct Order<'a> {
     pub(crate) start: &'a ServiceStart,
     /// The image's name.
     pub(crate) image: &'a str,
+    /// The bundle's tree, which the image is made from.
+    pub(crate) bundle: &'a Path,
     /// The files that name the service's own user, and its home.
     pub(crate) accounts: &'a Accounts,
     /// The private network's name; unused with the host's own network.
@@ -113,6 +118,7 @@ fn host_config(order: &Order, ports: &[u16]) -> Result<HostConfig, Fault> {
     };
     let quota = cpu_quota(order.options.limits, resources);
     let shared = order.options.namespaces == Namespaces::Host;
+    let as_image = order.start.service.as_image;
     Ok(HostConfig {
         network_mode: Some(network.to_owned()),
         port_bindings: Some(port_bindings(order, ports)),
@@ -129,6 +135,9 @@ fn host_config(order: &Order, ports: &[u16]) -> Result<HostConfig, Fault> {
             ulimit("core", local::CORE_BYTES.cast_signed()),
         ]),
         security_opt: Some(security(order.options)),
+        cap_drop: as_image.then(|| NOT_AS_IMAGE.map(str::to_owned).to_vec()),
+        // The kernel limits the processes of each user, but not those of the machine's root.
+        pids_limit: as_image.then_some(local::PROCESSES.cast_signed()),
         cap_add: (order.options.capabilities == Capabilities::All).then(|| vec!["ALL".to_owned()]),
         pid_mode: shared.then(|| "host".to_owned()),
         // What services leave in the machine's IPC namespace would outlive them.
@@ -137,7 +146,7 @@ fn host_config(order: &Order, ports: &[u16]) -> Result<HostConfig, Fault> {
         userns_mode: order.by_podman.then(|| "host".to_owned()),
         cgroupns_mode: shared.then_some(HostConfigCgroupnsModeEnum::HOST),
         sysctls: low_ports(order),
-        readonly_rootfs: Some(order.options.read_only),
+        readonly_rootfs: Some(order.options.read_only && !as_image),
         tmpfs: Some(in_memory(order)),
         mounts: Some(mounts(order)),
         log_config: Some(HostConfigLogConfig {
@@ -228,7 +237,10 @@ fn port_bindings(order: &Order, ports: &[u16]) -> PortMap {
 }
 
 fn in_memory(order: &Order) -> HashMap<String, String> {
-    let volumes = &order.start.service.volumes;
+    let Service { volumes, as_image, .. } = &order.start.service;
+    if *as_image {
+        return HashMap::new();
+    }
     let free = IN_MEMORY.iter().filter(|path| !volumes.contains_key(**path));
     free.map(|path| ((*path).to_owned(), "rw,exec,nosuid,nodev,mode=1777".to_owned())).collect()
 }
@@ -254,7 +266,9 @@ fn mounts(order: &Order) -> Vec<Mount> {
 /// When a path is too long for the format.
 pub(crate) fn volume_archive(order: &Order) -> Result<Vec<u8>, Fault> {
     let mut archive = Vec::new();
-    for path in order.start.service.volumes.keys() {
+    // One that runs as its image does finds those that its image has, as they are.
+    let there = |path: &&String| order.start.service.as_image && has_directory(order.bundle, path);
+    for path in order.start.service.volumes.keys().filter(|path| !there(path)) {
         archive.extend_from_slice(&directory_header(path, order.start.service.user)?);
     }
     archive.extend_from_slice(&[0; 1024]);

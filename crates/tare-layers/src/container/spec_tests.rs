@@ -23,7 +23,8 @@ fn start() -> ServiceStart {
 fn order<'a>(options: ContainerOptions, surroundings: &'a TrialContext, start: &'a ServiceStart) -> Order<'a> {
     static NONE: Accounts = Accounts { files: Vec::new(), warnings: Vec::new(), home: String::new() };
     let (accounts, published_at, by_podman) = (&NONE, surroundings.address, false);
-    Order { options, surroundings, start, image: "i", accounts, network: "n", published_at, by_podman, probe: None }
+    let (image, bundle, network, probe) = ("i", Path::new("/nowhere"), "n", None);
+    Order { options, surroundings, start, image, bundle, accounts, network, published_at, by_podman, probe }
 }
 
 fn built(options: ContainerOptions, start: &ServiceStart, probe: Option<&Path>) -> (ContainerCreateBody, HostConfig) {
@@ -69,6 +70,27 @@ fn a_service_gets_exactly_what_was_stated() {
     let mounts = host.mounts.unwrap();
     assert_eq!(mounts[0].source.as_deref(), Some("/run/tare/abc123/t1/.volumes/db/0"));
     assert_eq!(host.security_opt.unwrap(), ["no-new-privileges"]);
+}
+
+#[test]
+fn a_service_that_runs_as_its_image_has_less_than_an_engine_leaves_it() {
+    let mut start = start();
+    (start.service.user, start.service.as_image) = ((0, 0), true);
+    let options = ContainerOptions { read_only: true, ..ContainerOptions::default() };
+    let (body, host) = built(options, &start, None);
+    assert_eq!(body.user.as_deref(), Some("0:0"));
+    assert_eq!(host.cap_drop.unwrap(), ["AUDIT_WRITE", "MKNOD", "NET_RAW"]);
+    assert_eq!((host.cap_add, host.readonly_rootfs, host.pids_limit), (None, Some(false), Some(16_384)));
+    assert_eq!(host.security_opt.unwrap(), ["no-new-privileges"]);
+    assert!(host.tmpfs.unwrap().is_empty(), "it has the image's own /tmp and /run");
+    assert!(options.refused_as_image(&start).is_none());
+    for (options, named) in [
+        (ContainerOptions { namespaces: Namespaces::Host, ..options }, "'namespaces: host'"),
+        (ContainerOptions { capabilities: Capabilities::All, ..options }, "'capabilities: all'"),
+    ] {
+        assert!(options.refused_as_image(&start).unwrap().message.contains(named));
+        assert!(options.refused_as_image(&self::start()).is_none(), "it is no root");
+    }
 }
 
 #[test]

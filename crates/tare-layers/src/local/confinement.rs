@@ -5,16 +5,20 @@ use super::{CORE_BYTES, OPEN_FILES, PROCESSES};
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use tare_core::fault::Fault;
 use tare_core::units::CpuSet;
-use tare_core::workload::why_not_user;
+use tare_core::workload::{why_not_in_image, why_not_user};
 
 /// The capabilities that stay in the bounding set, one bit each: those that Docker leaves a container. A service is not
 /// root and may gain no privileges, so it has none of them; but the forms are alike in this, too.
 pub(crate) const BOUNDS: u64 = 0xa804_25fb;
+/// Those that a service has which runs as its image does: its root user all of them, everybody else none. They are the
+/// ones of [`BOUNDS`] without AUDIT_WRITE, MKNOD and NET_RAW, which Podman does not leave a container either, and which
+/// would be without effect in a user namespace: so they are the same in every form.
+pub(crate) const IMAGE_BOUNDS: u64 = 0x8004_05fb;
 /// Sets of 64 bits, in two halves: `_LINUX_CAPABILITY_VERSION_3`.
-const CAPABILITY_VERSION: u32 = 0x2008_0522;
+pub(super) const CAPABILITY_VERSION: u32 = 0x2008_0522;
 
 /// What the child does between fork and exec, in order; it reports the number of each step as it begins it.
 pub(super) const STEPS: [&str; 9] = [
@@ -37,6 +41,10 @@ pub(super) struct Confinement {
     pub(super) cpus: Option<libc::cpu_set_t>,
     pub(super) nodes: Option<NodeMask>,
     pub(super) user: (u32, u32),
+    /// Whether it runs as its image does.
+    pub(super) as_image: bool,
+    /// The user namespace that `user` belongs to, if not this one.
+    pub(super) namespace: Option<OwnedFd>,
     pub(super) directory: Option<CString>,
 }
 
@@ -79,7 +87,15 @@ impl Confinement {
             check(unsafe { libc::setrlimit(resource, &limit) }.into())?;
         }
         begin();
-        become_user(self.user)?;
+        if let Some(namespace) = &self.namespace {
+            // SAFETY: plain numbers.
+            check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWUSER) }.into())?;
+        }
+        if self.as_image {
+            become_image_user(self.user)?;
+        } else {
+            become_user(self.user)?;
+        }
         begin();
         if let Some(directory) = &self.directory {
             rustix::process::chdir(directory.as_c_str())?;
@@ -92,9 +108,10 @@ impl Confinement {
 /// Refuses users that no service may have, whoever recorded them: a record is read without a workload's checks.
 ///
 /// # Errors
-/// When it is root, or not a user at all.
-pub(super) fn check_user(user: (u32, u32)) -> Result<(), Fault> {
-    let Some(why) = why_not_user(user) else { return Ok(()) };
+/// When it is root, unless the service runs as its image does, or not a user at all.
+pub(super) fn check_user(user: (u32, u32), as_image: bool) -> Result<(), Fault> {
+    let why = if as_image { why_not_in_image(user) } else { why_not_user(user) };
+    let Some(why) = why else { return Ok(()) };
     Err(Fault::new(format!("the service would run as {}:{}: {why}", user.0, user.1))
         .remedy("name another user in the workload, or none, and start a new run"))
 }
@@ -106,8 +123,20 @@ pub(crate) fn become_user(user: (u32, u32)) -> io::Result<()> {
 
 /// The same for a process that keeps these capabilities, one bit each; no program that it starts gets them.
 pub(crate) fn become_user_with(user: (u32, u32), kept: u64) -> io::Result<()> {
+    become_bounded(user, kept, BOUNDS)
+}
+
+/// The same for a user of an image: its root keeps what containers leave it, and so do the programs that it starts. No
+/// program gets more, since set-user-id bits have no effect; root becomes another user by itself.
+fn become_image_user(user: (u32, u32)) -> io::Result<()> {
+    become_bounded(user, if user.0 == 0 { IMAGE_BOUNDS } else { 0 }, IMAGE_BOUNDS)
+}
+
+/// Becomes a user with these capabilities in the effective and permitted sets, and no more than `bounds` in the
+/// bounding set, one bit each.
+fn become_bounded(user: (u32, u32), kept: u64, bounds: u64) -> io::Result<()> {
     rustix::process::umask(rustix::fs::Mode::from(0o022));
-    drop_from_bounds()?;
+    drop_from_bounds(bounds)?;
     // The raw calls: the C library's would try to change the threads of the parent, which are not here.
     // SAFETY: an empty list of groups needs no memory; the other calls take plain numbers.
     unsafe {
@@ -132,9 +161,9 @@ pub(crate) fn become_user_with(user: (u32, u32), kept: u64) -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.into())
 }
 
-/// Leaves in the bounding set what an engine leaves there.
-fn drop_from_bounds() -> io::Result<()> {
-    for capability in (0..u64::BITS).filter(|capability| BOUNDS & 1 << capability == 0) {
+/// Leaves these in the bounding set.
+fn drop_from_bounds(bounds: u64) -> io::Result<()> {
+    for capability in (0..u64::BITS).filter(|capability| bounds & 1 << capability == 0) {
         // SAFETY: plain numbers.
         if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) } < 0 {
             let error = io::Error::last_os_error();

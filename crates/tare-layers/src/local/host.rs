@@ -4,8 +4,9 @@ use super::accounts::Accounts;
 use super::child::OwnChild;
 use super::launch::{Launch, Rooted};
 use super::logs::{Keeper, tail};
-use super::root::{PROGRAM_INSIDE, Root};
+use super::root::{OwnRoot, PROGRAM_INSIDE, Root};
 use super::running::{Running, describe_end};
+use super::shift::Shift;
 use super::volumes::{make_volumes, remove_volumes, volume_folders};
 use super::ways_in::into_service;
 use super::{facts, files, mapped_files, ports};
@@ -96,14 +97,16 @@ impl LocalHost {
         let made = || {
             fs::create_dir_all(directory.join("root")).doing(format!("make {}", directory.display()))?;
             let volumes = volume_folders(&self.surroundings.scratch, name, start);
-            make_volumes(&volumes, start.service.user)?;
+            make_volumes(&volumes, &start.service, &bundle)?;
+            let shift = start.service.as_image.then(Shift::new).transpose()?;
+            let own = shift.map(|shift| OwnRoot { layer: directory.clone(), shift: Arc::new(shift) });
             let group = match self.surroundings.place {
                 0 => name.to_owned(),
                 place => format!("{name}.{place}"),
             };
             let group = Group::create(&self.surroundings.run, &group, &start.service.resources)?;
             let accounts = Accounts::write(&self.surroundings.scratch, name, &bundle, start)?;
-            let root = Root { bundle, assembly: directory.join("root"), volumes, accounts, program: None };
+            let root = Root { bundle, assembly: directory.join("root"), volumes, accounts, program: None, own };
             Ok((directory.clone(), root, group))
         };
         made().inspect_err(|_| {
@@ -123,6 +126,29 @@ impl LocalHost {
         Ok(Some(given.clone()))
     }
 
+    /// Starts a service's process in what was prepared for it, with its output going to `log`.
+    fn launch(&mut self, start: &ServiceStart, root: &Root, group: &Group, log: &Path) -> Result<Child, Fault> {
+        let (service, cpus) = (&start.service, Self::cpus(start)?);
+        let here = root.shift().map_or(service.user, |shift| shift.here(service.user));
+        let file = create_log(log, here).doing(format!("make the log {}", log.display()))?;
+        let second = file.try_clone().doing("share the log")?;
+        self.keeper.keep(file.try_clone().doing("share the log")?);
+        let launch = Launch {
+            root: Rooted::New(root),
+            group,
+            command: &service.command,
+            directory: service.directory.as_deref(),
+            environment: &service.environment,
+            user: service.user,
+            as_image: service.as_image,
+            shift: root.shift(),
+            cpus: cpus.as_ref(),
+            memory: &start.memory,
+            room: self.room.as_ref(),
+        };
+        launch.start(file.into(), second.into())
+    }
+
     /// Runs the resource probe just as the service would be run, and reads its report.
     fn run_probe(&self, start: &ServiceStart) -> Result<ResourceReport, Fault> {
         let cpus = Self::cpus(start)?;
@@ -135,6 +161,8 @@ impl LocalHost {
             directory: None,
             environment: &start.service.environment,
             user: start.service.user,
+            as_image: start.service.as_image,
+            shift: root.shift(),
             cpus: cpus.as_ref(),
             memory: &start.memory,
             room: self.room.as_ref(),
@@ -245,24 +273,7 @@ impl Host for LocalHost {
         let prepared = self.prepare(start, &start.instance).inspect_err(|_| self.fenced.open(start));
         let (directory, root, mut group) = prepared?;
         let log = self.log_path(&start.instance);
-        let mut launch = || {
-            let file = create_log(&log, service.user).doing(format!("make the log {}", log.display()))?;
-            let second = file.try_clone().doing("share the log")?;
-            self.keeper.keep(file.try_clone().doing("share the log")?);
-            let launch = Launch {
-                root: Rooted::New(&root),
-                group: &group,
-                command: &service.command,
-                directory: service.directory.as_deref(),
-                environment: &service.environment,
-                user: service.user,
-                cpus: cpus.as_ref(),
-                memory: &start.memory,
-                room: self.room.as_ref(),
-            };
-            launch.start(file.into(), second.into())
-        };
-        let child = match launch() {
+        let child = match self.launch(start, &root, &group, &log) {
             Ok(child) => child,
             Err(fault) => {
                 self.fenced.open(start);
@@ -282,6 +293,7 @@ impl Host for LocalHost {
             group,
             directory,
             bundle: root.bundle,
+            shift: root.own.map(|own| own.shift),
             cpus: cpus.clone(),
             frozen: Some(false),
             command: None,

@@ -4,6 +4,7 @@ use super::accounts;
 use super::confinement::{Confinement, STEPS, check, check_user, cpu_mask, node_mask};
 use super::inside::open_inside;
 use super::root::{PROGRAM_INSIDE, Root};
+use super::shift::Shift;
 use crate::cgroup::Group;
 use crate::network::Room;
 use std::collections::BTreeMap;
@@ -70,6 +71,10 @@ pub(crate) struct Launch<'a> {
     pub(crate) environment: &'a BTreeMap<String, String>,
     /// User and group.
     pub(crate) user: (u32, u32),
+    /// Whether it runs as its image does.
+    pub(crate) as_image: bool,
+    /// Who its users are on this machine, if not those of the same numbers.
+    pub(crate) shift: Option<&'a Shift>,
     /// The CPUs that it may run on; if `None`, all that this process may use.
     pub(crate) cpus: Option<&'a CpuSet>,
     /// The NUMA nodes that its memory comes from; empty leaves that to the kernel.
@@ -84,7 +89,7 @@ impl Launch<'_> {
     /// # Errors
     /// What could not be done; for a program that cannot be run, why.
     pub(crate) fn start(&self, stdout: Stdio, stderr: Stdio) -> Result<Child, Fault> {
-        check_user(self.user)?;
+        check_user(self.user, self.as_image)?;
         let (program, arguments) = self.command.split_first().ok_or_else(|| Fault::new("the command is empty"))?;
         let (mut progress, writer) = pipe().doing("make a pipe")?;
         let mut entrances = Vec::new();
@@ -99,9 +104,11 @@ impl Launch<'_> {
         let nothing = File::open("/dev/null").doing("open /dev/null")?;
         command.stdin(nothing).stdout(stdout).stderr(stderr);
         let directory = self.directory.map(CString::new).transpose().doing("name the directory")?;
-        let (cpus, user) = (self.cpus.map(cpu_mask), self.user);
+        let (cpus, user, as_image) = (self.cpus.map(cpu_mask), self.user, self.as_image);
+        let namespace = self.shift.map(Shift::namespace).transpose().doing("share the user namespace")?;
         let nodes = (!self.memory.is_empty()).then(|| node_mask(self.memory));
-        let confinement = Confinement { entrances, progress: writer, cpus, nodes, user, directory };
+        let confinement =
+            Confinement { entrances, progress: writer, cpus, nodes, user, as_image, namespace, directory };
         // SAFETY: between fork and exec `apply` makes system calls on what was prepared here, and allocates nothing.
         unsafe { command.pre_exec(move || confinement.apply()) };
         let in_new_root = || -> Result<io::Result<Child>, Fault> {

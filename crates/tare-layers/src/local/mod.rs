@@ -2,11 +2,13 @@
 //! inside a guest.
 
 pub(crate) mod accounts;
+mod attributes;
 mod beside;
 mod building;
 pub(crate) mod child;
 pub(crate) mod command;
 pub(crate) mod confinement;
+pub(crate) mod content;
 mod facts;
 pub(crate) mod files;
 pub(crate) mod host;
@@ -17,6 +19,7 @@ mod mapped;
 pub(crate) mod ports;
 pub(crate) mod root;
 pub(crate) mod running;
+pub(crate) mod shift;
 mod stubs;
 pub(crate) mod volumes;
 pub(crate) mod ways_in;

@@ -1,9 +1,14 @@
 //! A service's root: its bundle, read-only, with the kernel's own file systems, memory for /tmp and /run, and its
 //! volumes on top, in a mount namespace of its own. Nothing of it is visible outside, and it goes with the last process
 //! in it.
+//!
+//! A service that runs as its image does has a layer of its own over the bundle, which it may write to, and the
+//! bundle's own /tmp and /run.
 
 use super::accounts::Accounts;
+use super::attributes::restrict;
 use super::inside::{IN_MEMORY, KERNEL, open_inside, open_tree, place_of};
+use super::shift::Shift;
 use super::stubs::{Stub, add_stub, copy_owner};
 use rustix::fs::{AtFlags, CWD, Mode};
 use rustix::io::Errno;
@@ -11,8 +16,8 @@ use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeF
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use tare_core::fault::{Doing, Fault};
 
 /// Where a program of ours is inside the root, if one is to run there.
@@ -37,16 +42,32 @@ pub(crate) struct Root {
     pub(crate) accounts: Accounts,
     /// A program of this machine that will be at [`PROGRAM_INSIDE`].
     pub(crate) program: Option<PathBuf>,
+    /// What a service has that runs as its image does.
+    pub(crate) own: Option<OwnRoot>,
+}
+
+/// What makes a root the service's own, to write to.
+#[derive(Debug, Clone)]
+pub(crate) struct OwnRoot {
+    /// An empty directory on a disk, for what is written.
+    pub(crate) layer: PathBuf,
+    /// Who its users are on this machine.
+    pub(crate) shift: Arc<Shift>,
 }
 
 impl Root {
     /// Moves this thread, and what it starts, into a new mount namespace with this root. The thread must end once it
     /// has started what it has to.
     pub(crate) fn enter(&self) -> Result<(), Fault> {
-        let root = self.place_bundle()?;
+        let root = match &self.own {
+            None => self.place_bundle()?,
+            Some(own) => self.place_own(own)?,
+        };
         let inside = open_tree(&root)?;
-        mount_kernel(&inside)?;
-        mount_memory(&inside)?;
+        mount_kernel(&inside, self.owner())?;
+        if self.own.is_none() {
+            mount_memory(&inside)?;
+        }
         for (path, directory) in &self.volumes {
             self.mount_volume(&inside, path, directory)?;
         }
@@ -82,12 +103,37 @@ impl Root {
         let bundle = open_tree(&self.bundle)?;
         self.add_accounts(&bundle, &upper)?;
         copy_owner(&bundle, Path::new(""), &upper).doing("copy the owner of the bundle's root")?;
-        // By descriptors: a colon in a path would be read as the start of the next layer.
-        let (upper, work) = (open_tree(&upper)?, open_tree(&work)?);
-        let fd = |of: &OwnedFd| format!("/proc/self/fd/{}", of.as_raw_fd());
-        let layers = format!("lowerdir={},upperdir={},workdir={}", fd(&bundle), fd(&upper), fd(&work));
-        mount("overlay", self.assembly.as_path(), "overlay", STRANGE, &layers)?;
+        self.mount_layers(&bundle, &upper, &work)?;
         self.mount_accounts(&self.assembly)?;
+        Ok(self.assembly.clone())
+    }
+
+    /// Mounts a tree below a writable layer.
+    fn mount_layers(&self, lower: &OwnedFd, upper: &Path, work: &Path) -> Result<(), Fault> {
+        // By descriptors: a colon in a path would be read as the start of the next layer.
+        let (upper, work) = (open_tree(upper)?, open_tree(work)?);
+        let fd = |of: &OwnedFd| format!("/proc/self/fd/{}", of.as_raw_fd());
+        let layers = format!("lowerdir={},upperdir={},workdir={}", fd(lower), fd(&upper), fd(&work));
+        mount("overlay", self.assembly.as_path(), "overlay", STRANGE, &layers)
+    }
+
+    /// Moves this thread, and what it starts, into a new mount namespace in which the bundle, with its owners shifted,
+    /// is mounted below a writable layer, with every directory that the kernel's file systems are mounted on; returns
+    /// where.
+    fn place_own(&self, own: &OwnRoot) -> Result<PathBuf, Fault> {
+        enter_namespace()?;
+        let [lower, upper, work] = ["lower", "upper", "work"].map(|name| own.layer.join(name));
+        for path in [&lower, &upper, &work] {
+            fs::create_dir_all(path).doing(format!("make {}", path.display()))?;
+        }
+        own.shift.mount(&self.bundle, &lower)?;
+        let lower = open_tree(&lower)?;
+        copy_owner(&lower, Path::new(""), &upper).doing("copy the owner of the bundle's root")?;
+        self.mount_layers(&lower, &upper, &work)?;
+        let inside = open_tree(&self.assembly)?;
+        for path in KERNEL {
+            self.make_folders(&inside, path)?;
+        }
         Ok(self.assembly.clone())
     }
 
@@ -153,21 +199,42 @@ impl Root {
         Ok(())
     }
 
+    /// Who its users are on this machine, if not those of the same numbers.
+    pub(crate) fn shift(&self) -> Option<&Shift> {
+        self.own.as_ref().map(|own| own.shift.as_ref())
+    }
+
+    /// Who owns on this machine what the service's root user owns.
+    fn owner(&self) -> u32 {
+        self.own.as_ref().map_or(0, |own| own.shift.here((0, 0)).0)
+    }
+
     fn mount_volume(&self, inside: &OwnedFd, path: &str, directory: &Path) -> Result<(), Fault> {
-        // Whatever lies below /tmp and /run is created now, since those are new and empty; everything else exists as a
-        // stub.
+        // Whatever lies below /tmp and /run is created now, since those are new and empty, and so is everything in a
+        // root of the service's own; everything else exists as a stub.
+        self.make_folders(inside, path)?;
+        let place = place_of(inside, path)?;
+        match &self.own {
+            None => bind(directory, &place)?,
+            Some(own) => own.shift.mount(directory, Path::new(&place))?,
+        }
+        // A path leads to what was mounted there last.
+        restrict(&place, STRANGE).doing(format!("restrict {path} in the service's root"))
+    }
+
+    /// Makes those of the directories on the way to `path` that a root lacks, and the one at its end.
+    fn make_folders(&self, inside: &OwnedFd, path: &str) -> Result<(), Fault> {
         let mut made = PathBuf::new();
         for part in Path::new(path).components() {
             if let (Component::Normal(name), Err(Errno::NOENT)) = (part, open_inside(inside, made.join(part))) {
                 let new = Path::new(&place_of(inside, &made)?).join(name);
-                fs::create_dir(&new).doing(format!("make {path} in the service's root"))?;
+                let owner = self.own.as_ref().map(|_| self.owner());
+                let make = || fs::create_dir(&new).and_then(|()| std::os::unix::fs::chown(&new, owner, owner));
+                make().doing(format!("make {path} in the service's root"))?;
             }
             made.push(part);
         }
-        let place = place_of(inside, path)?;
-        bind(directory, &place)?;
-        // A path leads to what was mounted there last.
-        restrict(&place, STRANGE).doing(format!("restrict {path} in the service's root"))
+        Ok(())
     }
 }
 
@@ -250,8 +317,8 @@ pub(crate) fn mount_beside(pid: u32, tree: &Path, place: &Path) -> Result<(), Fa
     std::thread::scope(|scope| scope.spawn(join_and_mount).join().expect("mounting does not panic"))
 }
 
-/// /proc, /sys and /dev.
-fn mount_kernel(inside: &OwnedFd) -> Result<(), Fault> {
+/// /proc, /sys and /dev, the last of which belongs to `owner`.
+fn mount_kernel(inside: &OwnedFd, owner: u32) -> Result<(), Fault> {
     let quiet = STRANGE | MountFlags::NOEXEC;
     mount("proc", place_of(inside, "/proc")?, "proc", quiet, "")?;
     // With what is mounted in it, so that a program finds its cgroup's limits as it would on the host.
@@ -259,7 +326,8 @@ fn mount_kernel(inside: &OwnedFd) -> Result<(), Fault> {
     rustix::mount::mount_bind_recursive("/sys", system).doing("mount /sys in the service's root")?;
     let system = place_of(inside, "/sys")?;
     restrict(system, quiet | MountFlags::RDONLY).doing("make /sys read-only in the service's root")?;
-    mount("tmpfs", place_of(inside, "/dev")?, "tmpfs", MountFlags::NOSUID, "mode=755,size=64k")?;
+    let options = format!("mode=755,size=64k,uid={owner},gid={owner}");
+    mount("tmpfs", place_of(inside, "/dev")?, "tmpfs", MountFlags::NOSUID, &options)?;
     let device = open_inside(inside, "/dev").doing("open /dev in the service's root")?;
     fill_devices(&device).doing("make the devices in the service's root")?;
     mount("shm", place_of(inside, "/dev/shm")?, "tmpfs", quiet, "mode=1777,size=64m")?;
@@ -292,27 +360,6 @@ fn fill_devices(device: &OwnedFd) -> rustix::io::Result<()> {
         rustix::fs::symlinkat(to, device, name)?;
     }
     Ok(())
-}
-
-/// Adds flags, all of them restrictions, to a mount and all mounts below it.
-fn restrict(place: impl AsRef<Path>, flags: MountFlags) -> rustix::io::Result<()> {
-    let path = std::ffi::CString::new(place.as_ref().as_os_str().as_bytes()).map_err(|_| Errno::INVAL)?;
-    // The restricting attributes of `mount_setattr` are the same bits as the flags of `mount`.
-    let attr_set = u64::from(flags.bits());
-    let wanted = libc::mount_attr { attr_set, attr_clr: 0, propagation: 0, userns_fd: 0 };
-    // SAFETY: the path ends in NUL, and the attributes outlive the call, which reads `size_of` bytes of them.
-    let result = unsafe {
-        let (size, recursive) = (size_of::<libc::mount_attr>(), libc::AT_RECURSIVE);
-        libc::syscall(libc::SYS_mount_setattr, libc::AT_FDCWD, path.as_ptr(), recursive, &raw const wanted, size)
-    };
-    match result {
-        0 => Ok(()),
-        // Before Linux 5.12: at least the top mount.
-        _ if std::io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) => {
-            rustix::mount::mount_remount(place.as_ref(), MountFlags::BIND | flags, c"")
-        }
-        _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)),
-    }
 }
 
 /// Makes `root` this thread's root and lets go of the old one.

@@ -3,6 +3,7 @@
 use super::child::OwnChild;
 use super::command::Command;
 use super::launch::{Launch, Rooted};
+use super::shift::Shift;
 use crate::cgroup::Group;
 use crate::network::Room;
 use rustix::process::Signal;
@@ -11,6 +12,7 @@ use std::io::PipeReader;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::{Doing, Fault};
@@ -31,6 +33,8 @@ pub(crate) struct Running {
     pub(crate) directory: PathBuf,
     /// What its root is made from.
     pub(crate) bundle: PathBuf,
+    /// Who its users are on this machine, if not those of the same numbers.
+    pub(crate) shift: Option<Arc<Shift>>,
     /// The CPUs that it may run on; `None` if its group alone decides that.
     pub(crate) cpus: Option<CpuSet>,
     /// Whether it is kept from running; `None` while somebody else controls that.
@@ -92,12 +96,15 @@ impl Running {
             directory: Some(&wanted.directory),
             environment: &environment,
             user: service.user,
+            as_image: service.as_image,
+            shift: self.shift.as_deref(),
             cpus: self.cpus.as_ref(),
             memory: &self.start.memory,
             room,
         };
-        let (stdout, out) = pipe_for(service.user).doing("make a pipe for the command's output")?;
-        let (stderr, err) = pipe_for(service.user).doing("make a pipe for the command's errors")?;
+        let here = self.shift.as_ref().map_or(service.user, |shift| shift.here(service.user));
+        let (stdout, out) = pipe_for(here).doing("make a pipe for the command's output")?;
+        let (stderr, err) = pipe_for(here).doing("make a pipe for the command's errors")?;
         let began = Instant::now();
         let child = launch.start(out.into(), err.into())?;
         self.command = Some(Command::watch(&child, began, wanted.within, stdout, stderr)?);

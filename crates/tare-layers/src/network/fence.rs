@@ -33,6 +33,8 @@ use tare_core::host::ServiceStart;
 
 /// Stands for a port that was not closed by a user's bind: no service has this user id.
 const NOBODY: u32 = 0;
+/// Stands for the users of services that have all users of their images: no process has this number.
+const SEVERAL: u32 = u32::MAX;
 /// The index of the loopback in every network namespace.
 const LOOPBACK: u32 = 1;
 
@@ -58,8 +60,8 @@ pub(crate) struct Fenced {
 
 impl Fenced {
     /// Closes the ports of a service that is about to be started for `run`: those that it binds, recognised by the user
-    /// that it has here; or, where its engine gives it another user that nobody knows, those that it declares. In a
-    /// guest there is no run's mark, and nobody but the load.
+    /// that it has here; or, where its engine gives it another user that nobody knows, or it has all users of its
+    /// image, those that it declares. In a guest there is no run's mark, and nobody but the load.
     ///
     /// If that cannot be done the service stays open, and the return value, which goes into the record, says so. The
     /// service may listen at its low ports, see [`LowPorts::allow`].
@@ -67,6 +69,7 @@ impl Fenced {
     /// # Errors
     /// When low ports cannot be allowed.
     pub(crate) fn close(&mut self, run: &str, start: &ServiceStart, user: UserHere) -> Result<String, Fault> {
+        let user = if start.service.as_image { UserHere::Several } else { user };
         let low = self.low.allow(run, start.service.ports.values().copied(), (start.service.user.0, user))?;
         if !marks::run_directory(run).is_dir() {
             return Ok(low);
@@ -81,10 +84,10 @@ impl Fenced {
             self.fence = Some(Fence::put_up(run, &Pinned::folder(run))?);
         }
         let fence = self.fence.as_mut().expect("it was put up right before");
-        let user = start.service.user.0;
+        let user = if here == UserHere::Several { SEVERAL } else { start.service.user.0 };
         self.users.insert(start.instance.clone(), user);
         let undeclared = match &fence.doors {
-            Ok(_) if here == UserHere::Another => Some("its engine gives it another user".to_owned()),
+            Ok(_) if here != UserHere::Same => here.why_not_told(),
             // Services of another run could have the same user.
             Ok(_) if !lock::is_held() => Some("this process has not locked the machine".to_owned()),
             Ok(doors) => doors.watch(user).map(|()| None)?,

@@ -36,6 +36,19 @@ pub(crate) enum UserHere {
     Same,
     /// Another one that its engine uses instead, in a user namespace.
     Another,
+    /// Whoever its image has: it is root in there, and may become any other user.
+    Several,
+}
+
+impl UserHere {
+    /// Why what its processes bind cannot be told by a user; `None` when it can.
+    pub(super) fn why_not_told(self) -> Option<String> {
+        match self {
+            UserHere::Same => None,
+            UserHere::Another => Some("its engine gives it another user".to_owned()),
+            UserHere::Several => Some("it has all users of its image".to_owned()),
+        }
+    }
 }
 
 /// Services' low ports in this machine's network, allowed for as long as this is kept.
@@ -69,10 +82,8 @@ impl LowPorts {
         let bound = settings::before(run, Path::new(BOUND)).and_then(parsed).unwrap_or(now);
         let low: Vec<u16> = ports.filter(|port| *port < bound).collect();
         let Some(lowest) = low.iter().min() else { return Ok(String::new()) };
-        let refused = match here {
-            UserHere::Same => self.allow_here(&low, user).err().map(|error| error.to_string()),
-            UserHere::Another => Some("its engine gives it another user".to_owned()),
-        };
+        let refused =
+            here.why_not_told().or_else(|| self.allow_here(&low, user).err().map(|error| error.to_string()));
         let everybody = |from, why: &str| format!("; everybody on this machine may listen from port {from} on: {why}");
         let Some(why) = refused else {
             // The bound stays lowered until the run ends, and each deployment until then says so.

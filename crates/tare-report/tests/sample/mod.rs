@@ -134,6 +134,7 @@ fn header(study: Study, plan: Vec<PlannedTrial>) -> Header {
         environment: BTreeMap::new(),
         user: (65_534, 65_534),
         own_user: false,
+        as_image: false,
         ports: [("main".to_owned(), 6379)].into(),
         ready: Readiness::Port { port: "main".into(), within: Duration::from_secs(10) },
         volumes: BTreeMap::new(),

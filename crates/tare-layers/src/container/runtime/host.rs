@@ -109,8 +109,8 @@ impl Inner {
         };
         let Started { child, group, directory, cpus, warnings } = launch.start(output.0, output.1)?;
         let start = start.clone();
-        let running =
-            Running { start, child, ended: None, group, directory, bundle, cpus, frozen: Some(false), command: None };
+        let (ended, shift, frozen, command) = (None, None, Some(false), None);
+        let running = Running { start, child, ended, group, directory, bundle, shift, cpus, frozen, command };
         Ok((running, warnings))
     }
 

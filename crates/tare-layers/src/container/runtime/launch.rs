@@ -54,6 +54,9 @@ impl Launch<'_> {
     /// # Errors
     /// What could not be made, or what the runtime says: a missing program, a limit refused.
     pub(super) fn start(&self, stdout: File, stderr: File) -> Result<Started, Fault> {
+        if let Some(refused) = self.options.refused_as_image(self.start) {
+            return Err(refused);
+        }
         let directory = self.surroundings.scratch.join(self.name);
         let accounts = Accounts::write(&self.surroundings.scratch, self.name, self.bundle, self.start);
         let made = accounts.and_then(|accounts| {
@@ -90,16 +93,19 @@ impl Launch<'_> {
     fn create(&self, directory: &Path, accounts: &Accounts, stdout: File, stderr: File) -> Result<OwnChild, Fault> {
         fs::create_dir_all(directory.join("root")).doing(format!("make {}", directory.display()))?;
         let volumes = volume_folders(&self.surroundings.scratch, self.name, self.start);
-        make_volumes(&volumes, self.start.service.user)?;
+        let as_image = self.start.service.as_image;
+        make_volumes(&volumes, &self.start.service, self.bundle)?;
         let (bundle, assembly, accounts) = (self.bundle.to_owned(), directory.join("root"), accounts.clone());
-        let tree = Root { bundle, assembly, volumes, accounts, program: None };
+        let tree = Root { bundle, assembly, volumes, accounts, program: None, own: None };
         let create = || {
             let placed = match self.options.root {
-                RootKind::Directory => tree.place_bundle()?,
-                RootKind::Overlay => tree.place_layered(directory)?,
+                RootKind::Directory if !as_image => tree.place_bundle()?,
+                RootKind::Directory | RootKind::Overlay => tree.place_layered(directory)?,
             };
-            // Mounted here, since a runtime gives memory the mode of the directory that it is mounted on.
-            root::place_memory(&placed)?;
+            if !as_image {
+                // Mounted here, since a runtime gives memory the mode of the directory that it is mounted on.
+                root::place_memory(&placed)?;
+            }
             self.write_config(directory, &placed, &tree)?;
             let (log, pid) = (directory.join("runtime.log"), directory.join("pid"));
             let mut command = self.program.command(&self.surroundings.run, &state(self.surroundings), &log);
