@@ -21,6 +21,8 @@ mod confined;
 mod crash;
 #[path = "contract/escapes.rs"]
 mod escapes;
+#[path = "contract/image.rs"]
+mod image;
 #[path = "contract/mock.rs"]
 mod mock;
 #[path = "contract/native.rs"]

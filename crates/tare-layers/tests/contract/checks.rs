@@ -2,7 +2,7 @@
 
 use crate::cage::Cage;
 use crate::stage::{self, Check, LAYERS, Stage, left_of, property, service};
-use crate::{commands, confined, escapes, mock, private, users};
+use crate::{commands, confined, escapes, image, mock, private, users};
 use rustix::process::{Pid, Signal};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,10 @@ pub(crate) fn all() -> Vec<Check> {
         ("networks_of_a_load_from_this_machine_are_private".to_owned(), true, private::from_host),
         ("a_service_alone_may_listen_at_its_low_port".to_owned(), true, confined::low_port),
         ("a_hostile_program_is_refused_alike_in_every_form".to_owned(), true, escapes::alike),
+        ("a_hostile_root_of_an_image_is_refused_alike_in_every_form".to_owned(), true, escapes::alike_as_image),
         ("what_a_hostile_program_may_do_is_told".to_owned(), false, escapes::told),
+        ("a_service_runs_as_its_image_alike_in_every_form".to_owned(), true, image::alike),
+        ("what_would_make_the_machine_s_root_of_it_is_refused".to_owned(), true, image::refused),
         ("instances_are_users_of_their_own".to_owned(), true, users::apart),
         ("instances_find_their_users_by_name".to_owned(), true, users::named),
         ("an_unknown_layer_closes_the_outer_host".to_owned(), false, unknown_layer),

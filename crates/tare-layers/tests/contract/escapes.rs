@@ -1,7 +1,7 @@
 //! A hostile program in each form: what it tries is refused in all of them alike, or the difference stands here with
 //! its reason, and in SECURITY.md. Four forms in some six seconds: nothing else holds what a service may not do at all.
 
-use crate::attempts::{ALLOWED, ATTEMPTS, hostile_tree, not_allowed};
+use crate::attempts::{ALLOWED, ALLOWED_AS_IMAGE, ATTEMPTS, hostile_tree, not_allowed};
 use crate::commands::printed;
 use crate::stage::{self, OWN, Stage, free_port, service};
 use std::net::TcpListener;
@@ -13,7 +13,7 @@ use tare_core::host::Availability;
 use tare_core::layer::LayerUse;
 
 /// The forms, by the options of a container where there is one.
-const FORMS: [(&str, Option<&str>); 4] = [
+pub(crate) const FORMS: [(&str, Option<&str>); 4] = [
     ("native", None),
     ("container", Some("{}")),
     ("host network", Some("{network: host}")),
@@ -50,6 +50,15 @@ impl Drop for Somebody {
 }
 
 pub(crate) fn alike() {
+    refused(false);
+}
+
+/// The same by a service that runs as its image does, and is root there.
+pub(crate) fn alike_as_image() {
+    refused(true);
+}
+
+fn refused(as_image: bool) {
     let kind = crate::checks::named("container");
     let mut wrong = Vec::new();
     for (form, options) in FORMS {
@@ -59,16 +68,24 @@ pub(crate) fn alike() {
             println!("skipped: what a hostile program can do in '{form}': {why}");
             continue;
         }
-        wrong.extend(not_allowed(form, &tried(&layers)));
+        wrong.extend(not_allowed(form, as_image, &tried(&layers, as_image)));
     }
     assert!(wrong.is_empty(), "not as it is written down:\n{}", wrong.join("\n"));
 }
 
 /// What the program says of its attempts.
-fn tried(layers: &[LayerUse]) -> String {
-    let (stage, somebody) = (Stage::open_numbered(9, hostile_tree), Somebody::new());
+fn tried(layers: &[LayerUse], as_image: bool) -> String {
+    // Its /tmp is the image's own.
+    let tree = |tree: &Path| {
+        hostile_tree(tree);
+        std::fs::create_dir(tree.join("tmp")).unwrap();
+    };
+    let (stage, somebody) = (Stage::open_numbered(9, tree), Somebody::new());
     let mut start = service("one", free_port(), &[]);
     (start.service.user, start.service.own_user) = ((OWN, OWN), true);
+    if as_image {
+        (start.service.user, start.service.own_user, start.service.as_image) = ((0, 0), false, true);
+    }
     // As the first process of a container it does not hear that it is to end.
     start.service.stop_within = std::time::Duration::from_millis(200);
     let mut host = stage.host(std::slice::from_ref(&start), layers);
@@ -91,7 +108,7 @@ fn tried(layers: &[LayerUse]) -> String {
 /// Each difference is told to whoever reads what is promised.
 pub(crate) fn told() {
     let page = include_str!("../../../../SECURITY.md").split_whitespace().collect::<Vec<_>>().join(" ");
-    for (name, forms, why) in ALLOWED {
+    for (name, forms, why) in ALLOWED.iter().chain(ALLOWED_AS_IMAGE) {
         assert!(ATTEMPTS.iter().any(|(attempt, _)| attempt == name), "nobody tries to {name}");
         let line = format!("| {name} | {} | {why} |", forms.join(", "));
         assert!(page.contains(&line), "SECURITY.md does not say: {line}");

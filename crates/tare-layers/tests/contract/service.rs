@@ -92,6 +92,8 @@ pub(crate) fn tool(words: &[&str]) -> ExitCode {
             let written = std::io::stdout().write_all(&text).and_then(|()| std::io::stdout().flush());
             return ExitCode::from(u8::from(written.is_err()));
         }
+        ["give", path, user] => give(path, user.parse().expect("a number")),
+        ["write-as", user, path] => write_as(user.parse().expect("a number"), path),
         ["ids"] => println!("{}", field("/proc/self/status", "Uid:")),
         ["listen", port] => match TcpListener::bind(("0.0.0.0", port.parse().expect("a port"))) {
             Ok(_) => println!("listening"),
@@ -142,6 +144,24 @@ pub(crate) fn tool(words: &[&str]) -> ExitCode {
         other => panic!("a tool does not know {other:?}"),
     }
     ExitCode::SUCCESS
+}
+
+/// Makes a file and gives it to a user.
+fn give(path: &str, user: u32) {
+    let given = std::fs::write(path, "").and_then(|()| std::os::unix::fs::chown(path, Some(user), Some(user)));
+    println!("{}", given.map_or_else(|error| error.kind().to_string(), |()| "given".to_owned()));
+}
+
+/// Drops to another user for good, as entry scripts do, and writes to a file that is there.
+fn write_as(user: u32, path: &str) {
+    // SAFETY: plain numbers; an empty list of groups needs no memory.
+    let dropped =
+        unsafe { libc::setgroups(0, std::ptr::null()) == 0 && libc::setgid(user) == 0 && libc::setuid(user) == 0 };
+    assert!(dropped, "{}", std::io::Error::last_os_error());
+    // SAFETY: a plain number.
+    assert!(unsafe { libc::setuid(0) } != 0, "root again");
+    let written = std::fs::OpenOptions::new().append(true).open(path).and_then(|mut file| file.write_all(b"x"));
+    println!("{}", written.map_or_else(|error| error.kind().to_string(), |()| "written".to_owned()));
 }
 
 /// A child of the tool that does not end when it is asked to.

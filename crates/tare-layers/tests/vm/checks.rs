@@ -85,8 +85,17 @@ fn service_in_guest() {
     assert!(host.log("redis").unwrap().contains("Ready to accept connections"));
     host.stop("redis").unwrap();
     assert!(host.state("redis").is_err());
+    as_image(&stage, host.as_mut(), start);
     host.close().unwrap();
     stage.close();
+}
+
+/// Once more as an image with an entry script has it: as root of a user namespace in the guest.
+fn as_image(stage: &Stage, host: &mut dyn Host, mut start: ServiceStart) {
+    (start.service.user, start.service.own_user, start.service.as_image) = ((0, 0), false, true);
+    let answers = host.start(&start).unwrap().endpoints["main"];
+    assert!(stage.answers(answers), "{}", host.log("redis").unwrap());
+    host.stop("redis").unwrap();
 }
 
 /// QEMU is nobody else's user, gains nothing, sees no device but its own and has a filter of system calls.

@@ -80,7 +80,7 @@ pub(crate) fn refused(form: &str, inner: &[LayerUse]) {
     // no process has this one.
     let pid = if inner.is_empty() { "1" } else { "30000" };
     let said = printed(host.as_mut(), &["escape", pid, "/proc/kpagecount", &name, &place]);
-    let wrong = not_allowed(form, &said);
+    let wrong = not_allowed(form, false, &said);
     assert!(stage.answers(answers), "{form}: it does not answer any more");
     host.close().unwrap();
     stage.close();
