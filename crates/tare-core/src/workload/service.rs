@@ -356,11 +356,7 @@ fn read_volumes(
     volumes
 }
 
-fn read_stop_signal(
-    fields: &mut Fields,
-    image: Option<&mut FromImage>,
-    problems: &mut Problems,
-) -> Option<StopSignal> {
+fn read_stop_signal(fields: &mut Fields, image: Option<&mut FromImage>, problems: &mut Problems) -> Option<StopSignal> {
     if let Some(node) = fields.get("stop_signal") {
         let text = node.text(problems)?;
         let signal = StopSignal::parse(&text);

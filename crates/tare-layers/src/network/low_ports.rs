@@ -82,8 +82,7 @@ impl LowPorts {
         let bound = settings::before(run, Path::new(BOUND)).and_then(parsed).unwrap_or(now);
         let low: Vec<u16> = ports.filter(|port| *port < bound).collect();
         let Some(lowest) = low.iter().min() else { return Ok(String::new()) };
-        let refused =
-            here.why_not_told().or_else(|| self.allow_here(&low, user).err().map(|error| error.to_string()));
+        let refused = here.why_not_told().or_else(|| self.allow_here(&low, user).err().map(|error| error.to_string()));
         let everybody = |from, why: &str| format!("; everybody on this machine may listen from port {from} on: {why}");
         let Some(why) = refused else {
             // The bound stays lowered until the run ends, and each deployment until then says so.

@@ -1,8 +1,10 @@
-//! Images made elsewhere that cannot run: all are refused at once, with their places, before anything starts.
+//! Images made elsewhere: those that cannot run are all refused at once, with their places, before anything starts; one
+//! that begins as root runs in each form.
 
 use crate::end_to_end::lab::{Lab, flat, text};
 use std::path::Path;
 use std::process::Command;
+use tare_core::trial::Outcome;
 
 /// An image: its name, its configuration, the script that makes its files, and the expected message.
 type Image = (&'static str, &'static str, &'static str, &'static str);
@@ -72,4 +74,53 @@ fn an_unknown_compression_of_an_archive_is_reported() {
     let said = lab.expect(2, &["bundle", "build", "--image", text(&lab.path("image.tar.xz"))]);
     let flat = flat(&said);
     assert!(flat.contains("it is compressed with xz, which is not supported to do: decompress it"), "{said}");
+}
+
+/// What an image holds that begins as root, as those of well-known servers do: it makes directories, gives them away
+/// and drops to a user. Its programs are this machine's.
+const ENTRY: &str = r##"
+for program in sh mkdir chown setpriv redis-server; do
+  file=$(command -v $program)
+  for part in $file $(ldd $file | grep -o '/[^ )]*'); do mkdir -p .${part%/*}; cp -L $part .$part; done
+done
+mkdir -p etc data tmp; chmod 1777 tmp; echo image > data/begun
+printf 'root:x:0:0::/root:/bin/sh\nweb:x:33:33::/var/www:/bin/sh\n' > etc/passwd
+{
+  echo "#!$(command -v sh)"
+  cat <<'END'
+set -e
+test "$HOME" = /root
+test -e /data/begun
+mkdir -p /var/cache/app /run/app
+chown -R 33:33 /var/cache/app /run/app /data
+echo 'by root' > /etc/begun
+exec setpriv --reuid 33 --regid 33 --clear-groups redis-server --port 8080 --bind 0.0.0.0 --protected-mode no \
+  --dir /data --pidfile /run/app/pid --save '' "$@"
+END
+} > entry
+chmod 755 entry
+"##;
+
+#[test]
+fn an_image_that_begins_as_root_and_drops_to_a_user_runs_in_each_form() {
+    let Some(lab) = Lab::with_engine(&["tar", "sha256sum", "setpriv", "redis-server"]) else { return };
+    std::fs::create_dir_all(lab.path("entry")).unwrap();
+    let says = r#""Entrypoint":["/entry"],"Cmd":["--appendonly","no"],"Volumes":{"/data":{}},"StopSignal":"SIGINT""#;
+    save(&lab.path("entry/app.tar"), says, ENTRY);
+    let redis = "{mix: {get: 1, set: 1}, keys: 100, value_bytes: 8, populate: all, verify: true}";
+    let workload = format!(
+        "workload: entry\nservices: {{app: {{bundle: {{image: ./app.tar}}, as_image: true}}}}\n\
+         load: {{protocol: {{redis: {redis}}}}}\n"
+    );
+    lab.write("entry/workload.yaml", workload);
+    let study = "study: entry\nworkload: ./entry\nload: {closed: {connections: 2}}\nrepeat: 1\n\
+                 time: {settle: 0s, measure: 1s}\n\
+                 forms: {native: [], container: [container], host: [container: {network: host}]}\n";
+    let (said, record) = lab.run(study);
+    assert!(flat(&said).contains("user from the image: root, which is 0:0"), "{said}");
+    assert!(!record.trials.is_empty());
+    for trial in record.trials.iter().map(|trial| &trial.record) {
+        assert_eq!(trial.outcome, Outcome::Measured, "{}", trial.trial.arm());
+        assert!(trial.load.as_ref().unwrap().failures.is_empty(), "{}", trial.trial.arm());
+    }
 }
