@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("tare-bpf", &[]),
     ("tare-clock", &[]),
+    ("tare-compose", &["tare-core"]),
     ("tare-core", &[]),
     ("tare-removal", &[]),
     ("tare-stats", &["tare-core"]),

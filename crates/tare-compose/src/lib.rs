@@ -1,0 +1,327 @@
+//! Reads Compose files, and writes workloads of them.
+//!
+//! A Compose file says how containers are started; a workload says the same of services that stand in any form. This
+//! crate reads the one, with what it includes and extends, and writes the other. Each key that cannot mean the same in
+//! all forms becomes a [`Note`] with its place and what happens instead; a key that Compose does not know is a mistake.
+//! It opens no file, asks no engine and starts nothing: the binary hands it a [`Disk`] and what it knows of images.
+
+mod addresses;
+mod disk;
+mod dotenv;
+mod interpolate;
+mod keys;
+mod known;
+mod merge;
+mod model;
+mod names;
+mod order;
+mod project;
+mod read;
+mod shell;
+mod sources;
+mod write;
+mod yaml;
+
+pub use disk::{Disk, Thing};
+pub use sources::{Note, Weight};
+
+use addresses::{Addresses, usual_ports};
+use model::{Service, Words};
+use order::Order;
+use project::{Loader, Project};
+use read::{Reader, VOLUME_BYTES};
+use sources::{Sources, plain};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use tare_core::config::Problem;
+use tare_core::image::ImageConfig;
+use write::{Plan, Planned};
+use yaml::Entry;
+
+/// What is around a Compose file.
+pub struct Around<'a> {
+    /// The files of this machine.
+    pub disk: &'a dyn Disk,
+    /// The variables of whoever runs this program.
+    pub environment: &'a BTreeMap<String, String>,
+    /// The profiles that are asked for; `*` is all of them.
+    pub profiles: &'a [String],
+    /// The name of the file's folder, after which a project is called that has no name.
+    pub folder: &'a str,
+    /// Finds an image by the name that the Compose file gives it: the image as a workload names it, and what it says,
+    /// if that is known.
+    pub image: &'a dyn Fn(&str) -> (String, Option<ImageConfig>),
+}
+
+/// A workload made of a Compose file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Imported {
+    /// Its name.
+    pub name: String,
+    /// The files of its folder, by their names: `workload.yaml`, `study.yaml`, and what was copied.
+    pub files: BTreeMap<String, String>,
+    /// The keys that cannot mean the same in all forms, in the order of their places.
+    pub notes: Vec<Note>,
+    /// What the Compose file leaves open and was assumed, a sentence each, with where to change it.
+    pub assumed: Vec<String>,
+    /// Services whose images an engine must build first.
+    pub built: Vec<String>,
+}
+
+impl Imported {
+    /// Whether anything keeps it from running in every form until it is edited.
+    pub fn is_stopped(&self) -> bool {
+        self.notes.iter().any(|note| note.weight == Weight::Stops)
+    }
+}
+
+/// Makes a workload of the Compose file at `file`.
+///
+/// # Errors
+/// All mistakes in it and in the files that it names.
+pub fn import(file: &Path, around: &Around) -> Result<Imported, Vec<Problem>> {
+    let mut sources = Sources::default();
+    let made = make(file, around, &mut sources);
+    let failed = sources.mistakes() > 0;
+    let (problems, notes) = sources.finish();
+    match made {
+        Some(made) if !failed => Ok(Imported { notes, ..made }),
+        _ => Err(problems),
+    }
+}
+
+fn make(file: &Path, around: &Around, sources: &mut Sources) -> Option<Imported> {
+    let mut loader =
+        Loader { disk: around.disk, process: around.environment, sources: &mut *sources, read: Vec::new() };
+    let project = loader.project(file)?;
+    let name = project_name(project.name.as_deref().unwrap_or(around.folder));
+    let (wanted, left_out) = chosen(&project, around, sources);
+    if wanted.is_empty() {
+        let at = yaml_start();
+        sources.wrong(at, "there is no service to deploy", "add 'services:', or ask for a profile by --profile");
+        return None;
+    }
+    let (mut services, left_out) = read_services(file, &project, &name, around, wanted, left_out, sources);
+    let mut order = Order::of(&services, &left_out, sources);
+    Addresses::new(&services, &left_out, &mut order, sources).put_in(&mut services);
+    note_networks(&project, sources);
+    let sorted = order.sorted();
+    if sources.mistakes() > 0 || sorted.len() < services.len() || services.is_empty() {
+        return None;
+    }
+    let mut made = Imported {
+        name: name.clone(),
+        files: BTreeMap::new(),
+        notes: Vec::new(),
+        assumed: assumed(&services, &left_out),
+        built: services.iter().filter(|service| service.built).map(|service| service.name.clone()).collect(),
+    };
+    write_files(file, &name, &services, &sorted, &mut made, sources);
+    Some(made)
+}
+
+/// The beginning of the first file.
+fn yaml_start() -> sources::At {
+    sources::At { file: 0, place: tare_core::config::Place { line: 1, column: 1, width: 1 } }
+}
+
+/// A name that a workload's folder may have.
+fn project_name(name: &str) -> String {
+    let lower = name.to_ascii_lowercase();
+    let plain: String = lower.chars().filter(|c| c.is_ascii_alphanumeric() || "-_".contains(*c)).collect();
+    let plain = plain.trim_matches(['-', '_']);
+    // A study's name has at most 60 characters, and all of these are ASCII.
+    if plain.is_empty() { "compose".to_owned() } else { plain[..plain.len().min(60)].to_owned() }
+}
+
+/// The services whose profiles are asked for, and the names of the others.
+fn chosen<'p>(project: &'p Project, around: &Around, sources: &mut Sources) -> (Vec<&'p Entry>, Vec<String>) {
+    let stated = project.environment.get("COMPOSE_PROFILES").map(String::as_str).unwrap_or_default();
+    let mut asked: Vec<&str> = stated.split(',').filter(|name| !name.is_empty()).collect();
+    asked.extend(around.profiles.iter().map(String::as_str));
+    let (mut wanted, mut left_out) = (Vec::new(), Vec::new());
+    let mut known = BTreeSet::new();
+    for entry in project.section("services") {
+        let profiles = entry.value.entries().iter().find(|entry| entry.key == "profiles");
+        let items = profiles.map(|entry| entry.value.items(sources).to_vec()).unwrap_or_default();
+        let names: Vec<String> = items.iter().filter_map(|item| item.text(sources)).collect();
+        let is_asked = |name: &String| asked.contains(&"*") || asked.contains(&name.as_str());
+        if names.is_empty() || names.iter().any(is_asked) {
+            wanted.push(entry);
+        } else {
+            left_out.push(entry.key.clone());
+        }
+        known.extend(names);
+    }
+    for name in around.profiles.iter().filter(|name| *name != "*" && !known.contains(*name)) {
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        sources.unknown(yaml_start(), format!("no service has the profile '{name}'"), name, &known);
+    }
+    (wanted, left_out)
+}
+
+/// Reads the services that are wanted; those that are scaled to nothing are left out, too.
+fn read_services(
+    file: &Path,
+    project: &Project,
+    name: &str,
+    around: &Around,
+    wanted: Vec<&Entry>,
+    mut left_out: Vec<String>,
+    sources: &mut Sources,
+) -> (Vec<Service>, Vec<String>) {
+    let root = plain(file.parent().unwrap_or(Path::new("")));
+    let mut reader = Reader {
+        disk: around.disk,
+        process: around.environment,
+        find_image: around.image,
+        project,
+        name,
+        root: &root,
+        sources: &mut *sources,
+        mounted: Vec::new(),
+    };
+    let mut services: Vec<Service> = Vec::new();
+    for entry in wanted {
+        let own = service_name(&entry.key, &services);
+        match reader.service(entry, own) {
+            Some(service) => services.push(service),
+            None => left_out.push(entry.key.clone()),
+        }
+    }
+    (services, left_out)
+}
+
+/// The name that a workload gives a service: it allows `a-z`, `0-9` and `-`, and no name twice.
+fn service_name(name: &str, others: &[Service]) -> String {
+    let allowed = |c: char| if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '-' };
+    let plain: String = name.to_ascii_lowercase().chars().map(allowed).collect();
+    // The name that stands for the whole workload is no service's.
+    let taken = |name: &str| name.is_empty() || name == "tiles" || others.iter().any(|other| other.own == name);
+    let numbered = |number: usize| format!("{plain}-{number}");
+    if !taken(&plain) {
+        return plain;
+    }
+    (2..).map(numbered).find(|name| !taken(name)).expect("there are more numbers than services")
+}
+
+/// Compose keeps services of different networks apart.
+fn note_networks(project: &Project, sources: &mut Sources) {
+    let mut networks = project.section("networks").iter().filter(|entry| entry.key != "default");
+    if let (Some(_), Some(second)) = (networks.next(), networks.next()) {
+        let instead = "all services stand on one network, and each could reach every other";
+        sources.note(second.at, "networks", Weight::Differs, instead);
+    }
+}
+
+/// What was assumed.
+fn assumed(services: &[Service], left_out: &[String]) -> Vec<String> {
+    let mut assumed = Vec::new();
+    if !left_out.is_empty() {
+        assumed.push(format!("not deployed: {}; ask for profiles by --profile", left_out.join(", ")));
+    }
+    for service in services.iter().filter(|service| service.own != service.name) {
+        assumed.push(format!("service '{}' is called '{}'", service.name, service.own));
+    }
+    for service in services.iter().filter(|service| service.memory.is_none() || service.cpus.is_none()) {
+        let resources = write::resources(service);
+        assumed.push(format!("service {} gets {resources}; change `resources:` in workload.yaml", service.own));
+    }
+    for service in services {
+        let usual = service.volumes.iter().filter(|(_, bytes)| **bytes == VOLUME_BYTES);
+        let usual: Vec<&str> = usual.map(|(path, _)| path.as_str()).collect();
+        if !usual.is_empty() {
+            let paths = usual.join(", ");
+            assumed.push(format!("service {}: 512MiB for {paths}; change `volumes:` in workload.yaml", service.own));
+        }
+    }
+    assumed
+}
+
+fn write_files(
+    file: &Path,
+    name: &str,
+    services: &[Service],
+    sorted: &[usize],
+    made: &mut Imported,
+    sources: &mut Sources,
+) {
+    let shown = file.file_name().unwrap_or_default().to_string_lossy();
+    let mut planned: Vec<Planned> = Vec::new();
+    for number in sorted {
+        let service = &services[*number];
+        let ports = if service.ports.is_empty() { usual_ports(service) } else { service.ports.clone() };
+        planned.push(Planned { service, command: command(service, sources), ports });
+    }
+    let first = services.iter().find(|service| service.published.is_some());
+    let first = first.and_then(|first| planned.iter().position(|planned| planned.service.name == first.name));
+    let loaded = first.or_else(|| planned.iter().rposition(|planned| !planned.ports.is_empty()));
+    let target = &planned[loaded.unwrap_or(0)];
+    let port = target.service.published.or(target.ports.first().copied());
+    if port.is_none() && target.service.says.is_some() {
+        let hint = "add 'ports:' to the service that your users reach";
+        sources.wrong(target.service.at, "no service listens at a port, and the load needs one", hint);
+    }
+    let shared_port = shared_port(&planned, services, sources);
+    let plan = Plan { name, file: &shown, services: planned, loaded: loaded.unwrap_or(0), port };
+    let at = port.map(|port| format!(" at port {port}")).unwrap_or_default();
+    let of = &plan.services[plan.loaded].service.own;
+    let spoken = match write::speaks(&plan) {
+        Some(speaks) => format!("{speaks:?}").to_lowercase(),
+        None => "http, which is a guess".to_owned(),
+    };
+    made.assumed.push(format!("the load goes to {of}{at} and speaks {spoken}; change `load:` in workload.yaml"));
+    made.files.insert("workload.yaml".to_owned(), write::workload(&plan));
+    made.files.insert("study.yaml".to_owned(), write::study(name, shared_port));
+    let copied = services.iter().flat_map(|service| service.files.values());
+    made.files.extend(copied.map(|copied| (copied.name.clone(), copied.content.clone())));
+}
+
+/// The whole command of a service; none to take the image's.
+fn command(service: &Service, sources: &mut Sources) -> Option<Vec<String>> {
+    let words = |words: &Option<Words>| words.as_ref().map(|words| words.words.clone()).unwrap_or_default();
+    let at = service.entrypoint.as_ref().or(service.command.as_ref())?.at;
+    let command = match (&service.entrypoint, &service.command) {
+        (Some(_), _) => [words(&service.entrypoint), words(&service.command)].concat(),
+        (None, _) => {
+            let own = words(&service.command);
+            match &service.says {
+                Some(says) => [says.entrypoint.clone(), own].concat(),
+                // Nothing but the image's own entry point is left.
+                None if own.is_empty() => return None,
+                None => {
+                    let instead = "it is the whole command here, for what the image's ENTRYPOINT is is not known: have \
+                                   the image on this machine and import again, or write the ENTRYPOINT in front";
+                    let weight = if own[0].starts_with('-') { Weight::Stops } else { Weight::Differs };
+                    sources.note(at, service.key("command"), weight, instead);
+                    own
+                }
+            }
+        }
+    };
+    if command.first().is_none_or(String::is_empty) {
+        sources.wrong(at, "nothing is left to start", "name the program in 'command'");
+        return None;
+    }
+    Some(command)
+}
+
+/// A port that two services have. Where they share a network, only one of them can listen there.
+fn shared_port(planned: &[Planned], services: &[Service], sources: &mut Sources) -> Option<u16> {
+    let mut shared = None;
+    for (number, one) in planned.iter().enumerate() {
+        for other in &planned[number + 1..] {
+            let Some(port) = one.ports.intersection(&other.ports).next().copied() else { continue };
+            shared = shared.or(Some(port));
+            let instead = format!(
+                "'{}' has port {port}, too, and where services share a network only one can listen there: such forms \
+                 are left out of study.yaml; to have them, move one by a setting that is given ${{{{port.{port}}}}}",
+                one.service.name
+            );
+            let place = services.iter().find(|service| service.name == other.service.name);
+            let at = place.map_or(other.service.at, |service| service.at);
+            sources.note(at, other.service.key("ports"), Weight::Differs, instead);
+        }
+    }
+    shared
+}

@@ -1,0 +1,103 @@
+//! A service of a Compose file, as far as a workload can have it.
+
+use crate::sources::At;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tare_core::image::ImageConfig;
+
+/// A service.
+#[derive(Debug, Clone)]
+pub(crate) struct Service {
+    /// Its name in the Compose file.
+    pub(crate) name: String,
+    /// Its name in the workload, which allows fewer characters.
+    pub(crate) own: String,
+    /// Where it begins.
+    pub(crate) at: At,
+    /// Where its bundle comes from, as a workload writes it.
+    pub(crate) image: String,
+    /// What its image says, if that is known.
+    pub(crate) says: Option<ImageConfig>,
+    /// Whether an engine must build its image first.
+    pub(crate) built: bool,
+    /// What replaces the image's entry point.
+    pub(crate) entrypoint: Option<Words>,
+    /// What replaces the image's command.
+    pub(crate) command: Option<Words>,
+    /// Its variables, in the order in which they were found.
+    pub(crate) environment: Vec<Variable>,
+    /// User and group, by number.
+    pub(crate) user: Option<(u32, u32)>,
+    /// Where it starts.
+    pub(crate) directory: Option<String>,
+    /// The TCP ports at which it listens.
+    pub(crate) ports: BTreeSet<u16>,
+    /// The first of its TCP ports that is published.
+    pub(crate) published: Option<u16>,
+    /// Further names by which others reach it.
+    pub(crate) aliases: Vec<String>,
+    /// The services that start before it.
+    pub(crate) after: Vec<Dependency>,
+    /// Paths where it may write, each with the bytes it may need.
+    pub(crate) volumes: BTreeMap<String, u64>,
+    /// Files on top of its image, by path, each with the file in the workload's folder.
+    pub(crate) files: BTreeMap<String, Copied>,
+    /// CPU time that it may use, in CPUs.
+    pub(crate) cpus: Option<f64>,
+    /// How many CPUs its `cpuset` names.
+    pub(crate) cpuset: Option<u32>,
+    /// Memory in bytes.
+    pub(crate) memory: Option<u64>,
+    /// How long it may take to end.
+    pub(crate) stop_within: Option<Duration>,
+    /// How long it may take to become ready, from its health check.
+    pub(crate) within: Option<Duration>,
+}
+
+/// The words of a command, and where it stands.
+#[derive(Debug, Clone)]
+pub(crate) struct Words {
+    pub(crate) at: At,
+    pub(crate) words: Vec<String>,
+}
+
+/// A variable of a service's environment.
+#[derive(Debug, Clone)]
+pub(crate) struct Variable {
+    pub(crate) name: String,
+    pub(crate) at: At,
+    pub(crate) text: String,
+}
+
+/// A service that starts before another one.
+#[derive(Debug, Clone)]
+pub(crate) struct Dependency {
+    /// Its name in the Compose file.
+    pub(crate) name: String,
+    pub(crate) at: At,
+    /// Whether it may be missing.
+    pub(crate) optional: bool,
+}
+
+/// A file that is copied into the workload's folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Copied {
+    /// Its name in that folder.
+    pub(crate) name: String,
+    /// Its content.
+    pub(crate) content: String,
+    /// What named it.
+    pub(crate) at: At,
+}
+
+impl Service {
+    /// The name of one of its keys, for notes.
+    pub(crate) fn key(&self, name: &str) -> String {
+        format!("services.{}.{name}", self.name)
+    }
+
+    /// Whether others reach it by this name.
+    pub(crate) fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.aliases.iter().any(|alias| alias == name)
+    }
+}

@@ -1,0 +1,140 @@
+//! Limits, replicas and health checks.
+
+use crate::keys::Keys;
+use crate::model::Service;
+use crate::sources::{At, Sources, Weight};
+use crate::yaml::{Kind, Value};
+use std::time::Duration;
+use tare_core::units::{CpuSet, DURATION_MAX, exact_duration};
+
+/// A service must have so much memory, in bytes.
+const MEMORY_MIN: u64 = 8 << 20;
+/// A quota must give so much of a CPU.
+const CPUS_MIN: f64 = 0.01;
+
+/// Reads `cpus`, `cpuset`, `mem_limit`, `scale` and `deploy`. Returns false for a service that is not deployed at all.
+pub(super) fn read(keys: &mut Keys, service: &mut Service, sources: &mut Sources) -> bool {
+    if let Some(entry) = keys.get("mem_limit") {
+        service.memory = memory(&entry.value, sources);
+    }
+    if let Some(entry) = keys.get("cpus") {
+        service.cpus = cpus(&entry.value, sources);
+    }
+    if let Some(entry) = keys.get("cpuset") {
+        let set = entry.value.text(sources).and_then(|text| match CpuSet::parse(&text) {
+            Ok(set) => Some(set),
+            Err(why) => {
+                sources.wrong(entry.value.at, why, "");
+                None
+            }
+        });
+        service.cpuset = set.and_then(|set| u32::try_from(set.len()).ok()).filter(|count| *count > 0);
+        let instead = "the service gets as many CPUs; which ones is the study's business: see `placement:` there";
+        sources.note(entry.at, service.key("cpuset"), Weight::Differs, instead);
+    }
+    let mut count = keys.get("scale").map(|entry| (entry.at, entry.value.number(sources), "scale"));
+    if let Some(entry) = keys.get("deploy") {
+        let replicas = deploy(&entry.value, service, sources);
+        count = replicas.or(count);
+    }
+    let Some((at, Some(number), name)) = count else { return true };
+    if number > 1.0 {
+        let instead = "one instance is deployed; a study may deploy more (`instances:`) of a service that takes its \
+                       port from ${{port.NAME}}";
+        sources.note(at, service.key(name), Weight::Differs, instead);
+    }
+    number != 0.0
+}
+
+/// How many instances are asked for, where, and by which key.
+type Count = (At, Option<f64>, &'static str);
+
+fn deploy(value: &Value, service: &mut Service, sources: &mut Sources) -> Option<Count> {
+    let mut keys = Keys::of(value, "'deploy'", sources)?;
+    keys.know(&["labels", "restart_policy", "rollback_config", "update_config", "endpoint_mode", "placement"]);
+    if let Some(entry) = keys.get("mode")
+        && entry.value.scalar().is_some_and(|mode| mode.ends_with("-job"))
+    {
+        let instead = "the service ends by itself, and a workload's services run until they are stopped: leave it out, \
+                       or prepare its data in the image";
+        sources.note(entry.at, service.key("deploy.mode"), Weight::Stops, instead);
+    }
+    let replicas = keys.get("replicas").map(|entry| (entry.at, entry.value.number(sources), "deploy.replicas"));
+    let resources = keys.get("resources");
+    keys.finish(sources);
+    if let Some(entry) = resources {
+        resources_of(&entry.value, service, sources);
+    }
+    replicas
+}
+
+fn resources_of(value: &Value, service: &mut Service, sources: &mut Sources) {
+    let Some(mut keys) = Keys::of(value, "'resources'", sources) else { return };
+    let limits = keys.get("limits");
+    if let Some(entry) = keys.get("reservations") {
+        let instead = "nothing is reserved; each form has the limits";
+        let devices = entry.value.entries().iter().any(|entry| entry.key == "devices");
+        let weight = if devices { Weight::Stops } else { Weight::Differs };
+        sources.note(entry.at, service.key("deploy.resources.reservations"), weight, instead);
+    }
+    keys.finish(sources);
+    if let Some(mut keys) = limits.and_then(|entry| Keys::of(&entry.value, "'limits'", sources)) {
+        if let Some(entry) = keys.get("cpus") {
+            service.cpus = cpus(&entry.value, sources);
+        }
+        if let Some(entry) = keys.get("memory") {
+            service.memory = memory(&entry.value, sources);
+        }
+        if let Some(entry) = keys.get("pids") {
+            let instead = "the number of processes is not limited";
+            sources.note(entry.at, service.key("deploy.resources.limits.pids"), Weight::Differs, instead);
+        }
+        keys.finish(sources);
+    }
+}
+
+fn memory(value: &Value, sources: &mut Sources) -> Option<u64> {
+    let bytes = value.bytes(sources)?;
+    if bytes < MEMORY_MIN {
+        sources.wrong(value.at, "less than 8 MiB of memory starts nothing", "write for example 256m");
+    }
+    Some(bytes.max(MEMORY_MIN))
+}
+
+/// Zero means that there is no limit.
+fn cpus(value: &Value, sources: &mut Sources) -> Option<f64> {
+    let cpus = value.number(sources).filter(|cpus| *cpus > 0.0)?;
+    if !(CPUS_MIN..=4096.0).contains(&cpus) {
+        sources.wrong(value.at, format!("{cpus} CPUs are out of range"), "from 0.01 to 4096");
+        return None;
+    }
+    Some(cpus)
+}
+
+/// Reads `healthcheck:`: how long a service may take to become ready. What it runs is left out.
+pub(super) fn health(value: &Value, service: &mut Service, sources: &mut Sources) {
+    let Some(mut keys) = Keys::of(value, "'healthcheck'", sources) else { return };
+    let mut time = |name, default| {
+        let read = keys.get(name).and_then(|entry| entry.value.duration(sources));
+        read.unwrap_or(Duration::from_secs(default))
+    };
+    let (interval, start) = (time("interval", 30), time("start_period", 0));
+    let (_, _) = (time("timeout", 30), time("start_interval", 5));
+    let retries = keys.get("retries").and_then(|entry| entry.value.number(sources)).unwrap_or(3.0);
+    let disabled = keys.flag("disable", sources);
+    let test = keys.get("test");
+    keys.finish(sources);
+    let none = |value: &Value| match &value.kind {
+        Kind::List(items) => items.first().and_then(Value::scalar) == Some("NONE"),
+        _ => value.scalar() == Some("NONE"),
+    };
+    let Some(test) = test.filter(|test| !disabled && !none(&test.value)) else { return };
+    let whole = start.as_secs_f64() + interval.as_secs_f64() * (retries + 1.0);
+    let within = Duration::from_secs_f64(whole.clamp(10.0, DURATION_MAX.as_secs_f64()).ceil());
+    service.within = Some(within);
+    let instead = format!(
+        "its command is not run; the service is ready when its port accepts connections, within {}",
+        exact_duration(within)
+    );
+    sources.note(test.at, service.key("healthcheck.test"), Weight::Differs, instead);
+}

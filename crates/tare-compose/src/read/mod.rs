@@ -1,0 +1,342 @@
+//! Reads the services of a project: what a workload has a word for is kept, and each other key is named in a note.
+
+mod ignored;
+mod limits;
+mod ports;
+mod variables;
+mod volumes;
+
+pub(crate) use volumes::VOLUME_BYTES;
+
+use crate::disk::Disk;
+use crate::keys::Keys;
+use crate::model::{Dependency, Service, Words};
+use crate::project::{Environment, Project};
+use crate::shell;
+use crate::sources::{At, Sources, Weight};
+use crate::yaml::{Entry, Kind, Value};
+use ignored::{Fate, KEYS};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use tare_core::image::ImageConfig;
+use tare_core::workload::why_not_stated;
+
+/// The keys of `build:`, which an engine reads.
+const BUILD: &[&str] = &[
+    "additional_contexts",
+    "args",
+    "attestations",
+    "cache_from",
+    "cache_to",
+    "context",
+    "dockerfile",
+    "dockerfile_inline",
+    "entitlements",
+    "extra_hosts",
+    "isolation",
+    "labels",
+    "network",
+    "no_cache",
+    "no_cache_filter",
+    "platforms",
+    "privileged",
+    "provenance",
+    "pull",
+    "sbom",
+    "secrets",
+    "shm_size",
+    "ssh",
+    "tags",
+    "target",
+    "ulimits",
+];
+
+/// Finds an image: the source that a workload names, and what the image says, if that is known.
+pub(crate) type FindImage<'a> = dyn Fn(&str) -> (String, Option<ImageConfig>) + 'a;
+
+/// Reads services, one after the other.
+pub(crate) struct Reader<'a> {
+    /// The files of this machine.
+    pub(crate) disk: &'a dyn Disk,
+    /// The variables of whoever runs this program.
+    pub(crate) process: &'a Environment,
+    /// Finds images.
+    pub(crate) find_image: &'a FindImage<'a>,
+    /// The file that is read.
+    pub(crate) project: &'a Project,
+    /// Its name.
+    pub(crate) name: &'a str,
+    /// The folder of the Compose file.
+    pub(crate) root: &'a Path,
+    /// Where mistakes and notes go.
+    pub(crate) sources: &'a mut Sources,
+    /// Named volumes, each with a service that has it.
+    pub(crate) mounted: Vec<(String, String)>,
+}
+
+impl Reader<'_> {
+    /// Reads a service. `None` for one that is not deployed, or cannot be read: then a mistake was added.
+    pub(crate) fn service(&mut self, entry: &Entry, own: String) -> Option<Service> {
+        let mut keys = Keys::of(&entry.value, format!("service '{}'", entry.key), self.sources)?;
+        keys.know(&["profiles", "extends"]);
+        let mut service = blank(entry, own);
+        self.image(&mut keys, &mut service)?;
+        service.entrypoint = keys.get("entrypoint").and_then(|entry| self.words(&entry.value, entry.at));
+        service.command = keys.get("command").and_then(|entry| self.words(&entry.value, entry.at));
+        if let Some(entry) = keys.get("env_file") {
+            self.env_files(&entry.value, &mut service);
+        }
+        if let Some(entry) = keys.get("environment") {
+            self.environment(&entry.value, &mut service);
+        }
+        self.person(&mut keys, &mut service);
+        self.listens(&mut keys, &mut service);
+        self.reached(&mut keys, &mut service);
+        self.depends(&mut keys, &mut service);
+        if let Some(entry) = keys.get("volumes") {
+            self.volumes(&entry.value, &mut service);
+        }
+        if let Some(entry) = keys.get("tmpfs") {
+            self.tmpfs(&entry.value, &mut service);
+        }
+        for section in ["secrets", "configs"] {
+            if let Some(entry) = keys.get(section) {
+                self.given(section, &entry.value, &mut service);
+            }
+        }
+        let deployed = limits::read(&mut keys, &mut service, self.sources);
+        if let Some(entry) = keys.get("healthcheck") {
+            limits::health(&entry.value, &mut service, self.sources);
+        }
+        self.ends(&mut keys, &mut service);
+        for &(name, fate) in KEYS {
+            let (Some(entry), Fate::Noted(weight, instead)) = (keys.get(name), fate) else { continue };
+            let idle = matches!(entry.value.scalar(), Some("false" | "0" | "bridge"));
+            if !idle {
+                self.sources.note(entry.at, service.key(name), weight, instead);
+            }
+        }
+        keys.finish(self.sources);
+        deployed.then_some(service)
+    }
+
+    /// The image, or the one that an engine builds.
+    fn image(&mut self, keys: &mut Keys, service: &mut Service) -> Option<()> {
+        let build = keys.get("build");
+        if let Some(Kind::Map(_)) = build.map(|entry| &entry.value.kind)
+            && let Some(mut keys) = build.and_then(|entry| Keys::of(&entry.value, "'build'", self.sources))
+        {
+            keys.know(BUILD);
+            keys.finish(self.sources);
+        }
+        let named = keys.text("image", self.sources);
+        let name = match (&named, build) {
+            (Some(name), _) => name.clone(),
+            // As Compose calls what it builds.
+            (None, Some(_)) => format!("{}-{}", self.name, service.name),
+            (None, None) => {
+                let message = format!("service '{}' has neither 'image' nor 'build'", service.name);
+                self.sources.wrong(service.at, message, "add 'image:' here");
+                return None;
+            }
+        };
+        if name.trim().is_empty() || name.contains(char::is_whitespace) {
+            self.sources.wrong(service.at, format!("'{name}' is no image's name"), "write for example redis:7");
+            return None;
+        }
+        let (source, says) = (self.find_image)(&name);
+        service.built = build.is_some();
+        // What is built is nowhere but in the engine.
+        let in_engine = build.is_some() && says.is_none() && source == name;
+        service.image = if in_engine { format!("docker-daemon:{name}") } else { source };
+        service.says = says;
+        Some(())
+    }
+
+    /// A command as a list, or as one text that is split into words.
+    fn words(&mut self, value: &Value, at: At) -> Option<Words> {
+        let words = match &value.kind {
+            Kind::List(items) => {
+                let items = items.clone();
+                items.iter().filter_map(|item| if item.is_null() { None } else { item.text(self.sources) }).collect()
+            }
+            _ => match shell::split(&value.text(self.sources)?) {
+                Ok(words) => words,
+                Err(why) => {
+                    self.sources.wrong(value.at, why, "write a list: [program, argument, ...]");
+                    return None;
+                }
+            },
+        };
+        Some(Words { at, words })
+    }
+
+    /// Who runs it, and where.
+    fn person(&mut self, keys: &mut Keys, service: &mut Service) {
+        service.directory = keys.get("working_dir").and_then(|entry| {
+            let text = entry.value.text(self.sources)?;
+            if text.starts_with('/') && text.split('/').all(|part| part != "..") {
+                return Some(text);
+            }
+            self.sources.wrong(entry.value.at, "the directory must be an absolute path, without '..'", "");
+            None
+        });
+        let Some(entry) = keys.get("user") else { return };
+        let Some(text) = entry.value.text(self.sources) else { return };
+        let (user, group) = text.split_once(':').unwrap_or((&text, ""));
+        let key = service.key("user");
+        let numbers = (user.parse::<u32>(), if group.is_empty() { user.parse() } else { group.parse::<u32>() });
+        let instead = match numbers {
+            _ if matches!(user, "root" | "0") => {
+                "no service runs as root: it gets a user of its own, who may write only to its volumes"
+            }
+            (Ok(user), Ok(group)) if why_not_stated((user, group)).is_none() => {
+                service.user = Some((user, group));
+                if !text.contains(':') && service.says.is_none() {
+                    let instead = "its group is the one of the same number, whatever the image's /etc/passwd says";
+                    self.sources.note(entry.at, key, Weight::Differs, instead);
+                }
+                return;
+            }
+            (Ok(_), Ok(_)) => "65536 to 99999 are for users that Tare makes up: the service gets one of them",
+            _ => "a workload names users by number: it gets its image's user, or one of its own in place of root",
+        };
+        self.sources.note(entry.at, key, Weight::Differs, instead);
+    }
+
+    fn listens(&mut self, keys: &mut Keys, service: &mut Service) {
+        if let Some(entry) = keys.get("ports") {
+            let ports = ports::read(&entry.value, &service.key("ports"), self.sources);
+            service.published = ports.first().copied();
+            service.ports.extend(ports);
+        }
+        if let Some(entry) = keys.get("expose") {
+            let ports = ports::read(&entry.value, &service.key("expose"), self.sources);
+            service.ports.extend(ports);
+        }
+    }
+
+    /// The names by which others reach it.
+    fn reached(&mut self, keys: &mut Keys, service: &mut Service) {
+        service.aliases.extend(keys.text("container_name", self.sources));
+        let Some(entry) = keys.get("networks") else { return };
+        for network in entry.value.entries() {
+            let what = format!("network '{}' of service '{}'", network.key, service.name);
+            let Some(mut keys) = Keys::of(&network.value, what, self.sources) else { continue };
+            keys.know(&["priority", "gw_priority", "interface_name"]);
+            if let Some(entry) = keys.get("aliases") {
+                for alias in entry.value.items(self.sources).to_vec() {
+                    service.aliases.extend(alias.text(self.sources));
+                }
+            }
+            for name in ["ipv4_address", "ipv6_address", "link_local_ips", "mac_address", "driver_opts"] {
+                if let Some(entry) = keys.get(name) {
+                    let instead = "the form decides which addresses services have";
+                    self.sources.note(entry.at, service.key(&format!("networks.{name}")), Weight::Differs, instead);
+                }
+            }
+            keys.finish(self.sources);
+        }
+        let names: Vec<(String, At)> = match &entry.value.kind {
+            Kind::Map(entries) => entries.iter().map(|entry| (entry.key.clone(), entry.at)).collect(),
+            _ => {
+                let items = entry.value.items(self.sources).to_vec();
+                items.iter().filter_map(|item| Some((item.text(self.sources)?, item.at))).collect()
+            }
+        };
+        let declared = self.project.section("networks");
+        for (name, at) in names.iter().filter(|(name, _)| name != "default") {
+            if declared.iter().all(|entry| entry.key != *name) {
+                let known: Vec<&str> = declared.iter().map(|entry| entry.key.as_str()).collect();
+                self.sources.unknown(*at, format!("there is no network '{name}'"), name, &known);
+            }
+        }
+    }
+
+    /// What starts before it.
+    fn depends(&mut self, keys: &mut Keys, service: &mut Service) {
+        if let Some(entry) = keys.get("links") {
+            for item in entry.value.items(self.sources).to_vec() {
+                let Some(text) = item.text(self.sources) else { continue };
+                let (name, alias) = text.split_once(':').unwrap_or((&text, ""));
+                service.after.push(Dependency { name: name.to_owned(), at: item.at, optional: false });
+                if !alias.is_empty() && alias != name {
+                    let instead = format!("the name '{alias}' does not resolve: write '{name}' and its port");
+                    self.sources.note(item.at, service.key("links"), Weight::Differs, instead);
+                }
+            }
+        }
+        let Some(entry) = keys.get("depends_on") else { return };
+        let Kind::Map(entries) = &entry.value.kind else {
+            for item in entry.value.items(self.sources).to_vec() {
+                if let Some(name) = item.text(self.sources) {
+                    service.after.push(Dependency { name, at: item.at, optional: false });
+                }
+            }
+            return;
+        };
+        for Entry { key, at, value } in entries {
+            let Some(mut keys) = Keys::of(value, "a dependency", self.sources) else { continue };
+            keys.know(&["restart"]);
+            let condition = keys.get("condition");
+            let optional = keys.get("required").is_some_and(|entry| entry.value.scalar() == Some("false"));
+            keys.finish(self.sources);
+            service.after.push(Dependency { name: key.clone(), at: *at, optional });
+            let known = ["service_started", "service_healthy", "service_completed_successfully"];
+            let Some((at, condition)) = condition.and_then(|c| Some((c.value.at, c.value.text(self.sources)?))) else {
+                continue;
+            };
+            if condition == known[2] {
+                let instead = format!(
+                    "'{key}' ends by itself, and a workload's services run until they are stopped: put what it does \
+                     into an image, or into the start of '{}'",
+                    service.name
+                );
+                self.sources.note(at, service.key("depends_on"), Weight::Stops, instead);
+            } else if !known.contains(&condition.as_str()) {
+                self.sources.unknown(at, format!("there is no condition '{condition}'"), &condition, &known);
+            }
+        }
+    }
+
+    /// How it is ended.
+    fn ends(&mut self, keys: &mut Keys, service: &mut Service) {
+        if let Some(entry) = keys.get("stop_grace_period") {
+            service.stop_within = entry.value.duration(self.sources);
+        }
+        if let Some(entry) = keys.get("stop_signal")
+            && let Some(signal) = entry.value.text(self.sources)
+            && !["SIGTERM", "TERM", "15"].contains(&signal.as_str())
+        {
+            let instead = "services are ended by SIGTERM in every form";
+            self.sources.note(entry.at, service.key("stop_signal"), Weight::Differs, instead);
+        }
+    }
+}
+
+fn blank(entry: &Entry, own: String) -> Service {
+    Service {
+        name: entry.key.clone(),
+        own,
+        at: entry.at,
+        image: String::new(),
+        says: None,
+        built: false,
+        entrypoint: None,
+        command: None,
+        environment: Vec::new(),
+        user: None,
+        directory: None,
+        ports: BTreeSet::new(),
+        published: None,
+        aliases: Vec::new(),
+        after: Vec::new(),
+        volumes: BTreeMap::new(),
+        files: BTreeMap::new(),
+        cpus: None,
+        cpuset: None,
+        memory: None,
+        stop_within: None,
+        within: None,
+    }
+}

@@ -1,0 +1,86 @@
+//! `environment:` and `env_file:`.
+
+use super::Reader;
+use crate::dotenv;
+use crate::keys::Keys;
+use crate::model::{Service, Variable};
+use crate::sources::{At, Weight};
+use crate::yaml::{Kind, Value};
+use tare_core::config::Place;
+
+impl Reader<'_> {
+    /// Reads `env_file:`, in the order of the files, of which a later one goes over an earlier one.
+    pub(super) fn env_files(&mut self, value: &Value, service: &mut Service) {
+        for item in value.items(self.sources).to_vec() {
+            let (mut path, mut required, mut raw) = (Some(item.clone()), true, false);
+            if let Kind::Map(_) = item.kind {
+                let Some(mut keys) = Keys::of(&item, "an env_file", self.sources) else { continue };
+                path = keys.get("path").map(|entry| entry.value.clone());
+                required = keys.get("required").is_none_or(|entry| entry.value.scalar() != Some("false"));
+                raw = keys.text("format", self.sources).as_deref() == Some("raw");
+                keys.finish(self.sources);
+                if path.is_none() {
+                    self.sources.wrong(item.at, "an env_file has no 'path'", "add 'path:' here");
+                }
+            }
+            let Some((at, path)) = path.and_then(|value| Some((value.at, value.text(self.sources)?))) else { continue };
+            let file = self.sources.resolve(at, &path);
+            if !required && self.disk.at(&file).is_none() {
+                continue;
+            }
+            let text = self.disk.read(&file).and_then(|bytes| {
+                String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())
+            });
+            match text {
+                Ok(text) => self.lines(&file.display().to_string(), &text, raw, service),
+                Err(why) => self.sources.wrong(at, format!("cannot read {}: {why}", file.display()), ""),
+            }
+        }
+    }
+
+    fn lines(&mut self, name: &str, text: &str, raw: bool, service: &mut Service) {
+        let file = self.sources.open(name, text, std::path::Path::new(""));
+        let environment = &self.project.environment;
+        let at = |line| At { file, place: Place { line, column: 1, width: 1 } };
+        match dotenv::read(text, raw, &|name| environment.get(name).cloned()) {
+            Ok(lines) => {
+                for line in lines {
+                    self.set(service, line.name, at(line.line), line.value);
+                }
+            }
+            Err((line, why)) => self.sources.wrong(at(line), why, "write NAME=value"),
+        }
+    }
+
+    /// Reads `environment:`.
+    pub(super) fn environment(&mut self, value: &Value, service: &mut Service) {
+        for (name, at, text) in value.pairs(self.sources) {
+            if name.is_empty() {
+                self.sources.wrong(at, "a variable has no name", "write NAME=value");
+            } else {
+                self.set(service, name, at, text);
+            }
+        }
+    }
+
+    /// Sets a variable. One without a value is taken from whoever starts the run, and written nowhere.
+    fn set(&mut self, service: &mut Service, name: String, at: At, text: Option<String>) {
+        let text = match text {
+            Some(text) if text.contains("${{") => {
+                let key = service.key(&format!("environment.{name}"));
+                let instead = "a workload reads '${{' as a reference of its own: give the variable another value";
+                self.sources.note(at, key, Weight::Stops, instead);
+                return;
+            }
+            Some(text) => text,
+            None if self.process.contains_key(&name) => format!("${{{{env.{name}}}}}"),
+            None => match self.project.environment.get(&name) {
+                Some(text) => text.clone(),
+                // As with Compose, it is then not set at all.
+                None => return,
+            },
+        };
+        service.environment.retain(|known| known.name != name);
+        service.environment.push(Variable { name, at, text });
+    }
+}

@@ -1,0 +1,347 @@
+//! `volumes:`, `tmpfs:`, `secrets:` and `configs:`: what is writable, and which files are put on top of the image.
+
+use super::Reader;
+use crate::disk::Thing;
+use crate::keys::Keys;
+use crate::model::{Copied, Service};
+use crate::sources::{At, Weight, plain};
+use crate::yaml::{Entry, Kind, Value};
+use std::path::{Path, PathBuf};
+
+/// The size of a volume for which none is stated, in bytes.
+pub(crate) const VOLUME_BYTES: u64 = 512 << 20;
+/// The largest file that a workload may put on top of an image.
+const FILE_BYTES_MAX: usize = 1 << 20;
+/// The most files of a folder that is copied.
+const FILES_MAX: usize = 200;
+/// Files of the machine that nothing depends on but what the time is called.
+const CLOCKS: [&str; 2] = ["/etc/localtime", "/etc/timezone"];
+
+/// What is mounted where.
+struct Mount {
+    at: At,
+    source: Option<String>,
+    target: String,
+    kind: MountKind,
+    read_only: bool,
+    bytes: Option<u64>,
+}
+
+#[derive(PartialEq, Eq)]
+enum MountKind {
+    Volume,
+    Bind,
+    Tmpfs,
+    Other,
+}
+
+impl Reader<'_> {
+    /// Reads `volumes:`.
+    pub(super) fn volumes(&mut self, value: &Value, service: &mut Service) {
+        for item in value.items(self.sources).to_vec() {
+            let mount = match &item.kind {
+                Kind::Map(_) => self.long_mount(&item),
+                _ => self.short_mount(&item),
+            };
+            if let Some(mount) = mount {
+                self.mount(mount, service);
+            }
+        }
+    }
+
+    /// Reads `tmpfs:`, paths with options behind a colon.
+    pub(super) fn tmpfs(&mut self, value: &Value, service: &mut Service) {
+        for item in value.items(self.sources).to_vec() {
+            let Some(text) = item.text(self.sources) else { continue };
+            let (target, options) = text.split_once(':').unwrap_or((&text, ""));
+            let size = options.split(',').find_map(|option| option.strip_prefix("size="));
+            let bytes = size.and_then(|size| {
+                let value = Value { at: item.at, kind: Kind::Scalar { text: size.to_owned(), quoted: true } };
+                value.bytes(self.sources)
+            });
+            let target = target.to_owned();
+            let mount =
+                Mount { at: item.at, source: None, target, kind: MountKind::Tmpfs, read_only: false, bytes };
+            self.mount(mount, service);
+        }
+    }
+
+    /// `[SOURCE:]TARGET[:MODE]`.
+    fn short_mount(&mut self, item: &Value) -> Option<Mount> {
+        let text = item.text(self.sources)?;
+        let mut parts = text.split(':');
+        let (first, second, mode) = (parts.next().unwrap_or_default(), parts.next(), parts.next().unwrap_or_default());
+        if parts.next().is_some() {
+            self.sources.wrong(item.at, format!("'{text}' is no volume"), "write SOURCE:TARGET or SOURCE:TARGET:ro");
+            return None;
+        }
+        let read_only = mode.split(',').any(|mode| mode == "ro");
+        let (source, target) = match second {
+            Some(target) => (Some(first.to_owned()), target.to_owned()),
+            None => (None, first.to_owned()),
+        };
+        let is_path = source.as_ref().is_some_and(|source| source.starts_with(['.', '/', '~']));
+        let kind = if is_path { MountKind::Bind } else { MountKind::Volume };
+        Some(Mount { at: item.at, source, target, kind, read_only, bytes: None })
+    }
+
+    fn long_mount(&mut self, item: &Value) -> Option<Mount> {
+        let mut keys = Keys::of(item, "a volume", self.sources)?;
+        keys.know(&["bind", "volume", "consistency", "image"]);
+        let kind = match keys.text("type", self.sources).as_deref() {
+            Some("volume") | None => MountKind::Volume,
+            Some("bind") => MountKind::Bind,
+            Some("tmpfs") => MountKind::Tmpfs,
+            Some(_) => MountKind::Other,
+        };
+        let source = keys.text("source", self.sources);
+        let target = keys.text("target", self.sources);
+        let read_only = keys.flag("read_only", self.sources);
+        let tmpfs = keys.get("tmpfs");
+        keys.finish(self.sources);
+        let size = tmpfs.and_then(|entry| entry.value.entries().iter().find(|entry| entry.key == "size"));
+        let bytes = size.and_then(|entry| entry.value.bytes(self.sources));
+        if target.is_none() {
+            self.sources.wrong(item.at, "a volume has no 'target'", "add 'target:', the path inside the container");
+        }
+        Some(Mount { at: item.at, source, target: target?, kind, read_only, bytes })
+    }
+
+    fn mount(&mut self, mount: Mount, service: &mut Service) {
+        let target = plain(Path::new(&mount.target));
+        let inside = target.is_absolute() && target.parent().is_some();
+        let Some(target) = target.to_str().filter(|target| inside && !target.contains("..")).map(str::to_owned) else {
+            let message = format!("'{}' is no absolute path inside the container", mount.target);
+            self.sources.wrong(mount.at, message, "write for example ./data:/data");
+            return;
+        };
+        let bytes = mount.bytes.filter(|bytes| *bytes > 0).unwrap_or(VOLUME_BYTES);
+        match (mount.kind, mount.source) {
+            (MountKind::Bind, Some(source)) => self.bind(mount.at, &source, target, mount.read_only, service),
+            (MountKind::Other | MountKind::Bind, _) => {
+                let instead = "this kind of mount is there in no form; use a volume, or put the files into the image";
+                self.sources.note(mount.at, service.key("volumes"), Weight::Stops, instead);
+            }
+            (MountKind::Volume, Some(name)) => {
+                self.named(mount.at, &name, service);
+                service.volumes.insert(target, bytes);
+            }
+            (MountKind::Volume | MountKind::Tmpfs, _) => {
+                service.volumes.insert(target, bytes);
+            }
+        }
+    }
+
+    /// A named volume must be declared; one that other services have too, or that lies elsewhere, is not the same.
+    fn named(&mut self, at: At, name: &str, service: &Service) {
+        let Some(declared) = self.project.section("volumes").iter().find(|entry| entry.key == name) else {
+            let known: Vec<&str> = self.project.section("volumes").iter().map(|entry| entry.key.as_str()).collect();
+            self.sources.unknown(at, format!("there is no volume '{name}'"), name, &known);
+            return;
+        };
+        let external = declared.value.entries().iter().any(|entry| entry.key == "external" && is_true(&entry.value));
+        if external {
+            let instead = "the volume begins empty in each trial, whatever it holds elsewhere";
+            self.sources.note(at, service.key("volumes"), Weight::Differs, instead);
+        }
+        if let Some((_, other)) = self.mounted.iter().find(|(volume, of)| volume == name && *of != service.name) {
+            let instead = format!(
+                "'{other}' has the volume '{name}', too, and services share no files: put them into one service, or \
+                 what is shared into both images"
+            );
+            self.sources.note(at, service.key("volumes"), Weight::Stops, instead);
+        }
+        self.mounted.push((name.to_owned(), service.name.clone()));
+    }
+
+    /// Copies what stands at a path of this machine.
+    fn bind(&mut self, at: At, source: &str, target: String, read_only: bool, service: &mut Service) {
+        let path = self.sources.resolve(at, source);
+        let key = service.key("volumes");
+        if CLOCKS.contains(&source) {
+            let instead = format!("{source} is not copied: services have their image's own");
+            return self.sources.note(at, key, Weight::Differs, instead);
+        }
+        if source.starts_with('~') || !self.is_below(&path) {
+            let instead = format!("{source} is outside of the folder of the Compose file: copy what is needed into it");
+            return self.sources.note(at, key, Weight::Stops, instead);
+        }
+        match self.disk.at(&path) {
+            None => {
+                let instead = format!("{source} does not exist, so {target} is a volume that begins empty");
+                self.sources.note(at, key, Weight::Differs, instead);
+                service.volumes.insert(target, VOLUME_BYTES);
+            }
+            Some(Thing::Other) => {
+                self.sources.note(at, key, Weight::Stops, format!("{source} is neither a file nor a folder"));
+            }
+            Some(Thing::File { executable }) => {
+                if self.copy(at, &path, &target, executable, service) && !read_only {
+                    let instead = format!("the service gets a copy of {source} that it can only read");
+                    self.sources.note(at, key, Weight::Differs, instead);
+                }
+            }
+            Some(Thing::Folder) => self.bind_folder(at, &path, target, read_only, service),
+        }
+    }
+
+    fn bind_folder(&mut self, at: At, path: &Path, target: String, read_only: bool, service: &mut Service) {
+        let key = service.key("volumes");
+        let files = match self.below(path) {
+            Ok(files) => files,
+            Err(why) => return self.sources.note(at, key, Weight::Stops, why),
+        };
+        let shown = path.display();
+        if files.is_empty() {
+            if !read_only {
+                let instead = format!("{shown} is empty; {target} is a volume that begins empty in each trial");
+                self.sources.note(at, key, Weight::Differs, instead);
+                service.volumes.insert(target, VOLUME_BYTES);
+            }
+            return;
+        }
+        for (file, executable) in files {
+            let Some(name) = file.strip_prefix(path).ok().and_then(Path::to_str) else { continue };
+            self.copy(at, &file, &format!("{target}/{name}"), executable, service);
+        }
+        if !read_only {
+            let instead = format!("the service gets copies of the files in {shown} that it can only read");
+            self.sources.note(at, key, Weight::Differs, instead);
+        }
+    }
+
+    /// All files below a folder, each with whether it may be executed.
+    fn below(&self, folder: &Path) -> Result<Vec<(PathBuf, bool)>, String> {
+        let (mut found, mut open) = (Vec::new(), vec![folder.to_owned()]);
+        while let Some(current) = open.pop() {
+            let names = self.disk.list(&current).map_err(|why| format!("cannot read {}: {why}", current.display()))?;
+            for name in names {
+                let path = current.join(name);
+                match self.disk.at(&path) {
+                    Some(Thing::Folder) => open.push(path),
+                    Some(Thing::File { executable }) => found.push((path, executable)),
+                    Some(Thing::Other) | None => {}
+                }
+                if found.len() + open.len() > FILES_MAX {
+                    let shown = folder.display();
+                    return Err(format!("{shown} has more than {FILES_MAX} files: put them into the image"));
+                }
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// Copies a file; whether it could be copied.
+    fn copy(&mut self, at: At, path: &Path, target: &str, executable: bool, service: &mut Service) -> bool {
+        let key = service.key("volumes");
+        let content = self.disk.read(path).and_then(|bytes| {
+            let long = bytes.len() > FILE_BYTES_MAX;
+            if long { Err("it is longer than 1 MiB".to_owned()) } else { Ok(bytes) }
+        });
+        let content = content.and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned()));
+        match content {
+            Ok(content) => {
+                if executable {
+                    let shown = path.display();
+                    let instead = format!("{shown} is put in without the right to execute it: name its shell");
+                    self.sources.note(at, key, Weight::Differs, instead);
+                }
+                self.put(at, target, content, service);
+                true
+            }
+            Err(why) => {
+                let instead = format!("{} cannot be copied: {why}; put it into the image", path.display());
+                self.sources.note(at, key, Weight::Stops, instead);
+                false
+            }
+        }
+    }
+
+    fn put(&mut self, at: At, target: &str, content: String, service: &mut Service) {
+        let name = format!("files/{}{target}", service.own);
+        service.files.insert(target.to_owned(), Copied { name, content, at });
+    }
+
+    /// Whether a path is the folder of the Compose file, or below it.
+    fn is_below(&self, path: &Path) -> bool {
+        match self.root.as_os_str().is_empty() {
+            true => path.is_relative() && !path.starts_with(".."),
+            false => path.starts_with(self.root),
+        }
+    }
+
+    /// Reads `secrets:` or `configs:` of a service, which stand in the section of that name.
+    pub(super) fn given(&mut self, section: &'static str, value: &Value, service: &mut Service) {
+        for item in value.items(self.sources).to_vec() {
+            let (mut source, mut target) = (item.scalar().map(str::to_owned), None);
+            if let Kind::Map(_) = item.kind {
+                let Some(mut keys) = Keys::of(&item, format!("an item of '{section}'"), self.sources) else { continue };
+                keys.know(&["uid", "gid", "mode"]);
+                source = keys.text("source", self.sources);
+                target = keys.text("target", self.sources);
+                keys.finish(self.sources);
+            }
+            let Some(name) = source.filter(|name| !name.is_empty()) else {
+                self.sources.wrong(item.at, format!("an item of '{section}' names none"), "name one of the file's own");
+                continue;
+            };
+            let usual = if section == "secrets" { "/run/secrets/" } else { "/" };
+            let target = target.unwrap_or_else(|| name.clone());
+            let target = if target.starts_with('/') { target } else { format!("{usual}{target}") };
+            let declared = self.project.section(section);
+            match declared.iter().find(|entry| entry.key == name) {
+                Some(entry) => self.give(section, item.at, entry, &target, service),
+                None => {
+                    let known: Vec<&str> = declared.iter().map(|entry| entry.key.as_str()).collect();
+                    self.sources.unknown(item.at, format!("there is no '{name}' among '{section}'"), &name, &known);
+                }
+            }
+        }
+    }
+
+    fn give(&mut self, section: &'static str, at: At, declared: &Entry, target: &str, service: &mut Service) {
+        let Some(mut keys) = Keys::of(&declared.value, format!("'{}'", declared.key), self.sources) else { return };
+        keys.know(&["name", "labels", "driver", "driver_opts", "template_driver"]);
+        let file = keys.text("file", self.sources);
+        let variable = keys.text("environment", self.sources);
+        let content = keys.text("content", self.sources);
+        let external = keys.flag("external", self.sources);
+        keys.finish(self.sources);
+        let key = service.key(section);
+        match (file, variable, content) {
+            (Some(file), ..) => {
+                let path = self.sources.resolve(declared.value.at, &file);
+                if !self.is_below(&path) {
+                    let instead = format!("{file} is outside of the folder of the Compose file: copy it there");
+                    return self.sources.note(at, key, Weight::Stops, instead);
+                }
+                if self.copy(at, &path, target, false, service) && section == "secrets" {
+                    let instead = "the secret is a file of the workload's folder, which every service's user can read";
+                    self.sources.note(at, key, Weight::Differs, instead);
+                }
+            }
+            (None, Some(name), _) => match self.project.environment.get(&name).cloned() {
+                Some(content) => {
+                    self.put(at, target, content, service);
+                    let instead = format!("the value of '{name}' now stands in a file of the workload's folder");
+                    self.sources.note(at, key, Weight::Differs, instead);
+                }
+                None => {
+                    let hint = format!("export {name}=..., and import again");
+                    self.sources.wrong(at, format!("the variable '{name}' is not set"), hint);
+                }
+            },
+            (None, None, Some(content)) => self.put(at, target, content, service),
+            (None, None, None) => {
+                let instead = if external { "it is known to an engine alone" } else { "nothing says what it holds" };
+                self.sources.note(at, key, Weight::Stops, format!("{instead}: give it a 'file:'"));
+            }
+        }
+    }
+}
+
+/// Whether a value is `true`, or a map, which older files write.
+fn is_true(value: &Value) -> bool {
+    matches!(value.kind, Kind::Map(_)) || value.scalar() == Some("true")
+}
