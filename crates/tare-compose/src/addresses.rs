@@ -158,9 +158,7 @@ impl<'a> Addresses<'a> {
             let mentions = names::find(&copied.content, &|name| self.named(name).is_some());
             for mention in mentions {
                 let other = self.named(&mention.name).flatten();
-                let listens = |other: usize| mention.port.is_some_and(|port| self.ports[other].contains(&port));
-                let meant = mention.sure || other.is_some_and(listens);
-                if !meant || other == Some(of) || told.contains(&mention.name) {
+                if other == Some(of) || told.contains(&mention.name) {
                     continue;
                 }
                 let instead = format!(

@@ -97,8 +97,7 @@ fn make(file: &Path, around: &Around, sources: &mut Sources) -> Option<Imported>
     let name = project_name(project.name.as_deref().unwrap_or(around.folder));
     let (wanted, left_out) = chosen(&project, around, sources);
     if wanted.is_empty() {
-        let at = yaml_start();
-        sources.wrong(at, "there is no service to deploy", "add 'services:', or ask for a profile by --profile");
+        sources.wrong(project.at(), "there is no service to deploy", "add 'services:', or ask for a profile by --profile");
         return None;
     }
     let (mut services, left_out) = read_services(file, &project, &name, around, wanted, left_out, sources);
@@ -118,11 +117,6 @@ fn make(file: &Path, around: &Around, sources: &mut Sources) -> Option<Imported>
     };
     write_files(file, &name, &services, &sorted, &mut made, sources);
     Some(made)
-}
-
-/// The beginning of the first file.
-fn yaml_start() -> sources::At {
-    sources::At { file: 0, place: tare_core::config::Place { line: 1, column: 1, width: 1 } }
 }
 
 /// A name that a workload's folder may have.
@@ -155,7 +149,7 @@ fn chosen<'p>(project: &'p Project, around: &Around, sources: &mut Sources) -> (
     }
     for name in around.profiles.iter().filter(|name| *name != "*" && !known.contains(*name)) {
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
-        sources.unknown(yaml_start(), format!("no service has the profile '{name}'"), name, &known);
+        sources.unknown(project.at(), format!("no service has the profile '{name}'"), name, &known);
     }
     (wanted, left_out)
 }

@@ -31,6 +31,11 @@ pub(crate) struct Project {
 }
 
 impl Project {
+    /// Where the file begins.
+    pub(crate) fn at(&self) -> At {
+        self.root.at
+    }
+
     /// The entries of one of the file's parts, such as `services`.
     pub(crate) fn section(&self, name: &str) -> &[Entry] {
         let found = self.root.entries().iter().find(|entry| entry.key == name);

@@ -1,0 +1,157 @@
+//! Mistakes, and texts that are no Compose files at all.
+
+use crate::lab::{Memory, imported, notes, of_text, read};
+use proptest::prelude::*;
+use std::path::PathBuf;
+
+#[test]
+fn every_mistake_is_told_at_once_with_its_place_and_what_is_spelled_like_it() {
+    let text = "services:\n  web:\n    imgae: a\n    image: shop/web\n    ports: [eighty]\n    depends_on: [bd]\n    \
+                healthcheck: {tset: a}\n    volumes: [data:/data]\n    environment: ['A=${NO:?set it}']\n  db: {image: \
+                postgres}\nvolume: {}\n";
+    let told = of_text(text).unwrap_err().join("\n");
+    let wanted = [
+        "compose.yaml:3:5", "did you mean 'image'?",
+        "compose.yaml:5:13", "'eighty' is no port",
+        "compose.yaml:6:18", "did you mean 'db'?",
+        "did you mean 'test'?",
+        "there is no volume 'data'",
+        "the variable 'NO' is not set, or empty: set it",
+        "compose.yaml:11:1", "did you mean 'volumes'?",
+    ];
+    for wanted in wanted {
+        assert!(told.contains(wanted), "{wanted}:\n{told}");
+    }
+}
+
+#[test]
+fn what_cannot_be_deployed_is_a_mistake() {
+    let cases = [
+        ("services: {}\n", "there is no service to deploy"),
+        ("services: {a: {}}\n", "neither 'image' nor 'build'"),
+        ("services: [a]\n", "must be a map"),
+        ("services: {a: {image: x, depends_on: [b]}, b: {image: x, depends_on: [a]}}\n", "wait for each other"),
+        ("services: {a: {extends: a}}\n", "extends others too deeply"),
+        ("services: {a: {extends: {file: no.yaml, service: a}}}\n", "cannot read c/no.yaml"),
+        ("include: [compose.yaml]\nservices: {a: {image: x}}\n", "include each other"),
+        ("services: {a: {image: x, command: 'sh -c \"a'}}\n", "quote is not closed"),
+        ("services: {a: {image: x, entrypoint: []}}\n", "nothing is left to start"),
+        ("services: {a: {image: x, mem_limit: lots}}\n", "is not a size"),
+        ("services: {a: {image: x, env_file: no.env}}\n", "cannot read c/no.env"),
+        ("services: {a: {image: x, working_dir: here}}\n", "absolute path"),
+    ];
+    for (text, wanted) in cases {
+        let told = of_text(text).unwrap_err().join("\n");
+        assert!(told.contains(wanted) && told.contains("c/compose.yaml:"), "{text}: {told}");
+    }
+}
+
+#[test]
+fn a_variable_without_a_value_is_that_of_whoever_runs() {
+    let made = of_text("services: {a: {image: x, ports: ['80'], environment: [PATH, NO_SUCH_THING]}}\n").unwrap();
+    let workload = read(&made);
+    let environment: Vec<_> = workload.services[0].environment.iter().collect();
+    assert_eq!(environment, [(&"PATH".to_owned(), &"${{env.PATH}}".to_owned())]);
+}
+
+#[test]
+fn services_that_share_files_or_name_each_other_are_told() {
+    let text = "services:\n  a: {image: x, ports: ['80'], volumes: [d:/d], environment: [B=http://b:81]}\n  b:\n    \
+                image: y\n    expose: ['81']\n    volumes: [d:/d]\n    environment: [A=http://a:80]\nvolumes: {d: }\n";
+    let made = of_text(text).unwrap();
+    assert_eq!(notes(&made), ["!6 services.b.volumes", "!7 services.b.environment.A"]);
+    let note = &made.notes[1];
+    assert!(note.instead.contains("'a' starts after 'b'"), "{}", note.instead);
+    let problem = note.as_problem().to_string();
+    assert!(problem.contains("compose.yaml:7:19") && problem.contains("A=http://a:80"), "{problem}");
+}
+
+/// Pieces of Compose files.
+const PIECES: &[&str] = &[
+    "services:\n",
+    "  a:\n",
+    "  b:\n",
+    "    image: x\n",
+    "    build: .\n",
+    "    command: ",
+    "    entrypoint: ",
+    "    environment:\n",
+    "      A: ",
+    "      - A=",
+    "    env_file: .env\n",
+    "    ports: ",
+    "    expose: ",
+    "['80']\n",
+    "[8080:80/udp]\n",
+    "[{target: 80}]\n",
+    "    volumes: ",
+    "[v:/v]\n",
+    "[./compose.yaml:/c:ro]\n",
+    "[/x]\n",
+    "    depends_on: ",
+    "[a]\n",
+    "[b]\n",
+    "{a: {condition: service_healthy}}\n",
+    "    healthcheck: ",
+    "{test: x, retries: 1}\n",
+    "    deploy: ",
+    "{replicas: 2, resources: {limits: {cpus: '0.5', memory: 1g}}}\n",
+    "    extends: ",
+    "a\n",
+    "b\n",
+    "{file: compose.yaml, service: b}\n",
+    "include: [compose.yaml]\n",
+    "volumes:\n  v:\n",
+    "x-y: &y\n",
+    "  k: v\n",
+    "    <<: *y\n",
+    "http://a:80/b\n",
+    "redis://b\n",
+    "${A:-b}\n",
+    "$$\n",
+    "${{x}}\n",
+    "'sh -c \"a\"'\n",
+    "    user: root\n",
+    "    cpus: 1.5\n",
+    "    secrets: [s]\n",
+    "secrets: {s: {file: compose.yaml}}\n",
+    "    profiles: [p]\n",
+];
+
+proptest! {
+    #[test]
+    fn any_pieces_of_compose_files_are_imported_or_refused(
+        pieces in proptest::collection::vec(proptest::sample::select(PIECES), 0..30)
+    ) {
+        let text = format!("services:\n  a:\n    image: x\n    ports: ['81']\n{}", pieces.concat());
+        for text in [pieces.concat(), text] {
+            match of_text(&text) {
+                // What is written can be read.
+                Ok(made) => drop(read(&made)),
+                Err(told) => prop_assert!(!told.is_empty()),
+            }
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_imported_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let disk = Memory([(PathBuf::from("c/compose.yaml"), bytes)].into());
+        if let Err(told) = imported(&disk, "c/compose.yaml", &["p"]) {
+            prop_assert!(!told.is_empty());
+        }
+    }
+
+    #[test]
+    fn any_text_of_a_value_can_be_written_and_read(text in "\\PC{1,30}") {
+        let text = text.replace('$', "S");
+        let quoted = quoted(&text);
+        let made = of_text(&format!("services: {{a: {{image: x, ports: ['80'], environment: {{A: {quoted}}}}}}}\n"));
+        let workload = read(&made.unwrap());
+        prop_assert_eq!(&workload.services[0].environment["A"], &text);
+    }
+}
+
+/// A text in double quotes, as YAML and JSON have them.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
