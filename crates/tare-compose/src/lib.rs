@@ -23,14 +23,14 @@ mod write;
 mod yaml;
 
 pub use disk::{Disk, Thing};
-pub use sources::{Note, Weight};
+pub use sources::{Note, Weight, plain};
 
 use addresses::{Addresses, usual_ports};
 use model::{Service, Words};
 use order::Order;
 use project::{Loader, Project};
 use read::{Reader, VOLUME_BYTES};
-use sources::{Sources, plain};
+use sources::Sources;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use tare_core::config::Problem;
@@ -97,7 +97,8 @@ fn make(file: &Path, around: &Around, sources: &mut Sources) -> Option<Imported>
     let name = project_name(project.name.as_deref().unwrap_or(around.folder));
     let (wanted, left_out) = chosen(&project, around, sources);
     if wanted.is_empty() {
-        sources.wrong(project.at(), "there is no service to deploy", "add 'services:', or ask for a profile by --profile");
+        let hint = "add 'services:', or ask for a profile by --profile";
+        sources.wrong(project.at(), "there is no service to deploy", hint);
         return None;
     }
     let (mut services, left_out) = read_services(file, &project, &name, around, wanted, left_out, sources);

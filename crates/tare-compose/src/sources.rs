@@ -121,8 +121,8 @@ impl Sources {
     }
 }
 
-/// A path without `.` and, where that is possible, without `..`.
-pub(crate) fn plain(path: &Path) -> PathBuf {
+/// A path without `.` and, where that is possible, without `..`: the paths that a [`Disk`](crate::Disk) is asked for.
+pub fn plain(path: &Path) -> PathBuf {
     use std::path::Component;
     let mut plain = PathBuf::new();
     for part in path.components() {

@@ -93,6 +93,7 @@ fn main() -> ExitCode {
         Verb::Scaling(args) => cmd::scaling::scaling(&args),
         Verb::Doctor(args) => cmd::doctor::doctor(&args),
         Verb::Bundle(args) => cmd::bundle::bundle(&args),
+        Verb::Import(args) => cmd::import::import(&args),
         Verb::Check(args) => cmd::check::check(&args),
         Verb::Completions(args) => cmd::manual::completions(&args, Cli::command()),
         Verb::Man(args) => cmd::manual::man(&args, Cli::command()),

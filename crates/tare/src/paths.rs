@@ -1,5 +1,6 @@
 //! Where Tare keeps and finds things. The only file of this crate that reads the environment.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
 use tare_core::workload::USUAL_PATH;
@@ -24,6 +25,12 @@ pub(crate) fn keep_current_directory_off_path() {
 /// Where to look for programs.
 pub(crate) fn search_path() -> Option<OsString> {
     std::env::var_os("PATH")
+}
+
+/// The variables of this process that are text, by name.
+pub(crate) fn environment() -> BTreeMap<String, String> {
+    let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+    std::env::vars_os().filter_map(text).collect()
 }
 
 fn without_empty(path: &OsStr) -> OsString {

@@ -7,6 +7,7 @@ use crate::cli::{
 use crate::cmd::advise::AdviseArgs;
 use crate::cmd::bundle::BundleArgs;
 use crate::cmd::explain::ExplainArgs;
+use crate::cmd::import::ImportArgs;
 use crate::cmd::load::LoadArgs;
 use crate::cmd::place::PlaceArgs;
 use crate::cmd::power::PowerArgs;
@@ -65,6 +66,8 @@ pub(crate) enum Verb {
     Doctor(DoctorArgs),
     /// Build, list, show and remove bundles
     Bundle(BundleArgs),
+    /// Make a workload and a study of a Compose file
+    Import(ImportArgs),
     /// Check studies and workloads without starting anything
     Check(CheckArgs),
     /// Print a shell completion script

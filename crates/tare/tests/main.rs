@@ -4,6 +4,7 @@ mod bundles;
 mod cli;
 mod end_to_end;
 mod finding;
+mod import;
 mod itself;
 mod load;
 mod malformed;

@@ -114,12 +114,12 @@ fn cpus(value: &Value, sources: &mut Sources) -> Option<f64> {
 /// Reads `healthcheck:`: how long a service may take to become ready. What it runs is left out.
 pub(super) fn health(value: &Value, service: &mut Service, sources: &mut Sources) {
     let Some(mut keys) = Keys::of(value, "'healthcheck'", sources) else { return };
+    keys.know(&["timeout", "start_interval"]);
     let mut time = |name, default| {
         let read = keys.get(name).and_then(|entry| entry.value.duration(sources));
         read.unwrap_or(Duration::from_secs(default))
     };
     let (interval, start) = (time("interval", 30), time("start_period", 0));
-    let (_, _) = (time("timeout", 30), time("start_interval", 5));
     let retries = keys.get("retries").and_then(|entry| entry.value.number(sources)).unwrap_or(3.0);
     let disabled = keys.flag("disable", sources);
     let test = keys.get("test");

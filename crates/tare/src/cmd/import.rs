@@ -1,0 +1,220 @@
+//! `tare import`: makes a workload and a study of a Compose file.
+
+use crate::catalog::Tables;
+use crate::mistake::Mistake;
+use crate::terminal::tell;
+use crate::{EXIT_MISTAKE, EXIT_OK, paths, within};
+use anyhow::Result;
+use clap::Args;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use tare_compose::{Around, Disk, Imported, Note, Thing, Weight};
+use tare_core::catalog::Catalog;
+use tare_core::fault::Doing;
+use tare_core::image::ImageConfig;
+
+/// The names that Compose looks for in a folder, in this order.
+const NAMES: [&str; 4] = ["compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"];
+/// The largest file that a Compose file may name; a longer one is something else.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+const IMPORT_HELP: &str = "\
+Exit codes: 0 the workload runs as it is; 2 a mistake in a file, or a note says that something keeps it from running; \
+nothing was started.";
+
+#[derive(Debug, Args)]
+#[command(after_help = IMPORT_HELP)]
+pub(crate) struct ImportArgs {
+    /// Compose file, or a folder that has one
+    #[arg(default_value = ".")]
+    pub(crate) file: PathBuf,
+    /// Write to this new folder [default: the project's name]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Treat each key that cannot mean the same in all forms as a mistake
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Also deploy the services of this profile; may be repeated
+    #[arg(long = "profile", value_name = "NAME")]
+    pub(crate) profiles: Vec<String>,
+}
+
+pub(crate) fn import(args: &ImportArgs) -> Result<u8> {
+    let file = find(&args.file)?;
+    let imported = read(&file, &args.profiles)?;
+    if args.strict && !imported.notes.is_empty() {
+        return Err(Mistake::in_files(imported.notes.iter().map(Note::as_problem).collect()).into());
+    }
+    let out = args.out.clone().unwrap_or_else(|| PathBuf::from(&imported.name));
+    write(&out, &imported)?;
+    tell(&told(&file, &out, &imported));
+    Ok(if imported.is_stopped() { EXIT_MISTAKE } else { EXIT_OK })
+}
+
+/// Reads a Compose file, with the services of these profiles.
+///
+/// # Errors
+/// All mistakes in it and in the files that it names.
+pub(crate) fn read(file: &Path, profiles: &[String]) -> Result<Imported> {
+    let (whole, file) = (paths::plain(file), tare_compose::plain(file));
+    let folder = whole.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+    let root = file.parent().unwrap_or(Path::new("")).to_owned();
+    let (disk, environment) = (Machine { file: file.clone(), root }, paths::environment());
+    let around = Around { disk: &disk, environment: &environment, profiles, folder: &folder, image: &find_image };
+    tare_compose::import(&file, &around).map_err(|problems| Mistake::in_files(problems).into())
+}
+
+/// The Compose file that was typed, or the one in the folder that was typed.
+///
+/// # Errors
+/// When there is none.
+pub(crate) fn find(typed: &Path) -> Result<PathBuf> {
+    if typed.is_file() {
+        return Ok(typed.to_owned());
+    }
+    let shown = paths::shown(typed);
+    if !typed.is_dir() {
+        return Err(Mistake::new(format!("there is no Compose file {shown}")).into());
+    }
+    let place = if typed == Path::new(".") { PathBuf::new() } else { typed.to_owned() };
+    let found = NAMES.iter().map(|name| place.join(name)).find(|path| path.is_file());
+    found.ok_or_else(|| {
+        let what = format!("the folder {} has no Compose file", if shown.is_empty() { "." } else { shown.as_str() });
+        Mistake::new(format!("{what}\n  to do: name one; looked for {}", NAMES.join(", "))).into()
+    })
+}
+
+/// An image of the engine goes over one of the same name elsewhere, as it does for Compose.
+fn find_image(name: &str) -> (String, Option<ImageConfig>) {
+    let in_engine = format!("docker-daemon:{name}");
+    match Tables.image(&in_engine) {
+        Ok(Some(says)) => (in_engine, Some(says)),
+        // What is wrong with an image is reported when the workload is checked.
+        _ => (name.to_owned(), Tables.image(name).ok().flatten()),
+    }
+}
+
+/// The files of this machine. What lies below the folder of the Compose file must not lead out of it by a link: Tare
+/// copies it, perhaps as root, and the file may be somebody else's.
+struct Machine {
+    file: PathBuf,
+    root: PathBuf,
+}
+
+impl Machine {
+    /// The path relative to the folder of the Compose file, if it lies below it.
+    fn beneath<'p>(&self, path: &'p Path) -> Option<&'p Path> {
+        if self.root.as_os_str().is_empty() {
+            return Some(path).filter(|path| path.is_relative() && !path.starts_with(".."));
+        }
+        path.strip_prefix(&self.root).ok()
+    }
+}
+
+impl Disk for Machine {
+    fn at(&self, path: &Path) -> Option<Thing> {
+        let found = fs::metadata(path).ok()?;
+        let executable = found.permissions().mode() & 0o100 != 0;
+        Some(match (found.is_file(), found.is_dir()) {
+            (true, _) => Thing::File { executable },
+            (_, true) => Thing::Folder,
+            _ => Thing::Other,
+        })
+    }
+
+    fn read(&self, path: &Path) -> Result<Vec<u8>, String> {
+        match self.beneath(path).filter(|_| path != self.file) {
+            Some(name) => within::read_beneath(&self.root, name, FILE_BYTES_MAX),
+            None => within::read_file(path, FILE_BYTES_MAX),
+        }
+    }
+
+    fn list(&self, path: &Path) -> Result<Vec<String>, String> {
+        let name = self.beneath(path).ok_or("it lies outside of the Compose file's folder")?;
+        // The folder itself has an empty name, relative to it.
+        let name = if name.as_os_str().is_empty() { Path::new(".") } else { name };
+        let entries = within::list_beneath(&self.root, name)?;
+        let mut names: Vec<String> = entries.into_iter().map(|(name, _)| name).collect();
+        names.sort();
+        Ok(names)
+    }
+}
+
+/// Writes the files into a new folder, or an empty one.
+fn write(out: &Path, imported: &Imported) -> Result<()> {
+    let shown = paths::shown(out);
+    if fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some()) || out.is_file() {
+        let hint = "name another one by --out, or remove it";
+        return Err(Mistake::new(format!("{shown} is there already\n  to do: {hint}")).into());
+    }
+    for (name, content) in &imported.files {
+        let path = out.join(name);
+        let folder = path.parent().unwrap_or(out);
+        fs::create_dir_all(folder).doing(format_args!("make the folder {}", paths::shown(folder)))?;
+        fs::write(&path, content).doing(format_args!("write {}", paths::shown(&path)))?;
+    }
+    Ok(())
+}
+
+/// What was made, what differs, what was assumed, and what to do next.
+fn told(file: &Path, out: &Path, imported: &Imported) -> String {
+    let (file, out) = (paths::shown(file), paths::shown(out));
+    let mut lines = Vec::new();
+    let mut list = |title: &str, weight: Weight| {
+        let notes: Vec<&Note> = imported.notes.iter().filter(|note| note.weight == weight).collect();
+        if !notes.is_empty() {
+            lines.push(title.to_owned());
+        }
+        for Note { file, place, key, instead, .. } in notes {
+            lines.push(format!("  {file}:{}:{}: {key}: {instead}", place.line, place.column));
+        }
+    };
+    list("These keys do not mean the same in all forms:", Weight::Differs);
+    list("These keep it from running until they are changed:", Weight::Stops);
+    if !imported.assumed.is_empty() {
+        lines.push("Assumed:".to_owned());
+        lines.extend(imported.assumed.iter().map(|what| format!("  {what}")));
+    }
+    lines.push(format!("Wrote {} files to {out}. Next:", imported.files.len()));
+    if !imported.built.is_empty() {
+        lines.push(format!("  docker compose -f {file} build {}", imported.built.join(" ")));
+    }
+    if imported.is_stopped() {
+        lines.push(format!("  edit {out}/workload.yaml, or {file} and import it again"));
+    }
+    lines.push(format!("  tare check {out}/study.yaml"));
+    lines.push(format!("  sudo tare run {out}/study.yaml"));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_leads_out_of_the_folder_is_not_copied() {
+        let outer = tempfile::tempdir().unwrap();
+        let folder = outer.path().join("stack");
+        tare_testkit::files::write(&outer.path().join("secret"), "s3cret");
+        let text = "services: {a: {image: x, ports: ['80'], volumes: ['./link:/link:ro', './page:/page:ro']}}\n";
+        let file = tare_testkit::files::write(&folder.join("compose.yaml"), text);
+        tare_testkit::files::write(&folder.join("page"), "a page");
+        std::os::unix::fs::symlink("../secret", folder.join("link")).unwrap();
+        let imported = read(&file, &[]).unwrap();
+        assert_eq!(imported.files["files/a/page"], "a page");
+        assert!(imported.files.values().all(|content| !content.contains("s3cret")));
+        assert!(imported.is_stopped());
+        let told = told(&file, Path::new("out"), &imported);
+        assert!(told.contains("leads out of its folder") && told.contains("tare run out/study.yaml"), "{told}");
+    }
+
+    #[test]
+    fn a_folder_means_the_compose_file_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(find(folder.path()).unwrap_err().to_string().contains("looked for compose.yaml"));
+        let file = tare_testkit::files::write(&folder.path().join("docker-compose.yml"), "services: {}\n");
+        assert_eq!(find(folder.path()).unwrap(), file);
+        assert!(find(&folder.path().join("no.yaml")).unwrap_err().to_string().contains("no Compose file"));
+    }
+}
