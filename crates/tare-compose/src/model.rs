@@ -95,9 +95,4 @@ impl Service {
     pub(crate) fn key(&self, name: &str) -> String {
         format!("services.{}.{name}", self.name)
     }
-
-    /// Whether others reach it by this name.
-    pub(crate) fn is_called(&self, name: &str) -> bool {
-        self.name == name || self.aliases.iter().any(|alias| alias == name)
-    }
 }

@@ -85,9 +85,9 @@ fn port(behind: &str) -> Option<(u16, usize)> {
 /// The scheme of the URL that a text ends in.
 fn scheme(before: &str) -> Option<&str> {
     let (before, _) = before.rsplit_once("://")?;
-    let start = before.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '+').map_or(0, |at| {
-        at + before[at..].chars().next().map_or(1, char::len_utf8)
-    });
+    let start = before
+        .rfind(|c: char| !c.is_ascii_alphanumeric() && c != '+')
+        .map_or(0, |at| at + before[at..].chars().next().map_or(1, char::len_utf8));
     Some(&before[start..])
 }
 

@@ -11,13 +11,17 @@ fn every_mistake_is_told_at_once_with_its_place_and_what_is_spelled_like_it() {
                 postgres}\nvolume: {}\n";
     let told = of_text(text).unwrap_err().join("\n");
     let wanted = [
-        "compose.yaml:3:5", "did you mean 'image'?",
-        "compose.yaml:5:13", "'eighty' is no port",
-        "compose.yaml:6:18", "did you mean 'db'?",
+        "compose.yaml:3:5",
+        "did you mean 'image'?",
+        "compose.yaml:5:13",
+        "'eighty' is no port",
+        "compose.yaml:6:18",
+        "did you mean 'db'?",
         "did you mean 'test'?",
         "there is no volume 'data'",
         "the variable 'NO' is not set, or empty: set it",
-        "compose.yaml:11:1", "did you mean 'volumes'?",
+        "compose.yaml:11:1",
+        "did you mean 'volumes'?",
     ];
     for wanted in wanted {
         assert!(told.contains(wanted), "{wanted}:\n{told}");

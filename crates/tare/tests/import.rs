@@ -21,8 +21,7 @@ fn a_compose_file_becomes_a_study_without_mistakes() {
     let (code, told) = said_in(&place, &["import", "stack", "--out", "poll"]);
     assert_eq!(code, Some(0), "{told}");
     let flat = one_line(&told);
-    for wanted in
-        ["stack/compose.yaml:38:3: networks:", "the load goes to vote at port 80", "tare run poll/study.yaml"]
+    for wanted in ["stack/compose.yaml:38:3: networks:", "the load goes to vote at port 80", "tare run poll/study.yaml"]
     {
         assert!(flat.contains(wanted), "{wanted}: {flat}");
     }

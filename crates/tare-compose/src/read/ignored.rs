@@ -14,7 +14,6 @@ pub(super) enum Fate {
 const RIGHTS: &str = "services have the rights of an unprivileged user in every form, no more and no less";
 const NETWORK: &str = "the form decides about the network; names and servers of Compose's own are not there";
 const NAMESPACES: &str = "the form decides what a service shares with the machine";
-const PLACEMENT: &str = "which CPUs a service gets is the study's business: see `placement:` there";
 const MEMORY: &str = "memory is limited in one way in every form, by `resources: {memory: ...}`";
 const DEVICES: &str = "no form hands over devices of the machine; a service that needs one will not run";
 

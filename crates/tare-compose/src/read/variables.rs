@@ -28,9 +28,10 @@ impl Reader<'_> {
             if !required && self.disk.at(&file).is_none() {
                 continue;
             }
-            let text = self.disk.read(&file).and_then(|bytes| {
-                String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())
-            });
+            let text = self
+                .disk
+                .read(&file)
+                .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned()));
             match text {
                 Ok(text) => self.lines(&file.display().to_string(), &text, raw, service),
                 Err(why) => self.sources.wrong(at, format!("cannot read {}: {why}", file.display()), ""),

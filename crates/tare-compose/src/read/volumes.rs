@@ -60,8 +60,7 @@ impl Reader<'_> {
                 value.bytes(self.sources)
             });
             let target = target.to_owned();
-            let mount =
-                Mount { at: item.at, source: None, target, kind: MountKind::Tmpfs, read_only: false, bytes };
+            let mount = Mount { at: item.at, source: None, target, kind: MountKind::Tmpfs, read_only: false, bytes };
             self.mount(mount, service);
         }
     }
