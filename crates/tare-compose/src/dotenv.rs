@@ -117,7 +117,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn pairs(text: &str) -> Result<Vec<(String, Option<String>)>, (usize, String)> {
+    /// A variable and its value.
+    type Pair = (String, Option<String>);
+
+    fn pairs(text: &str) -> Result<Vec<Pair>, (usize, String)> {
         let variables = |name: &str| (name == "SHELL_SET").then(|| "s".to_owned());
         Ok(read(text, false, &variables)?.into_iter().map(|line| (line.name, line.value)).collect())
     }
