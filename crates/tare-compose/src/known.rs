@@ -99,7 +99,7 @@ pub(crate) fn port_of_variable(variable: &str) -> Option<u16> {
     ADDRESSES.iter().find(|(name, _)| *name == variable).map(|(_, port)| *port)
 }
 
-/// What is spoken at a port of an image, if the one or the other tells.
+/// The protocol at a port of an image, if the one or the other tells.
 pub(crate) fn speaks(port: u16, image_name: &str) -> Option<Speaks> {
     let by_port = |port| match port {
         6379 => Some(Speaks::Redis),

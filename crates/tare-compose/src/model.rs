@@ -4,6 +4,7 @@ use crate::sources::At;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tare_core::image::ImageConfig;
+use tare_core::workload::StopSignal;
 
 /// A service.
 #[derive(Debug, Clone)]
@@ -49,6 +50,7 @@ pub(crate) struct Service {
     /// Memory in bytes.
     pub(crate) memory: Option<u64>,
     /// How long it may take to end.
+    pub(crate) stop_signal: Option<StopSignal>,
     pub(crate) stop_within: Option<Duration>,
     /// How long it may take to become ready, from its health check.
     pub(crate) within: Option<Duration>,

@@ -82,6 +82,7 @@ fn service(text: &mut String, planned: &Planned, loaded: bool, port: Option<u16>
     let Planned { service, command, ports } = planned;
     writeln!(text, "  {}:", service.own)?;
     writeln!(text, "    bundle: {{image: {}}}", scalar(&service.image))?;
+    writeln!(text, "    as_image: true")?;
     if let Some(command) = command {
         writeln!(text, "    command: {}", list(command))?;
     }
@@ -114,7 +115,7 @@ fn service(text: &mut String, planned: &Planned, loaded: bool, port: Option<u16>
         None => {}
     }
     if !service.volumes.is_empty() {
-        writeln!(text, "    # Volumes begin empty in each trial.")?;
+        writeln!(text, "    # Volumes begin in each trial with what the image has there.")?;
         writeln!(text, "    volumes:")?;
         for (path, bytes) in &service.volumes {
             writeln!(text, "      {}: {}", scalar(path), size(*bytes))?;
@@ -127,6 +128,9 @@ fn service(text: &mut String, planned: &Planned, loaded: bool, port: Option<u16>
         }
     }
     writeln!(text, "    resources: {{{}}}", resources(service))?;
+    if let Some(signal) = service.stop_signal {
+        writeln!(text, "    stop_signal: {signal}")?;
+    }
     if let Some(stop) = service.stop_within {
         writeln!(text, "    stop_within: {}", typed_duration(stop))?;
     }
@@ -142,7 +146,7 @@ pub(crate) fn resources(service: &Service) -> String {
     format!("cpus: {cpus}{}, memory: {memory}", quota.unwrap_or_default())
 }
 
-/// What is spoken to the loaded service, if that can be told.
+/// The protocol of the loaded service, if that can be told.
 pub(crate) fn speaks(plan: &Plan) -> Option<Speaks> {
     let image = &plan.services[plan.loaded].service.image;
     match plan.port {
@@ -179,7 +183,7 @@ fn load(plan: &Plan) -> String {
             sql("mysql", &user, password, &either("DATABASE").unwrap_or_else(|| "mysql".to_owned()))
         }
         Some(Speaks::Memcached) => MEMCACHED.to_owned(),
-        None => format!("  # What is spoken there cannot be told. Keep one of these.\n{HTTP}{OTHERS}"),
+        None => format!("  # The protocol is not known. Keep one of these.\n{HTTP}{OTHERS}"),
     };
     text
 }

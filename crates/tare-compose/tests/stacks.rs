@@ -184,7 +184,6 @@ fn keys_of_many_kinds_are_read() {
     let wanted = [
         "5 services.Queue.Main.ports",
         "7 services.Queue.Main.cpuset",
-        "9 services.Queue.Main.stop_signal",
         "10 services.Queue.Main.scale",
         "!13 services.reader.entrypoint",
         "15 services.reader.extra_hosts",

@@ -11,7 +11,7 @@ pub(super) enum Fate {
     Noted(Weight, &'static str),
 }
 
-const RIGHTS: &str = "services have the rights of an unprivileged user in every form, no more and no less";
+const RIGHTS: &str = "services have the rights that engines give by default, less AUDIT_WRITE, MKNOD and NET_RAW";
 const NETWORK: &str = "the form decides about the network; names and servers of Compose's own are not there";
 const NAMESPACES: &str = "the form decides what a service shares with the machine";
 const MEMORY: &str = "memory is limited in one way in every form, by `resources: {memory: ...}`";

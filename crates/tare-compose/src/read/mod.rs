@@ -19,7 +19,7 @@ use ignored::{Fate, KEYS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use tare_core::image::ImageConfig;
-use tare_core::workload::why_not_stated;
+use tare_core::workload::{StopSignal, why_not_in_image};
 
 /// The keys of `build:`, which an engine reads.
 const BUILD: &[&str] = &[
@@ -184,22 +184,20 @@ impl Reader<'_> {
         let Some(entry) = keys.get("user") else { return };
         let Some(text) = entry.value.text(self.sources) else { return };
         let (user, group) = text.split_once(':').unwrap_or((&text, ""));
+        let [user, group] = [user, group].map(|name| if name == "root" { "0" } else { name });
         let key = service.key("user");
         let numbers = (user.parse::<u32>(), if group.is_empty() { user.parse() } else { group.parse::<u32>() });
         let instead = match numbers {
-            _ if matches!(user, "root" | "0") => {
-                "no service runs as root: it gets a user of its own, who may write only to its volumes"
-            }
-            (Ok(user), Ok(group)) if why_not_stated((user, group)).is_none() => {
+            (Ok(user), Ok(group)) if why_not_in_image((user, group)).is_none() => {
                 service.user = Some((user, group));
-                if !text.contains(':') && service.says.is_none() {
+                if !text.contains(':') && user != 0 && service.says.is_none() {
                     let instead = "its group is the one of the same number, whatever the image's /etc/passwd says";
                     self.sources.note(entry.at, key, Weight::Differs, instead);
                 }
                 return;
             }
-            (Ok(_), Ok(_)) => "65536 to 99999 are for users that Tare makes up: the service gets one of them",
-            _ => "a workload names users by number: it gets its image's user, or one of its own in place of root",
+            (Ok(_), Ok(_)) => "users above 65535 cannot be had: the service runs as its image's user",
+            _ => "a workload names users by number: the service runs as its image's user",
         };
         self.sources.note(entry.at, key, Weight::Differs, instead);
     }
@@ -306,10 +304,12 @@ impl Reader<'_> {
         }
         if let Some(entry) = keys.get("stop_signal")
             && let Some(signal) = entry.value.text(self.sources)
-            && !["SIGTERM", "TERM", "15"].contains(&signal.as_str())
         {
-            let instead = "services are ended by SIGTERM in every form";
-            self.sources.note(entry.at, service.key("stop_signal"), Weight::Differs, instead);
+            service.stop_signal = StopSignal::parse(&signal);
+            if service.stop_signal.is_none() {
+                let told = format!("there is no signal '{signal}'");
+                self.sources.wrong(entry.at, &told, "name one as in `kill -l`, such as SIGQUIT");
+            }
         }
     }
 }
@@ -336,6 +336,7 @@ fn blank(entry: &Entry, own: String) -> Service {
         cpus: None,
         cpuset: None,
         memory: None,
+        stop_signal: None,
         stop_within: None,
         within: None,
     }

@@ -112,10 +112,15 @@ impl Draft<'_> {
         text
     }
 
-    /// The service, without indentation. Rights that an image needs beyond the usual ones are lines of this list.
+    /// The service, without indentation.
     fn service_lines(&self) -> Vec<String> {
         let about = self.about;
         let mut lines = vec![comment(&self.found), format!("bundle: {}", bundle(&self.source))];
+        if matches!(self.source, Source::Image(_)) {
+            lines
+                .push(comment("With the rights and the writable files that container engines give it, in every form."));
+            lines.push("as_image: true".to_owned());
+        }
         lines.extend(self.taken.iter().map(|line| comment(line)));
         if let Ok(Some(words)) = about.command() {
             let port = format!("${{{{port.{PORT}}}}}");
