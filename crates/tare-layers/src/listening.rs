@@ -2,7 +2,7 @@
 
 use crate::cgroup::members_below;
 use crate::processes;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -20,14 +20,22 @@ pub(crate) struct Listener {
     pub(crate) inode: u64,
 }
 
-/// Where the processes of a scope listen, as seen in their own network namespaces. An unspecified address means all.
-/// What cannot be read, such as a process that has just ended, is left out.
-pub fn addresses(scope: &Scope) -> BTreeSet<SocketAddr> {
-    let mut tables: BTreeMap<PathBuf, Vec<Listener>> = BTreeMap::new();
+/// The network namespace of a process.
+pub fn network_of(pid: u32) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/ns/net")).ok()
+}
+
+/// Where the processes of a scope listen in this network namespace. An unspecified address means all. What they do in
+/// namespaces that they have made themselves nobody can reach. What cannot be read, such as a process that has just
+/// ended, is left out.
+pub fn addresses(scope: &Scope, network: &Path) -> BTreeSet<SocketAddr> {
+    let mut table: Option<Vec<Listener>> = None;
     let mut found = BTreeSet::new();
     for pid in processes_of(scope) {
-        let Ok(network) = fs::read_link(format!("/proc/{pid}/ns/net")) else { continue };
-        let table = tables.entry(network).or_insert_with(|| listeners_beside(pid));
+        if network_of(pid).is_none_or(|own| own != network) {
+            continue;
+        }
+        let table = table.get_or_insert_with(|| listeners_beside(pid));
         let own = sockets(pid);
         found.extend(table.iter().filter(|listener| own.contains(&listener.inode)).map(|listener| listener.address));
     }
@@ -97,15 +105,18 @@ mod tests {
     fn own_listeners_are_found_and_those_of_others_are_not() {
         let own = TcpListener::bind("127.0.0.1:0").unwrap();
         let every = TcpListener::bind("[::]:0");
+        let here = network_of(std::process::id()).unwrap();
         let scope = |pid: u32| Scope { name: "s".to_owned(), serving: true, pids: vec![pid], cgroups: Vec::new() };
-        let found = addresses(&scope(std::process::id()));
+        let found = addresses(&scope(std::process::id()), &here);
         assert!(found.contains(&own.local_addr().unwrap()), "{found:?}");
+        let elsewhere = addresses(&scope(std::process::id()), Path::new("net:[1]"));
+        assert_eq!(elsewhere, BTreeSet::new(), "what is in another network cannot be reached from here");
         if let Ok(every) = &every {
             assert!(found.contains(&every.local_addr().unwrap()), "{found:?}");
         }
-        assert_eq!(addresses(&scope(u32::MAX)), BTreeSet::new(), "there is no such process");
+        assert_eq!(addresses(&scope(u32::MAX), &here), BTreeSet::new(), "there is no such process");
         let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let found = addresses(&scope(other.id()));
+        let found = addresses(&scope(other.id()), &here);
         other.kill().and_then(|()| other.wait()).unwrap();
         assert!(!found.contains(&own.local_addr().unwrap()), "{found:?}");
     }

@@ -331,6 +331,8 @@ fn read_volumes(
         let path = plain_path(written);
         if !written.starts_with('/') || path == "/" || path.split('/').any(|part| part == "..") {
             problems.add(*place, "a volume's path must be absolute, without '..'", "");
+        } else if is_kernels(&path) {
+            problems.add(*place, format!("{path} is the kernel's in every form, so no volume can be there"), "");
         }
         let Some(bytes) = value.bytes(problems) else { continue };
         if bytes == 0 {
@@ -346,7 +348,7 @@ fn read_volumes(
     }
     let Some(image) = image else { return volumes };
     let wanted = image.says.iter().flat_map(|says| says.volume_paths());
-    let more: Vec<String> = wanted.filter(|path| !volumes.contains_key(path)).collect();
+    let more: Vec<String> = wanted.filter(|path| !volumes.contains_key(path) && !is_kernels(path)).collect();
     if !more.is_empty() {
         let size = show_bytes(IMAGE_VOLUME_BYTES);
         let holding = if as_image { "with what the image holds there" } else { "empty" };
@@ -354,6 +356,11 @@ fn read_volumes(
         volumes.extend(more.into_iter().map(|path| (path, IMAGE_VOLUME_BYTES)));
     }
     volumes
+}
+
+/// Whether a path is in what the kernel shows, which is mounted in every form.
+fn is_kernels(path: &str) -> bool {
+    ["/proc", "/sys", "/dev"].iter().any(|shown| Path::new(path).starts_with(shown))
 }
 
 fn read_stop_signal(fields: &mut Fields, image: Option<&mut FromImage>, problems: &mut Problems) -> Option<StopSignal> {

@@ -132,6 +132,18 @@ fn become_image_user(user: (u32, u32)) -> io::Result<()> {
     become_bounded(user, if user.0 == 0 { IMAGE_BOUNDS } else { 0 }, IMAGE_BOUNDS)
 }
 
+/// Leaves the keys of whoever started this process: they stay with it whatever its user is. Engines do so as well.
+fn leave_keys() -> io::Result<()> {
+    const JOIN_SESSION_KEYRING: libc::c_long = 1;
+    // SAFETY: without a name it is a new keyring, which nobody else has.
+    let joined = unsafe { libc::syscall(libc::SYS_keyctl, JOIN_SESSION_KEYRING, std::ptr::null::<libc::c_char>()) };
+    match check(joined) {
+        // This kernel has no keys, or a filter forbids the call, to what is started here as well.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => Ok(()),
+        other => other,
+    }
+}
+
 /// Becomes a user with these capabilities in the effective and permitted sets, and no more than `bounds` in the
 /// bounding set, one bit each.
 fn become_bounded(user: (u32, u32), kept: u64, bounds: u64) -> io::Result<()> {
@@ -148,6 +160,7 @@ fn become_bounded(user: (u32, u32), kept: u64, bounds: u64) -> io::Result<()> {
         check(libc::syscall(libc::SYS_setresuid, user.0, user.0, user.0))?;
         check(libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0).into())?;
     }
+    leave_keys()?;
     // A change of user leaves the inheritable ones. Effective, permitted and inheritable; the lower halves first.
     let (mut header, mut had) = ([CAPABILITY_VERSION, 0], [0_u32; 6]);
     // SAFETY: a header of two numbers and room for two triples of sets, as this version has them.

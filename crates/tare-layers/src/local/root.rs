@@ -68,14 +68,16 @@ impl Root {
         if self.own.is_none() {
             mount_memory(&inside)?;
         }
-        for (path, directory) in &self.volumes {
-            self.mount_volume(&inside, path, directory)?;
-        }
         if let Some(program) = &self.program {
+            // Before the volumes: one at /dev would hold what the image likes, such as a link that leads out of here.
             let place = format!("{}/{}", place_of(&inside, "/dev")?, &PROGRAM_INSIDE["/dev/".len()..]);
-            fs::write(&place, "").doing(format!("make {PROGRAM_INSIDE} in the service's root"))?;
+            let made = fs::File::create_new(&place);
+            made.doing(format!("make {PROGRAM_INSIDE} in the service's root"))?;
             bind(program, &place)?;
             restrict(&place, STRANGE).doing(format!("restrict {PROGRAM_INSIDE} in the service's root"))?;
+        }
+        for (path, directory) in &self.volumes {
+            self.mount_volume(&inside, path, directory)?;
         }
         switch_to(&root)
     }

@@ -7,6 +7,7 @@
 use super::PROCESSES;
 use super::attributes::shift_owners;
 use super::confinement::{CAPABILITY_VERSION, check};
+use crate::lock;
 use rustix::fs::CWD;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags};
 use std::fs::{self, File};
@@ -19,8 +20,9 @@ use tare_core::fault::{Doing, Fault};
 /// How many users and groups an image has: those from 0 to 65535.
 const USERS: u32 = 1 << 16;
 /// The first number of this machine that stands for one of them. From here to 2147352575 nothing allocates ids by
-/// itself: systemd calls them unused (<https://systemd.io/UIDS-GIDS/>), and subordinate ids are below by default.
-const FIRST: u32 = 0x7000_0000;
+/// itself: systemd calls them unused (<https://systemd.io/UIDS-GIDS/>), subordinate ids are below by default, and the
+/// ranges of SSSD and FreeIPA end at 2000200000 by default.
+const FIRST: u32 = 30_521 * USERS;
 /// How many images may have numbers of their own at a time.
 const SPACES: u32 = (2_147_352_576 - FIRST) / USERS;
 /// Where the subordinate ids of this machine's users are listed.
@@ -34,10 +36,12 @@ pub(crate) struct Shift {
     /// What stands for its root.
     first: u32,
     namespace: OwnedFd,
+    /// No other process has these numbers meanwhile.
+    _claim: File,
 }
 
 impl Shift {
-    /// A new one, with numbers that no other of this process has.
+    /// A new one, with numbers that no other has.
     ///
     /// # Errors
     /// When this machine has no user namespaces, or this process may not make one.
@@ -51,12 +55,14 @@ impl Shift {
             FIRST + number * USERS
         };
         let free = |first: &u32| !subordinate.iter().any(|text| is_in(text, *first));
-        let first = (0..SPACES).map(|_| next()).find(free).ok_or_else(|| {
+        let claim = |first| lock::claim_user(first).map(|claimed| Some((first, claimed?))).transpose();
+        let claimed = (0..SPACES).map(|_| next()).filter(free).find_map(claim).transpose()?;
+        let (first, claim) = claimed.ok_or_else(|| {
             Fault::new(format!("{} give all numbers from {FIRST} on to somebody", SUBORDINATE.join(" and ")))
                 .remedy("leave some of them free for services with 'as_image'")
         })?;
         let namespace = namespace(first).doing("make a user namespace for a service with 'as_image'")?;
-        Ok(Shift { first, namespace })
+        Ok(Shift { first, namespace, _claim: claim })
     }
 
     /// What stands on this machine for a user and group of the image.
@@ -101,11 +107,18 @@ fn is_in(text: &str, first: u32) -> bool {
 /// several threads cannot, and ends.
 fn namespace(first: u32) -> io::Result<OwnedFd> {
     let (mut told, tell) = io::pipe()?;
+    let parent = std::process::id().cast_signed();
     // SAFETY: the child makes system calls alone, on plain numbers and what is here already, and never returns.
     let child = unsafe { libc::fork() };
     check(child.into())?;
     if child == 0 {
         let error = part(first).err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO));
+        // Whoever waits for it may have died before it asked to be killed then.
+        // SAFETY: plain numbers.
+        if unsafe { libc::getppid() } != parent {
+            // SAFETY: it ends here, as a child may.
+            unsafe { libc::_exit(1) }
+        }
         // If nobody reads this, nobody wants the namespace.
         let _ = rustix::io::write(&tell, &[u8::try_from(error).unwrap_or(u8::MAX)]);
         loop {
@@ -150,7 +163,11 @@ fn part(first: u32) -> io::Result<()> {
     // SAFETY: plain numbers. When the thread that waits for it dies, so does it; a change of user would clear that.
     unsafe {
         check(libc::unshare(libc::CLONE_NEWUSER).into())?;
-        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0).into())
+        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0).into())?;
+        // In a namespace below this one root would have all rights again. This setting is the new namespace's own.
+        let most = libc::open(c"/proc/sys/user/max_user_namespaces".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        check(most.into())?;
+        check(libc::write(most, c"0".as_ptr().cast(), 1) as libc::c_long)
     }
 }
 

@@ -44,7 +44,8 @@ pub(crate) fn make_volumes(folders: &[(String, PathBuf)], service: &Service, bun
         };
         make().doing(format!("make the volume for {inside}"))?;
         if service.as_image {
-            content::begin_with(bundle, inside, folder)?;
+            let most = service.volumes.get(inside).copied().unwrap_or(u64::MAX);
+            content::begin_with(bundle, inside, folder, most)?;
         }
     }
     Ok(())

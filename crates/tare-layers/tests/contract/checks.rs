@@ -12,6 +12,7 @@ use tare_core::held::Held;
 use tare_core::host::{Availability, ErasedLayer, Host, InstanceState, SeenFile, ServiceStart, Wait, layer_named};
 use tare_core::layer::LayerUse;
 use tare_core::telemetry::Scope;
+use tare_layers::listening;
 use tare_layers::local::LocalHost;
 
 pub(crate) fn all() -> Vec<Check> {
@@ -29,6 +30,7 @@ pub(crate) fn all() -> Vec<Check> {
         ("what_a_hostile_program_may_do_is_told".to_owned(), false, escapes::told),
         ("a_service_runs_as_its_image_alike_in_every_form".to_owned(), true, image::alike),
         ("what_would_make_the_machine_s_root_of_it_is_refused".to_owned(), true, image::refused),
+        ("a_link_of_an_image_leads_nowhere_outside_of_it".to_owned(), true, image::linked),
         ("instances_are_users_of_their_own".to_owned(), true, users::apart),
         ("instances_find_their_users_by_name".to_owned(), true, users::named),
         ("an_unknown_layer_closes_the_outer_host".to_owned(), false, unknown_layer),
@@ -198,7 +200,8 @@ fn reach_and_read(form: &str, stage: &Stage, host: &mut dyn Host, place: std::ne
         let counted = own.is_some_and(|own| own.cgroups.iter().any(|group| counts_cpu(Path::new(group))));
         assert!(counted, "{form}: CPU time of processes that have ended is lost: {sampled:?}");
         // Whatever network namespace its processes are in.
-        let listens = own.map(tare_layers::listening::addresses).unwrap_or_default();
+        let network = own.and_then(|own| listening::network_of(*own.pids.first()?)).unwrap_or_default();
+        let listens = own.map(|own| listening::addresses(own, &network)).unwrap_or_default();
         assert!(listens.iter().any(|address| address.port() == place.port()), "{form}: {listens:?}");
     }
     let charged: Vec<String> = host.serving().unwrap().into_iter().map(|scope| scope.name).collect();

@@ -12,6 +12,11 @@ use std::process::{Child, Command, Stdio};
 use tare_core::host::Availability;
 use tare_core::layer::LayerUse;
 
+/// The forms in which a service may run as its image does: in all but containers by a runtime alone.
+pub(crate) fn forms_as_image() -> impl Iterator<Item = &'static (&'static str, Option<&'static str>)> {
+    FORMS.iter().filter(|(form, _)| *form != "runtime")
+}
+
 /// The forms, by the options of a container where there is one.
 pub(crate) const FORMS: [(&str, Option<&str>); 4] = [
     ("native", None),
@@ -61,7 +66,7 @@ pub(crate) fn alike_as_image() {
 fn refused(as_image: bool) {
     let kind = crate::checks::named("container");
     let mut wrong = Vec::new();
-    for (form, options) in FORMS {
+    for (form, options) in FORMS.iter().filter(|known| !as_image || forms_as_image().any(|form| form == *known)) {
         let layers: Vec<LayerUse> = options.map(|text| crate::checks::layer(kind, text)).into_iter().collect();
         let carrier = stage::carrier(Path::new("/"));
         if let Some(Availability::Unavailable(why)) = layers.first().map(|layer| kind.probe(&layer.options, &carrier)) {

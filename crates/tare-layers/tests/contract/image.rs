@@ -1,10 +1,10 @@
 //! A service that runs as its image does: root there, on a root of its own, alike in every form.
 
 use crate::commands::{printed, seen};
-use crate::escapes::FORMS;
+use crate::escapes::forms_as_image;
 use crate::stage::{self, Stage, free_port, property, service};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tare_core::host::{Availability, Host, ServiceStart};
 use tare_core::layer::LayerUse;
@@ -38,7 +38,7 @@ fn start() -> ServiceStart {
 
 pub(crate) fn alike() {
     let kind = crate::checks::named("container");
-    for (form, options) in FORMS {
+    for (form, options) in forms_as_image() {
         let layers: Vec<LayerUse> = options.map(|text| crate::checks::layer(kind, text)).into_iter().collect();
         let carrier = stage::carrier(Path::new("/"));
         if let Some(Availability::Unavailable(why)) = layers.first().map(|layer| kind.probe(&layer.options, &carrier)) {
@@ -115,7 +115,7 @@ fn owners(form: &str, host: &mut dyn Host, start: &ServiceStart) {
 /// Options of containers by which such a service would be root of more than its container.
 pub(crate) fn refused() {
     let kind = crate::checks::named("container");
-    for options in ["{namespaces: host}", "{capabilities: all}", "{by: runtime, namespaces: host}"] {
+    for options in ["{namespaces: host}", "{capabilities: all}", "{by: runtime}", "{seccomp: unconfined}"] {
         let layer = crate::checks::layer(kind, options);
         let carrier = stage::carrier(Path::new("/"));
         if let Availability::Unavailable(why) = kind.probe(&layer.options, &carrier) {
@@ -130,4 +130,27 @@ pub(crate) fn refused() {
         host.close().unwrap();
         stage.close();
     }
+}
+
+/// A volume over `/dev`, reached by a link of the image, which holds a link to a file of this machine in the place of
+/// what Tare makes in `/dev`.
+pub(crate) fn linked() {
+    fn target() -> PathBuf {
+        std::env::temp_dir().join(format!("tare-canary-{}", std::process::id()))
+    }
+    let hostile = |tree: &Path| {
+        image(tree);
+        std::fs::create_dir_all(tree.join("dev")).unwrap();
+        symlink(target(), tree.join("dev/.tare-program")).unwrap();
+        symlink("/dev", tree.join("linked")).unwrap();
+    };
+    let (stage, mut start) = (Stage::open_numbered(12, hostile), start());
+    start.service.volumes.insert("/linked".to_owned(), 1 << 20);
+    let mut host = stage.host(std::slice::from_ref(&start), &[]);
+    // Whether it can be had like this does not matter.
+    let _ = host.resources(&start);
+    let _ = host.start(&start);
+    host.close().unwrap();
+    stage.close();
+    assert!(!target().exists(), "a link of the image was followed out of it");
 }

@@ -4,6 +4,7 @@
 //! line that matches decides, and what matches a folder matches everything in it. `*` and `?` stand for anything but a
 //! slash, `**` for any number of folders, `[a-z]` for one of these letters, `\` takes away the meaning of the next one.
 
+use std::collections::HashSet;
 use tare_core::fault::Fault;
 
 /// The lines of a `.dockerignore`.
@@ -119,10 +120,19 @@ fn set(pattern: &[char], letter: char) -> Option<(bool, &[char])> {
 
 /// Whether a pattern stands for the whole of a path.
 fn matches(pattern: &[char], path: &[char]) -> bool {
+    tried(pattern, path, &mut HashSet::new())
+}
+
+/// The same for their ends. `before` has the lengths of those ends that were compared and do not match: without it a
+/// pattern of many stars would be tried in more ways than there is time for.
+fn tried(pattern: &[char], path: &[char], before: &mut HashSet<(usize, usize)>) -> bool {
+    if !before.insert((pattern.len(), path.len())) {
+        return false;
+    }
     // Where a slash or the end is, behind which the rest may match.
-    let after_folders = |rest: &[char]| {
+    let mut after_folders = |rest: &[char]| {
         let behind = path.iter().enumerate().filter(|(_, letter)| **letter == '/').map(|(at, _)| at + 1);
-        [0].into_iter().chain(behind).any(|from| matches(rest, &path[from..]))
+        [0].into_iter().chain(behind).any(|from| tried(rest, &path[from..], before))
     };
     match pattern {
         [] => path.is_empty(),
@@ -130,15 +140,15 @@ fn matches(pattern: &[char], path: &[char]) -> bool {
         ['*', '*', '/', rest @ ..] | ['*', '*', rest @ ..] => after_folders(rest),
         ['*', rest @ ..] => {
             let name = path.iter().position(|letter| *letter == '/').unwrap_or(path.len());
-            (0..=name).any(|from| matches(rest, &path[from..]))
+            (0..=name).any(|from| tried(rest, &path[from..], before))
         }
         [first, rest @ ..] => {
             let Some((letter, behind)) = path.split_first() else { return false };
             match first {
-                '?' => *letter != '/' && matches(rest, behind),
-                '[' => set(rest, *letter).is_some_and(|(is, rest)| is && *letter != '/' && matches(rest, behind)),
-                '\\' => rest.split_first().is_some_and(|(own, rest)| own == letter && matches(rest, behind)),
-                own => own == letter && matches(rest, behind),
+                '?' => *letter != '/' && tried(rest, behind, before),
+                '[' => set(rest, *letter).is_some_and(|(is, rest)| is && *letter != '/' && tried(rest, behind, before)),
+                '\\' => rest.split_first().is_some_and(|(own, rest)| own == letter && tried(rest, behind, before)),
+                own => own == letter && tried(rest, behind, before),
             }
         }
     }
@@ -160,6 +170,14 @@ mod tests {
             ["node_modules", "node_modules/x/y", "src/node_modules", "target/x", "a/b", "a/bc", "a", "# a comment"];
         assert_eq!(kept_out(text, &paths), ["node_modules", "node_modules/x/y", "target/x", "a/b"]);
         assert!(kept_out("", &paths).is_empty() && kept_out(".\n/\n", &paths).is_empty());
+    }
+
+    #[test]
+    fn a_pattern_of_many_stars_is_soon_compared() {
+        let path = "a".repeat(200);
+        let paths = [path.as_str()];
+        assert!(kept_out(&format!("{}b\n{}b\n", "a*".repeat(100), "**/".repeat(100)), &paths).is_empty());
+        assert_eq!(kept_out(&"a*".repeat(100), &paths).len(), 1);
     }
 
     #[test]

@@ -173,7 +173,9 @@ fn settled(service: &mut Watched<'_>, deadline: Instant, stop: &Stop) -> Result<
         if let InstanceState::Ended(how) = service.state()? {
             return Ok(Doing::Exited(how));
         }
-        let now = service.processes()?.map(|scope| listening::addresses(&scope)).unwrap_or_default();
+        // The form is one of this machine's own network.
+        let here = listening::network_of(std::process::id()).unwrap_or_default();
+        let now = service.processes()?.map(|scope| listening::addresses(&scope, &here)).unwrap_or_default();
         if now != addresses {
             (addresses, since) = (now, Instant::now());
         }
