@@ -118,6 +118,10 @@ const LEFT: &[(&str, &str)] = &[
         "kills a run in each form; kill:: kills one in a container, and whole:: weighs containers",
     ),
     (
+        "weighing::an_image_that_listens_nowhere_is_given_up_after_a_while",
+        "half a minute is waited for a port; tare's weigh::port:: holds what is said, and weighing:: refuses images that end",
+    ),
+    (
         "suites::the_microbenchmarks_finish_in_a_container_in_a_guest",
         "suites:: runs the microbenchmarks in a container, and vm::a_container_runs_in_a_guest a container in a guest",
     ),

@@ -63,12 +63,13 @@ fn an_image_is_weighed_by_its_name_and_again_by_its_folder() {
     let Some(lab) = Lab::with_engine(&["mmdebstrap", "docker"]) else { return };
     let image = Image::import("redis", CHANGES);
     let out = lab.path("weigh-redis");
-    let typed = ["weigh", image.0.as_str(), "--at-most", "40s", "--out", text(&out)];
+    let typed = ["weigh", image.0.as_str(), "--at-most", "12s", "--out", text(&out)];
     let said = flat(&lab.expect(0, &typed));
     lab.expect_clean();
     assert!(said.contains("port 6379: the image exposes it (--port)"), "{said}");
     assert!(said.contains("load GET and SET: port 6379 speaks Redis ("), "{said}");
-    assert!(said.contains(" connections: ") && said.contains("(--connections)"), "{said}");
+    assert!(said.contains("it takes its port by --port, so forms stand side by side"), "{said}");
+    assert!(said.contains(" connections") && said.contains("(--connections)"), "{said}");
     for form in ["native", "container", "container-hostnet"] {
         assert!(said.contains(form), "{form}: {said}");
     }
@@ -76,7 +77,7 @@ fn an_image_is_weighed_by_its_name_and_again_by_its_folder() {
     let workload = std::fs::read_to_string(out.join("workload.yaml")).unwrap();
     assert!(workload.contains(&format!("bundle: {{image: \"docker-daemon:{}\"}}", image.0)), "{workload}");
     // The same command takes the folder as it is; another one does not write over it.
-    let again = flat(&lab.expect(0, &["init", image.0.as_str(), "--at-most", "40s", "--out", text(&out)]));
+    let again = flat(&lab.expect(0, &["init", image.0.as_str(), "--at-most", "12s", "--out", text(&out)]));
     assert!(again.contains("is there already, made by this command"), "{again}");
     let refused = flat(&lab.expect(2, &["init", image.0.as_str(), "--port", "6379", "--out", text(&out)]));
     assert!(refused.contains("--out DIR"), "{refused}");
@@ -86,22 +87,31 @@ fn an_image_is_weighed_by_its_name_and_again_by_its_folder() {
     assert!(planned.contains("container-hostnet") && planned.contains("Nothing was started"), "{planned}");
 }
 
+/// An image with these `changes` is refused with this exit code and these words, and nothing of it is left.
+fn refuse(lab: &Lab, code: i32, name: &str, changes: &[&str], wanted: &str) {
+    let (image, out) = (Image::import(name, changes), lab.path("out"));
+    let said = flat(&lab.expect(code, &["weigh", image.0.as_str(), "--out", text(&out)]));
+    assert!(said.contains(wanted), "{name}: '{wanted}' is not there: {said}");
+    lab.expect_clean();
+    assert!(!out.exists(), "{name}: nothing is left");
+}
+
+const PATH: &str = "ENV PATH=/usr/bin:/bin";
+
+#[test]
+fn an_image_that_listens_nowhere_is_given_up_after_a_while() {
+    let Some(lab) = Lab::with_engine(&["mmdebstrap", "docker"]) else { return };
+    let changes = &[PATH, "EXPOSE 80", "CMD [\"sleep\", \"600\"]"];
+    refuse(&lab, 1, "deaf", changes, "listens at no TCP port");
+}
+
 #[test]
 fn what_cannot_be_weighed_is_said_with_what_to_do() {
     let Some(lab) = Lab::with_engine(&["mmdebstrap", "docker"]) else { return };
     let out = lab.path("out");
-    let refuse = |code: i32, name: &str, changes: &[&str], wanted: &str| {
-        let image = Image::import(name, changes);
-        let said = flat(&lab.expect(code, &["weigh", image.0.as_str(), "--out", text(&out)]));
-        assert!(said.contains(wanted), "{name}: '{wanted}' is not there: {said}");
-        lab.expect_clean();
-        assert!(!out.exists(), "{name}: nothing is left");
-    };
-    refuse(2, "silent", &[], "neither ENTRYPOINT nor CMD");
-    let path = "ENV PATH=/usr/bin:/bin";
+    refuse(&lab, 2, "silent", &[], "neither ENTRYPOINT nor CMD");
     let script = "CMD [\"dash\", \"-c\", \"echo you must set APP_SECRET; exit 3\"]";
-    refuse(1, "ends", &[path, "EXPOSE 80", script], "--env APP_SECRET=VALUE");
-    refuse(1, "deaf", &[path, "EXPOSE 80", "CMD [\"sleep\", \"600\"]"], "listens at no TCP port");
+    refuse(&lab, 1, "ends", &[PATH, "EXPOSE 80", script], "--env APP_SECRET=VALUE");
     let said = flat(&lab.expect(2, &["weigh", "tare-weighing/none-such:1", "--out", text(&out)]));
     assert!(said.contains("none-such") && said.contains("docker://"), "{said}");
 }

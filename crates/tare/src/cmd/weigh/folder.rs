@@ -2,6 +2,7 @@
 
 use super::args::About;
 use super::load::{Load, list, quoted};
+use super::movable::Movable;
 use crate::files::{self, STUDY_FILE, WORKLOAD_FILE};
 use crate::mistake::Mistake;
 use crate::written::{make_own_folder, write_own_file};
@@ -11,7 +12,7 @@ use tare_core::bundle::Source;
 use tare_core::units::typed_duration;
 
 /// What a workload calls the port that gets the load.
-const PORT: &str = "main";
+pub(super) const PORT: &str = "main";
 /// What may be done with a file; the command that lists all its keys follows.
 const EDIT: &str = "# Edit it freely: `tare run` takes this folder as it is. All keys: ";
 /// How long a service may take until it is ready.
@@ -20,6 +21,7 @@ const READY: &str = "60s";
 const VOLUME: &str = "512MiB";
 
 /// A workload and a study in the making.
+#[derive(Clone)]
 pub(super) struct Draft<'a> {
     pub(super) about: &'a About,
     pub(super) name: String,
@@ -31,6 +33,8 @@ pub(super) struct Draft<'a> {
     pub(super) port: u16,
     /// Why this port, in words.
     pub(super) port_said: String,
+    /// How it takes its port, if that is known; then in place of the command that was typed.
+    pub(super) movable: Option<Movable>,
     pub(super) load: Load,
     pub(super) connections: u32,
     /// Why as many connections, in words.
@@ -122,7 +126,10 @@ impl Draft<'_> {
             lines.push("as_image: true".to_owned());
         }
         lines.extend(self.taken.iter().map(|line| comment(line)));
-        if let Ok(Some(words)) = about.command() {
+        if let Some(words) = self.movable.as_ref().and_then(Movable::command) {
+            lines.push(comment("The image's own program, and its arguments with the port; no shell reads them."));
+            lines.push(format!("command: {}", list(words)));
+        } else if let Ok(Some(words)) = about.command() {
             let port = format!("${{{{port.{PORT}}}}}");
             let words: Vec<String> = words.iter().map(|word| word.replace("{port}", &port)).collect();
             lines.push(comment("The program and its arguments; no shell reads them."));
@@ -132,7 +139,8 @@ impl Draft<'_> {
         lines.push(format!("ports: {{{PORT}: {}}}", self.port));
         lines.push(comment("Ready once an operation of the load succeeds at this port."));
         lines.push(format!("ready: {{port: {PORT}, within: {READY}}}"));
-        let environment = about.environment();
+        let mut environment = about.environment();
+        environment.extend(self.movable.as_ref().and_then(Movable::variable));
         if !environment.is_empty() {
             lines.push("environment:".to_owned());
             lines.extend(environment.iter().map(|(name, value)| format!("  {}: {}", quoted(name), quoted(value))));
@@ -232,6 +240,7 @@ mod tests {
             taken: vec!["user: a: b".to_owned()],
             port: 6379,
             port_said: "port 6379: as typed (--port)".to_owned(),
+            movable: None,
             load: Load {
                 protocol: "redis",
                 options: vec!["mix: {get: 75, set: 25}".to_owned()],

@@ -7,6 +7,7 @@
 mod args;
 mod folder;
 mod load;
+mod movable;
 mod port;
 mod what;
 
@@ -23,6 +24,7 @@ use anyhow::{Context, Result};
 use args::About;
 use folder::{Draft, Standing};
 use load::Load;
+use movable::Movable;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tare_core::bundle::{BundleStore, Recipe, Source};
@@ -32,6 +34,7 @@ use tare_core::image::ImageConfig;
 use tare_core::study::Study;
 use tare_core::units::{grouped, show_duration};
 use tare_core::workload::Workload;
+use tare_load::greeting::Spoken;
 use tempfile::TempDir;
 use what::What;
 
@@ -39,6 +42,11 @@ use what::What;
 const USUAL_CONNECTIONS: u32 = 50;
 /// Stands for the port of a service of which none is known, until it is seen where it listens.
 const ANY_PORT: u16 = 8080;
+/// Where a service is to listen that probably takes its port from its command or a variable; or one less, if that is
+/// its own.
+const TRIED_PORT: u16 = 28_417;
+/// How long it may take to answer there: it has just been started once.
+const MOVES_WITHIN: Duration = Duration::from_secs(10);
 /// How long a service may take until it listens and answers.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 
@@ -144,6 +152,7 @@ fn make(about: &About, verb: &str, say: &mut dyn FnMut(&str)) -> Result<Made> {
         taken: Vec::new(),
         port: about.port.or(exposed.first().copied()).unwrap_or(ANY_PORT),
         port_said: String::new(),
+        movable: None,
         // No load yet: the service is only looked at.
         load: Load { protocol: "null", options: vec!["{}".to_owned()], said: String::new(), option: "--tool COMMAND" },
         connections: about.connections.unwrap_or(USUAL_CONNECTIONS),
@@ -228,6 +237,10 @@ fn look_and_write(
     draft.load = load::choose(draft.about, port.number, &port.spoken, variables)?;
     say(&format!("load {} ({})", draft.load.said, draft.load.option));
     (draft.port, draft.port_said) = (port.number, port.said);
+    draft.movable = movable(&draft, &port.spoken, ground, say)?;
+    if ground.stop.raised() {
+        return Ok(Made::Interrupted(None));
+    }
     if let Some(count) = draft.about.connections {
         draft.connections_said = format!("{count} connections: as typed (--connections)");
     } else if draft.load.protocol != "exec" {
@@ -247,6 +260,28 @@ fn look_and_write(
     draft.write(folder)?;
     say(&format!("written: {}", folder.display()));
     Ok(Made::Whole(folder.to_owned()))
+}
+
+/// How the service takes its port, if that can be found out. It is tried at another one, since it may as well listen
+/// where it always does.
+fn movable(draft: &Draft, spoken: &Spoken, ground: &Ground, say: &mut dyn FnMut(&str)) -> Result<Option<Movable>> {
+    if draft.about.command.is_some() {
+        return Ok(None);
+    }
+    let (_kept, _, mut workload) = read_draft(draft)?;
+    machine::build_bundles(&mut workload, ground.carrier.bundles.as_ref(), &mut |_| {}).map_err(without_places)?;
+    let service = &workload.services[0];
+    let Some(likely) = movable::likeliest(&service.command, &service.environment, draft.port) else { return Ok(None) };
+    let other = if draft.port < TRIED_PORT { TRIED_PORT } else { TRIED_PORT - 1 };
+    let tried = Draft { movable: Some(likely.clone()), port: other, ..draft.clone() };
+    let (_kept, _, mut workload) = read_draft(&tried)?;
+    let seen = look::look(ground, &mut workload, MOVES_WITHIN, say);
+    // Why it does not start with another command does not matter.
+    let moved = seen.is_ok_and(|seen| seen.exited.is_none() && seen.spoken.get(&other) == Some(spoken));
+    if moved {
+        say(&format!("it takes its port by {}, so forms stand side by side", likely.by()));
+    }
+    Ok(moved.then_some(likely))
 }
 
 fn describe(found: &Found) -> String {
