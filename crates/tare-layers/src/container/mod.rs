@@ -35,7 +35,7 @@ pub(crate) use {
     runtime::chew as chew_runtime_log,
 };
 
-pub use build::build_image;
+pub use build::{BuildWays, build_image};
 pub use image::{CachedImage, cached_images, remove_image};
 pub use inventory::{EngineImage, engine_image, engine_name};
 

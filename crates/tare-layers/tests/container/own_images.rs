@@ -5,7 +5,7 @@ use std::process::Command;
 use tare_core::fault::Fault;
 use tare_core::host::ErasedLayer;
 use tare_layers::container::Container;
-use tare_layers::{EngineImage, build_image, engine_image};
+use tare_layers::{BuildWays, EngineImage, build_image, engine_image};
 
 pub(crate) const ALL: &[(&str, fn())] = &[
     ("a_folder_is_built_found_and_handed_out", a_folder_is_built_found_and_handed_out),
@@ -34,7 +34,9 @@ const DOCKERFILE: &str = "FROM scratch\nCOPY service /service\nCMD [\"/service\"
 /// Builds a folder: the image, and what was said.
 fn built(folder: &Path) -> (Result<EngineImage, Fault>, Vec<String>) {
     let mut said = Vec::new();
-    let image = build_image(folder, &mut |line: &str| said.push(line.to_owned()));
+    let image = build_image(folder, &BuildWays { is_no_source: &|_| false, stop: &|| false }, &mut |line: &str| {
+        said.push(line.to_owned())
+    });
     (image, said)
 }
 

@@ -67,12 +67,12 @@ enum What {
 }
 
 impl Context {
-    /// Looks through a folder, without opening its files.
+    /// Looks through a folder, without opening its files. What is right below it and `is_no_source` is left out.
     ///
     /// # Errors
     /// As a mistake: there is no such folder, it has no Dockerfile, or its `.dockerignore` cannot be understood. Or it
     /// cannot be read.
-    pub(super) fn of(folder: &Path) -> Result<Context, Fault> {
+    pub(super) fn of(folder: &Path, is_no_source: &dyn Fn(&Path) -> bool) -> Result<Context, Fault> {
         let shown = folder.display();
         let top = rustix::fs::open(folder, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
         let top = top.doing(format_args!("open the folder {shown}")).map_err(Fault::as_mistake)?;
@@ -84,7 +84,8 @@ impl Context {
         let in_folder = |fault: Fault| fault.context(format_args!("the folder {shown}"));
         let ignored = ignored(&top).map_err(in_folder)?;
         let mut context = Context { top, entries: Vec::new(), dockerfile, bytes: 0, left_out: Vec::new() };
-        context.collect(&ignored).map_err(in_folder)?;
+        let is_source = |path: &Path| path.components().count() > 1 || !is_no_source(&folder.join(path));
+        context.collect(&ignored, &is_source).map_err(in_folder)?;
         Ok(context)
     }
 
@@ -99,11 +100,14 @@ impl Context {
         Archive { top: self.top, entries: self.entries.into_iter(), sending: None, builder, ended: false }
     }
 
-    fn collect(&mut self, ignored: &Ignored) -> Result<(), Fault> {
+    fn collect(&mut self, ignored: &Ignored, is_source: &dyn Fn(&Path) -> bool) -> Result<(), Fault> {
         let mut open = vec![PathBuf::new()];
         while let Some(folder) = open.pop() {
             for name in names(&self.top, &folder)? {
                 let path = folder.join(name);
+                if !is_source(&path) {
+                    continue;
+                }
                 let kept_out = !self.is_of_build(&path) && ignored.has(&path.to_string_lossy());
                 let Some((found, facts)) = look(&self.top, &path)? else { continue };
                 let kind = facts.file_type();
@@ -303,7 +307,7 @@ mod tests {
 
     /// What is sent of a folder, by path: the kind, and the content or where a link leads.
     fn sent(folder: &Path) -> BTreeMap<String, (EntryType, String)> {
-        let pieces: Vec<Bytes> = Context::of(folder).unwrap().archive().map(Result::unwrap).collect();
+        let pieces: Vec<Bytes> = Context::of(folder, &|_| false).unwrap().archive().map(Result::unwrap).collect();
         let bytes = pieces.concat();
         let mut archive = tar::Archive::new(&bytes[..]);
         let mut all = BTreeMap::new();
@@ -358,7 +362,7 @@ mod tests {
         assert_eq!(all.keys().collect::<Vec<_>>(), ["Dockerfile", "file", "out"]);
         assert!(all["out"].0 == EntryType::Symlink && all["file"].0 == EntryType::Symlink);
         symlink(outside.path().join("secret"), folder.path().join(".dockerignore")).unwrap();
-        let fault = Context::of(folder.path()).unwrap_err();
+        let fault = Context::of(folder.path(), &|_| false).unwrap_err();
         assert!(fault.message.contains("open its .dockerignore"), "{fault}");
     }
 
@@ -380,7 +384,7 @@ mod tests {
     fn what_is_no_file_is_named_and_not_sent() {
         let folder = folder(&[("Containerfile", "FROM scratch")]);
         let _socket = UnixListener::bind(folder.path().join("socket")).unwrap();
-        let context = Context::of(folder.path()).unwrap();
+        let context = Context::of(folder.path(), &|_| false).unwrap();
         assert_eq!((context.dockerfile, context.len()), ("Containerfile", 1));
         assert_eq!(context.left_out, [PathBuf::from("socket")]);
     }
@@ -388,16 +392,16 @@ mod tests {
     #[test]
     fn a_folder_that_cannot_be_built_is_a_mistake() {
         let folder = folder(&[("x", "")]);
-        let fault = Context::of(folder.path()).unwrap_err();
+        let fault = Context::of(folder.path(), &|_| false).unwrap_err();
         assert!(fault.mistake && fault.message.ends_with("has no Dockerfile"), "{fault}");
-        let fault = Context::of(&folder.path().join("none")).unwrap_err();
+        let fault = Context::of(&folder.path().join("none"), &|_| false).unwrap_err();
         assert!(fault.mistake && fault.message.contains("could not open the folder"), "{fault}");
     }
 
     #[test]
     fn a_file_that_becomes_shorter_ends_the_archive_with_an_error() {
         let folder = folder(&[("Dockerfile", "FROM scratch")]);
-        let archive = Context::of(folder.path()).unwrap().archive();
+        let archive = Context::of(folder.path(), &|_| false).unwrap().archive();
         std::fs::write(folder.path().join("Dockerfile"), "").unwrap();
         let last = archive.last().unwrap().unwrap_err();
         assert!(last.to_string().contains("Dockerfile became shorter"), "{last}");

@@ -18,11 +18,13 @@ use sha2::{Digest, Sha256};
 use std::collections::{HashMap, VecDeque};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::CachedItem;
 use tare_core::units::show_bytes;
 
+/// How often it is asked whether to end, while a build says nothing.
+const LISTENS: Duration = Duration::from_millis(250);
 /// The kind of what is kept here, see [`kept`].
 pub(super) const KIND: &str = "built image";
 /// The repository of the images; everything in it is ours.
@@ -39,19 +41,28 @@ const LAST_LINES: usize = 20;
 /// Where a line that does not end is cut, bytes.
 const LINE_BYTES_MAX: usize = 16 << 10;
 
+/// What a caller decides about a build.
+pub struct BuildWays<'a> {
+    /// Whether something right below the folder, by its whole path, is not sent although no `.dockerignore` names it.
+    pub is_no_source: &'a dyn Fn(&Path) -> bool,
+    /// Whether the build is to end now.
+    pub stop: &'a dyn Fn() -> bool,
+}
+
 /// Has the engine build the image of a folder with a Dockerfile (or Containerfile), and gives each line of the build's
 /// output to `say`. The folder's `.dockerignore` is respected. The image is tagged
 /// `localhost/tare-built:<folder>-<hash of its path>`, and replaces the one of an earlier build of the folder. The
-/// engine uses what it remembers of earlier builds: a folder without changes gives the same image at once.
+/// engine uses what it remembers of earlier builds: a folder without changes gives the same image at once. `ways` says
+/// what of the folder is no source, and when to give up.
 ///
 /// # Errors
 /// No engine answers, or it breaks off. As a mistake: the folder has no Dockerfile, its `.dockerignore` cannot be
 /// understood, or the build failed, with its last lines in the log.
-pub fn build_image(folder: &Path, say: &mut dyn FnMut(&str)) -> Result<EngineImage, Fault> {
+pub fn build_image(folder: &Path, ways: &BuildWays, say: &mut dyn FnMut(&str)) -> Result<EngineImage, Fault> {
     let engine = Engine::find()?.ok_or_else(super::no_engine)?;
     let folder = folder.canonicalize().doing(format_args!("open the folder {}", folder.display()));
     let folder = folder.map_err(Fault::as_mistake)?;
-    let context = Context::of(&folder)?;
+    let context = Context::of(&folder, ways.is_no_source)?;
     for path in &context.left_out {
         say(&format!("{} is neither a file, a folder nor a link, and is not sent to the build", path.display()));
     }
@@ -59,7 +70,7 @@ pub fn build_image(folder: &Path, say: &mut dyn FnMut(&str)) -> Result<EngineIma
     let (size, count) = (show_bytes(context.bytes), context.len());
     say(&format!("building {}, {size} in {count} files and folders, as the image {name}", folder.display()));
     let replaced = inventory::inspect(&engine, &name)?.and_then(|image| image.id);
-    run(&engine, &folder, context, &name, say)?;
+    run(&engine, (&folder, &name), context, ways.stop, say)?;
     let image = inventory::by_name(&engine, &name)?;
     if let Some(replaced) = replaced.filter(|id| !image.id.ends_with(id.as_str())) {
         remove_replaced(&engine, &replaced, &name);
@@ -80,7 +91,14 @@ fn name_of(folder: &Path) -> String {
     }
 }
 
-fn run(engine: &Engine, folder: &Path, context: Context, name: &str, say: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+/// Builds the image `name` of a folder.
+fn run(
+    engine: &Engine,
+    (folder, name): (&Path, &str),
+    context: Context,
+    stop: &dyn Fn() -> bool,
+    say: &mut dyn FnMut(&str),
+) -> Result<(), Fault> {
     let options = BuildImageOptionsBuilder::new()
         .dockerfile(context.dockerfile)
         .t(name)
@@ -91,14 +109,20 @@ fn run(engine: &Engine, folder: &Path, context: Context, name: &str, say: &mut d
         .build();
     let body = bollard::body_try_stream(stream::iter(context.archive()));
     let mut progress = Box::pin(engine.docker().build_image(options, None, Some(body)));
-    let mut output = Output::default();
+    let (mut output, mut heard) = (Output::default(), Instant::now());
     loop {
-        match engine.hear(SILENCE_LIMIT, &mut progress) {
-            Ok(Heard::Item(info)) => output.take(info, say),
+        match engine.hear(LISTENS, &mut progress) {
+            Ok(Heard::Item(info)) => {
+                heard = Instant::now();
+                output.take(info, say);
+            }
             Ok(Heard::End) => {
                 output.end(say);
                 return Ok(());
             }
+            // The engine ends a build that nobody listens to any more.
+            Ok(Heard::Nothing) if stop() => return Err(Fault::new("interrupted")),
+            Ok(Heard::Nothing) if heard.elapsed() < SILENCE_LIMIT => {}
             Ok(Heard::Nothing) => {
                 let (minutes, folder) = (SILENCE_LIMIT.as_secs() / 60, folder.display());
                 let message = format!("the build of {folder} has said nothing for {minutes} minutes, and was ended");

@@ -17,8 +17,8 @@ const CONNECTIONS_MAX: u32 = 256;
 const GAIN: f64 = 1.05;
 /// This many doublings without such a gain settle it; one may be chance.
 const BEYOND: usize = 2;
-/// No further number is tried after this time.
-const BUDGET: Duration = Duration::from_secs(6);
+/// No further number is tried after this many times as long as each is measured.
+const BUDGET: u32 = 15;
 /// How long load runs before it counts.
 const SETTLE: Duration = Duration::from_millis(100);
 /// How long each number of connections is measured; the second time is for services that answer nothing within the
@@ -36,12 +36,12 @@ pub(crate) struct Found {
     pub(crate) operations_per_s: f64,
     /// The median response time.
     pub(crate) p50: Duration,
-    /// Why more connections could not be tried, in words; none if more of them brought no gain, or time ran out.
+    /// Why more connections could not be tried, in words; none if more of them brought no gain.
     pub(crate) limited: Option<String>,
 }
 
 /// Deploys a workload once, writes its data set, and doubles the number of connections from 1 as long as that raises
-/// the throughput by at least 5 %: for about six seconds at most, and the seconds that deploying takes. Parameters,
+/// the throughput by at least 5 %: for about six seconds at most, or thirty if the service is slow, and the seconds that deploying takes. Parameters,
 /// options, instances and the load's origin are the study's; its forms and its load profile have no meaning here.
 ///
 /// # Errors
@@ -79,7 +79,11 @@ fn climb(load: &mut TryLoad<'_>, stop: &Stop) -> Result<Found, Fault> {
     let began = Instant::now();
     let (first, measure) = first(load, stop)?;
     let (mut levels, mut limited) = (vec![first], None);
-    while let Some(connections) = next(&levels).filter(|_| began.elapsed() < BUDGET) {
+    while let Some(connections) = next(&levels) {
+        if began.elapsed() >= BUDGET * measure {
+            limited = Some(format!("there was no time to try {connections}"));
+            break;
+        }
         match level(load, connections, measure) {
             Ok(level) => levels.push(level),
             Err(fault) if stop.raised() => return Err(fault),

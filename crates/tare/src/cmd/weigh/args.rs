@@ -100,7 +100,7 @@ pub(super) struct About {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(super) memory: Option<String>,
     /// Longest time to measure [default: 2m]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
     pub(super) at_most: Option<Duration>,
     /// Name of the workload and the study [default: from WHAT]
     #[arg(long, value_name = "NAME", value_parser = name)]
@@ -114,6 +114,12 @@ pub(super) struct About {
     /// The load tool with its arguments, instead of --tool
     #[arg(last = true, value_name = "LOAD")]
     pub(super) tool_words: Vec<String>,
+}
+
+/// A time in which something can be measured.
+fn some_time(text: &str) -> Result<Duration, String> {
+    let time = duration(text)?;
+    if time < Duration::from_secs(1) { Err("it must be at least 1s".to_owned()) } else { Ok(time) }
 }
 
 impl About {

@@ -15,8 +15,13 @@ use tare_core::units::typed_duration;
 pub(super) const PORT: &str = "main";
 /// What may be done with a file; the command that lists all its keys follows.
 const EDIT: &str = "# Edit it freely: `tare run` takes this folder as it is. All keys: ";
-/// How long a service may take until it is ready.
-const READY: &str = "60s";
+/// How long a service may take until it is ready: in the folder, and while its load is found.
+pub(super) const READY: &str = "60s";
+pub(super) const READY_SOON: &str = "15s";
+/// How long a service may take to end. Each deployment may have to wait for it.
+const STOP: &str = "1s";
+/// How long each deployment is measured: where load is chopped, more and shorter ones see finer.
+const MEASURED: [&str; 2] = ["1s", "2s"];
 /// The space of a volume that was typed; image volumes get as much.
 const VOLUME: &str = "512MiB";
 
@@ -39,6 +44,8 @@ pub(super) struct Draft<'a> {
     pub(super) connections: u32,
     /// Why as many connections, in words.
     pub(super) connections_said: String,
+    /// How long it may take until it answers the load: a service that was just looked at takes no longer than then.
+    pub(super) ready: &'static str,
 }
 
 /// What stands where the folder is to be.
@@ -138,7 +145,7 @@ impl Draft<'_> {
         lines.push(comment(&self.port_said));
         lines.push(format!("ports: {{{PORT}: {}}}", self.port));
         lines.push(comment("Ready once an operation of the load succeeds at this port."));
-        lines.push(format!("ready: {{port: {PORT}, within: {READY}}}"));
+        lines.push(format!("ready: {{port: {PORT}, within: {}}}", self.ready));
         let mut environment = about.environment();
         environment.extend(self.movable.as_ref().and_then(Movable::variable));
         if !environment.is_empty() {
@@ -151,6 +158,8 @@ impl Draft<'_> {
             let paths: Vec<String> = about.volume.iter().map(|path| format!("{}: {VOLUME}", quoted(path))).collect();
             lines.push(format!("volumes: {{{}}}", paths.join(", ")));
         }
+        lines.push(comment("Then it is killed: not every program of an image heeds its stop signal."));
+        lines.push(format!("stop_within: {STOP}"));
         lines.push(comment("The same in every form (--cpus, --memory)."));
         lines.push(format!("resources: {{cpus: {}, memory: {}}}", about.cpus(), about.memory()));
         lines
@@ -163,6 +172,7 @@ impl Draft<'_> {
         let question = quoted(&format!("What do containers cost {what}?"));
         let said = comment(&self.connections_said);
         let at_most = typed_duration(about.at_most());
+        let measure = MEASURED[usize::from(self.movable.is_none())];
         format!(
             "{}\n{EDIT}`tare check --schema study`.\nstudy: {name}\nquestion: {question}\n\
              # The workload.yaml beside this file.\nworkload: .\n\
@@ -170,7 +180,7 @@ impl Draft<'_> {
              # Each connection sends its next request when the last one is answered.\n{said}\n\
              load: {{closed: {{connections: {connections}}}}}\n\
              # Of each form, in each block: settle does not count, measure does.\n\
-             time: {{settle: 500ms, measure: 2s}}\n\
+             time: {{settle: 500ms, measure: {measure}}}\n\
              # A block deploys every form afresh. Blocks go on until intervals are this narrow, or the time is over.\n\
              until: {{half_width: 1%, at_most: {at_most}}}\n\
              forms:\n  # A process of this machine, rooted in the same files.\n  native: []\n\
@@ -249,6 +259,7 @@ mod tests {
             },
             connections: 20,
             connections_said: "20 connections".to_owned(),
+            ready: READY,
         }
     }
 

@@ -3,8 +3,10 @@
 use super::args::About;
 use crate::catalog;
 use crate::mistake::Mistake;
+use crate::paths;
 use anyhow::Result;
 use std::collections::BTreeMap;
+use std::path::Path;
 use tare_core::config::{Problem, Problems, parse};
 use tare_load::greeting::Spoken;
 
@@ -180,7 +182,11 @@ fn sql(about: &About, statement: &str, spoken: &Spoken, variables: &BTreeMap<Str
 }
 
 fn tool(words: &[String], number: Option<&str>) -> Load {
-    let command: Vec<String> = words.iter().map(|word| with_places(word)).collect();
+    let mut command: Vec<String> = words.iter().map(|word| with_places(word)).collect();
+    if command[0].contains('/') {
+        // As a shell finds it, wherever the folder is that will name it.
+        command[0] = paths::plain(Path::new(&command[0])).display().to_string();
+    }
     let mut options = vec![format!("command: {}", list(&command))];
     options.extend(number.map(|pattern| {
         if pattern.starts_with('/') {

@@ -22,7 +22,7 @@ use crate::terminal::{note, tell};
 use crate::{EXIT_INTERRUPTED, EXIT_OK, files, machine, session};
 use anyhow::{Context, Result};
 use args::About;
-use folder::{Draft, Standing};
+use folder::{Draft, READY, READY_SOON, Standing};
 use load::Load;
 use movable::Movable;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ use tare_core::config::Problem;
 use tare_core::fault::Fault;
 use tare_core::image::ImageConfig;
 use tare_core::study::Study;
-use tare_core::units::{grouped, show_duration};
+use tare_core::units::grouped;
 use tare_core::workload::Workload;
 use tare_load::greeting::Spoken;
 use tempfile::TempDir;
@@ -131,13 +131,22 @@ fn make(about: &About, verb: &str, say: &mut dyn FnMut(&str)) -> Result<Made> {
         if matches!(what, What::Dockerfile(_)) {
             // The folder names an image, which is to be of the sources as they are now.
             session::require_root(verb)?;
-            what.find(say)?;
+            let stop = session::stop_on_signals()?;
+            let found = what.find(&stop, say);
+            if stop.raised() {
+                return Ok(Made::Interrupted(Some(folder)));
+            }
+            found?;
         }
         return Ok(Made::Whole(folder));
     }
     // Given back before the study runs, which takes the machine by itself.
     let ground = Ground::take(verb, about.what.as_deref().unwrap_or_default(), about.wait)?;
-    let found = what.find(say)?;
+    let found = what.find(&ground.stop, say);
+    if ground.stop.raised() {
+        return Ok(Made::Interrupted(None));
+    }
+    let found = found?;
     say(&found.said);
     let image = build(about, &found.source, ground.carrier.bundles.as_ref(), say)?;
     if ground.stop.raised() {
@@ -157,6 +166,7 @@ fn make(about: &About, verb: &str, say: &mut dyn FnMut(&str)) -> Result<Made> {
         load: Load { protocol: "null", options: vec!["{}".to_owned()], said: String::new(), option: "--tool COMMAND" },
         connections: about.connections.unwrap_or(USUAL_CONNECTIONS),
         connections_said: format!("{USUAL_CONNECTIONS} connections: the usual number (--connections)"),
+        ready: READY_SOON,
     };
     look_and_write(draft, &exposed, &folder, &ground, say)
 }
@@ -248,6 +258,7 @@ fn look_and_write(
         say("looking for a number of connections that keeps it busy");
         let (_kept, study, mut workload) = read_draft(&draft)?;
         let found = look::connections(ground, &study, &mut workload, say);
+        draft.ready = READY;
         if ground.stop.raised() {
             draft.write(folder)?;
             return Ok(Made::Interrupted(Some(folder.to_owned())));
@@ -257,6 +268,7 @@ fn look_and_write(
         draft.connections_said = describe(&found);
     }
     say(&draft.connections_said);
+    draft.ready = READY;
     draft.write(folder)?;
     say(&format!("written: {}", folder.display()));
     Ok(Made::Whole(folder.to_owned()))
@@ -290,8 +302,8 @@ fn describe(found: &Found) -> String {
         Some(why) => format!("more could not be tried: {why}"),
         None => "found by doubling them as long as that gained throughput".to_owned(),
     };
-    let (rate, p50) = (grouped(operations_per_s.round()), show_duration(*p50));
-    format!("{connections} connections, {rate} op/s, p50 {p50}: {why} (--connections)")
+    let (rate, p50) = (grouped(operations_per_s.round()), p50.as_micros());
+    format!("{connections} connections, {rate} op/s, p50 {p50} us: {why} (--connections)")
 }
 
 /// Writes a draft into a folder that goes away with the first value, and reads it as a run would.

@@ -26,13 +26,14 @@ pub(super) fn choose(about: &About, exposed: &[u16], seen: &Seen) -> Result<Port
         seen.listening.iter().copied().filter(|port| !seen.loopback_only.contains(port)).collect();
     let list = || listed(&listening);
     if listening.is_empty() {
-        let at = if seen.loopback_only.is_empty() {
-            "listens at no TCP port".to_owned()
+        let (at, to_do) = if seen.loopback_only.is_empty() {
+            let to_do = "see its last lines; if it waits for something, give it that: --env, --command";
+            ("listens at no TCP port".to_owned(), to_do)
         } else {
-            format!("listens on the loopback only, at port {}", listed(&seen.loopback_only))
+            let at = format!("listens on the loopback only, at port {}", listed(&seen.loopback_only));
+            (at, "have it listen at all addresses (0.0.0.0): --command, --env")
         };
         let fault = Fault::new(format!("the service runs, but {at}, so a container of it cannot be loaded"));
-        let to_do = "have it listen at all addresses (0.0.0.0): --command, --env";
         return Err(fault.remedy(to_do).with_log(seen.output.clone()).into());
     }
     if let Some(number) = about.port {

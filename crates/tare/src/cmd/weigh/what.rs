@@ -1,6 +1,6 @@
 //! What is weighed: an image, a folder with a Dockerfile, or Debian packages.
 
-use crate::files::WORKLOAD_FILE;
+use crate::files::{self, WORKLOAD_FILE};
 use crate::images::is_path;
 use crate::mistake::Mistake;
 use crate::paths;
@@ -8,6 +8,8 @@ use anyhow::Result;
 use std::path::{Path, PathBuf};
 use tare_core::bundle::Source;
 use tare_core::fault::Fault;
+use tare_layers::BuildWays;
+use tare_runner::Stop;
 
 /// Files of Compose by their usual names.
 const COMPOSE_FILES: [&str; 4] = ["compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"];
@@ -94,8 +96,8 @@ impl What {
     /// Finds it: asks the engine for an image, or has it build one. Tells `say` what takes long.
     ///
     /// # Errors
-    /// When there is no such image, with those of similar names; or when it could not be built.
-    pub(super) fn find(&self, say: &mut dyn FnMut(&str)) -> Result<Found> {
+    /// When there is no such image, with those of similar names; or when it could not be built, or the user ended that.
+    pub(super) fn find(&self, stop: &Stop, say: &mut dyn FnMut(&str)) -> Result<Found> {
         let image = |name: &str| Source::Image(format!("docker-daemon:{name}"));
         let found = |source, said: String| Ok(Found { source, said });
         match self {
@@ -104,7 +106,8 @@ impl What {
                 found(Source::Image(shown.clone()), format!("image {shown}: a file or folder of this machine"))
             }
             What::Dockerfile(folder) => {
-                let built = tare_layers::build_image(folder, say)?;
+                let ways = BuildWays { is_no_source: &is_ours, stop: &|| stop.raised() };
+                let built = tare_layers::build_image(folder, &ways, say)?;
                 // The tag of the build moves with the next one; another tag of the same image may not.
                 let own = built.tags.iter().find(|tag| tag.starts_with("localhost/"));
                 let name = own.or(built.tags.first()).unwrap_or(&built.id);
@@ -128,6 +131,19 @@ impl What {
                 Err(fault) => Err(fault.into()),
             },
         }
+    }
+}
+
+/// Whether something in a folder of sources was made by this program: records of runs, and folders of other commands.
+fn is_ours(path: &Path) -> bool {
+    let is_record =
+        |entry: std::io::Result<std::fs::DirEntry>| entry.is_ok_and(|entry| entry.path().join("record.json").is_file());
+    let has_records = || std::fs::read_dir(path).is_ok_and(|mut entries| entries.any(is_record));
+    let made = || files::read_text(&path.join(WORKLOAD_FILE)).is_ok_and(|text| text.starts_with("# Made by: tare "));
+    match path.file_name().and_then(|name| name.to_str()) {
+        Some("records") => has_records(),
+        Some(name) if name.starts_with("weigh-") => made(),
+        _ => false,
     }
 }
 
