@@ -51,6 +51,21 @@ fn what_cannot_be_deployed_is_a_mistake() {
 }
 
 #[test]
+fn no_file_is_put_outside_of_the_container() {
+    for (section, target) in [("configs", "/../../../../victim"), ("secrets", "../../../victim"), ("configs", "/")] {
+        let text = format!(
+            "services: {{a: {{image: x, ports: ['80'], {section}: [{{source: s, target: {target}}}]}}}}\n{section}: {{s: \
+             {{file: compose.yaml}}}}\n"
+        );
+        let told = of_text(&text).unwrap_err().join("\n");
+        assert!(told.contains("is no path of a file inside the container"), "{text}: {told}");
+    }
+    let text = "services: {a: {image: x, ports: ['80'], configs: [{source: s, target: /a..b}]}}\nconfigs: {s: {content: \
+                hi}}\n";
+    assert_eq!(of_text(text).unwrap().files["files/a/a..b"], "hi");
+}
+
+#[test]
 fn a_variable_without_a_value_is_that_of_whoever_runs() {
     let made = of_text("services: {a: {image: x, ports: ['80'], environment: [PATH, NO_SUCH_THING]}}\n").unwrap();
     let workload = read(&made);

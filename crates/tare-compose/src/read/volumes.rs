@@ -6,7 +6,7 @@ use crate::keys::Keys;
 use crate::model::{Copied, Service};
 use crate::sources::{At, Weight, plain};
 use crate::yaml::{Entry, Kind, Value};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// The size of a volume for which none is stated, in bytes.
 pub(crate) const VOLUME_BYTES: u64 = 512 << 20;
@@ -107,9 +107,7 @@ impl Reader<'_> {
     }
 
     fn mount(&mut self, mount: Mount, service: &mut Service) {
-        let target = plain(Path::new(&mount.target));
-        let inside = target.is_absolute() && target.parent().is_some();
-        let Some(target) = target.to_str().filter(|target| inside && !target.contains("..")).map(str::to_owned) else {
+        let Some(target) = inside(&mount.target) else {
             let message = format!("'{}' is no absolute path inside the container", mount.target);
             self.sources.wrong(mount.at, message, "write for example ./data:/data");
             return;
@@ -288,6 +286,11 @@ impl Reader<'_> {
             let usual = if section == "secrets" { "/run/secrets/" } else { "/" };
             let target = target.unwrap_or_else(|| name.clone());
             let target = if target.starts_with('/') { target } else { format!("{usual}{target}") };
+            let Some(target) = inside(&target) else {
+                let message = format!("'{target}' is no path of a file inside the container");
+                self.sources.wrong(item.at, message, "write an absolute path without '..'");
+                continue;
+            };
             let declared = self.project.section(section);
             match declared.iter().find(|entry| entry.key == name) {
                 Some(entry) => self.give(section, item.at, entry, &target, service),
@@ -340,7 +343,30 @@ impl Reader<'_> {
     }
 }
 
+/// The path inside the container that a text names. `None` if it is not absolute, is the root, or leads above it: files
+/// are copied to a folder of this machine under these paths.
+fn inside(target: &str) -> Option<String> {
+    let path = plain(Path::new(target));
+    let is_inside = path.is_absolute() && path.components().all(|part| part != Component::ParentDir);
+    path.to_str().filter(|_| is_inside && path.parent().is_some()).map(str::to_owned)
+}
+
 /// Whether a value is `true`, or a map, which older files write.
 fn is_true(value: &Value) -> bool {
     matches!(value.kind, Kind::Map(_)) || value.scalar() == Some("true")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_inside_the_container_never_leads_above_its_root() {
+        for (target, wanted) in [("/a..b", "/a..b"), ("/a/../b/", "/b"), ("//etc/./x", "/etc/x")] {
+            assert_eq!(inside(target).as_deref(), Some(wanted), "{target}");
+        }
+        for target in ["", "a", "/", "/..", "/../victim", "/a/../../victim", "../victim"] {
+            assert_eq!(inside(target), None, "{target}");
+        }
+    }
 }

@@ -7,8 +7,9 @@ use crate::{EXIT_MISTAKE, EXIT_OK, paths, within};
 use anyhow::Result;
 use clap::Args;
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use tare_compose::{Around, Disk, Imported, Note, Thing, Weight};
 use tare_core::catalog::Catalog;
 use tare_core::fault::Doing;
@@ -149,11 +150,22 @@ fn write(out: &Path, imported: &Imported) -> Result<()> {
         return Err(Mistake::new(format!("{shown} is there already\n  to do: {hint}")).into());
     }
     for (name, content) in &imported.files {
-        let path = out.join(name);
-        let folder = path.parent().unwrap_or(out);
-        fs::create_dir_all(folder).doing(format_args!("make the folder {}", paths::shown(folder)))?;
-        fs::write(&path, content).doing(format_args!("write {}", paths::shown(&path)))?;
+        write_new(out, name, content)?;
     }
+    Ok(())
+}
+
+/// Writes a file that is not there yet. Its name stays in the folder, whatever a Compose file says.
+fn write_new(folder: &Path, name: &str, content: &str) -> Result<()> {
+    let is_plain = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
+    if name.is_empty() || !is_plain {
+        return Err(Mistake::new(format!("'{name}' leads out of the folder {}", paths::shown(folder))).into());
+    }
+    let path = folder.join(name);
+    let parent = path.parent().unwrap_or(folder);
+    fs::create_dir_all(parent).doing(format_args!("make the folder {}", paths::shown(parent)))?;
+    let mut file = fs::File::create_new(&path).doing(format_args!("create {}", paths::shown(&path)))?;
+    file.write_all(content.as_bytes()).doing(format_args!("write {}", paths::shown(&path)))?;
     Ok(())
 }
 
@@ -207,6 +219,21 @@ mod tests {
         assert!(imported.is_stopped());
         let told = told(&file, Path::new("out"), &imported);
         assert!(told.contains("leads out of its folder") && told.contains("tare run out/study.yaml"), "{told}");
+    }
+
+    #[test]
+    fn only_new_files_inside_of_the_folder_are_written() {
+        let outer = tempfile::tempdir().unwrap();
+        let victim = tare_testkit::files::write(&outer.path().join("victim"), "keep");
+        let folder = outer.path().join("out");
+        write_new(&folder, "files/a/etc/x", "1").unwrap();
+        assert_eq!(fs::read_to_string(folder.join("files/a/etc/x")).unwrap(), "1");
+        let absolute = victim.to_str().unwrap();
+        for name in ["", "../victim", "files/../../victim", "files/a/etc/x", absolute] {
+            assert!(write_new(&folder, name, "2").is_err(), "{name}");
+        }
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "keep");
+        assert_eq!(fs::read_to_string(folder.join("files/a/etc/x")).unwrap(), "1");
     }
 
     #[test]
