@@ -91,8 +91,7 @@ pub fn import(file: &Path, around: &Around) -> Result<Imported, Vec<Problem>> {
 }
 
 fn make(file: &Path, around: &Around, sources: &mut Sources) -> Option<Imported> {
-    let mut loader =
-        Loader { disk: around.disk, process: around.environment, sources: &mut *sources, read: Vec::new() };
+    let mut loader = Loader::new(around.disk, around.environment, &mut *sources);
     let project = loader.project(file)?;
     let name = project_name(project.name.as_deref().unwrap_or(around.folder));
     let (wanted, left_out) = chosen(&project, around, sources);

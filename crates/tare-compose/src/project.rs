@@ -11,8 +11,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tare_core::config::Place;
 
-/// How deeply files may include, and services extend, each other.
+/// How deeply services may extend each other.
 const DEPTH_MAX: usize = 16;
+/// How deeply files may include each other.
+const INCLUDE_DEPTH_MAX: usize = 16;
+/// How many files may be included, each counted as often as it is: files that include the same ones over and over would
+/// otherwise take time that grows exponentially with their number.
+const INCLUDES_MAX: usize = 200;
 /// The parts of a file that others may include.
 const SECTIONS: [&str; 5] = ["services", "networks", "volumes", "secrets", "configs"];
 /// Further keys at the top of a file.
@@ -52,10 +57,19 @@ pub(crate) struct Loader<'a> {
     /// Where mistakes and notes go.
     pub(crate) sources: &'a mut Sources,
     /// Files that were read, so that their mistakes are reported once.
-    pub(crate) read: Vec<(PathBuf, Option<Value>)>,
+    read: Vec<(PathBuf, Option<Value>)>,
+    /// The files that are being read, each with the one that it includes behind it.
+    including: Vec<PathBuf>,
+    /// How many files were included so far.
+    includes: usize,
 }
 
-impl Loader<'_> {
+impl<'a> Loader<'a> {
+    /// Has read nothing yet.
+    pub(crate) fn new(disk: &'a dyn Disk, process: &'a Environment, sources: &'a mut Sources) -> Loader<'a> {
+        Loader { disk, process, sources, read: Vec::new(), including: Vec::new(), includes: 0 }
+    }
+
     /// Reads the file that the user named. `None` when it cannot be read; then at least one mistake was added.
     pub(crate) fn project(&mut self, path: &Path) -> Option<Project> {
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
@@ -64,7 +78,8 @@ impl Loader<'_> {
         let name = root.entries().iter().find(|entry| entry.key == "name").and_then(|entry| entry.value.scalar());
         let name = name.filter(|name| !name.is_empty()).map(str::to_owned);
         let name = name.or_else(|| environment.get("COMPOSE_PROJECT_NAME").cloned());
-        let root = self.complete(root, &environment, DEPTH_MAX)?;
+        self.including.push(plain(path));
+        let root = self.complete(root, &environment)?;
         Some(Project { name, environment, root })
     }
 
@@ -139,7 +154,7 @@ impl Loader<'_> {
     }
 
     /// The file with the services that its own extend, and with what it includes.
-    fn complete(&mut self, root: Value, environment: &Environment, depth: usize) -> Option<Value> {
+    fn complete(&mut self, root: Value, environment: &Environment) -> Option<Value> {
         let mut keys = Keys::of(&root, "a Compose file", self.sources)?;
         keys.know(&SECTIONS);
         keys.know(&TOP);
@@ -161,12 +176,8 @@ impl Loader<'_> {
             sections.push(Entry { value, ..section.clone() });
         }
         if let Some(include) = root.entries().iter().find(|entry| entry.key == "include") {
-            if depth == 0 {
-                self.sources.wrong(include.at, "files include each other too deeply here", "does one include itself?");
-                return None;
-            }
             for item in include.value.items(self.sources).to_vec() {
-                if let Some(other) = self.included(&item, environment, depth) {
+                if let Some(other) = self.included(&item, environment) {
                     self.add(&mut sections, other);
                 }
             }
@@ -175,7 +186,7 @@ impl Loader<'_> {
     }
 
     /// What an item of `include:` names.
-    fn included(&mut self, item: &Value, environment: &Environment, depth: usize) -> Option<Value> {
+    fn included(&mut self, item: &Value, environment: &Environment) -> Option<Value> {
         let (mut paths, mut folder, mut files) = (vec![item.clone()], None, Vec::new());
         if let Kind::Map(_) = item.kind {
             let mut keys = Keys::of(item, "an item of 'include'", self.sources)?;
@@ -192,6 +203,7 @@ impl Loader<'_> {
             let text = path.text(self.sources)?;
             named.push((path.at, self.sources.resolve(path.at, &text)));
         }
+        self.may_include(&named)?;
         let (_, first) = named.first()?;
         let folder = folder.unwrap_or_else(|| first.parent().unwrap_or(Path::new("")).to_owned());
         let mut own = self.environment(&folder.join(".env"), None, &Environment::new());
@@ -210,7 +222,37 @@ impl Loader<'_> {
                 None => root,
             });
         }
-        self.complete(whole?, &own, depth - 1)
+        let depth = self.including.len();
+        self.including.extend(named.into_iter().map(|(_, path)| path));
+        let whole = self.complete(whole?, &own);
+        self.including.truncate(depth);
+        whole
+    }
+
+    /// Adds a mistake, and returns `None`, when these files may not be included where they are named.
+    fn may_include(&mut self, named: &[(At, PathBuf)]) -> Option<()> {
+        for (at, path) in named {
+            if let Some(first) = self.including.iter().position(|open| open == path) {
+                let cycle = self.including[first..].iter().chain([path]).map(|path| path.display().to_string());
+                let message = format!("files include each other: {}", cycle.collect::<Vec<_>>().join(", "));
+                self.sources.wrong(*at, message, "remove one of these from 'include'");
+                return None;
+            }
+            self.includes += 1;
+            if self.including.len() > INCLUDE_DEPTH_MAX {
+                self.sources.wrong(*at, "files include others too deeply here", "include this file further up");
+                return None;
+            }
+            if self.includes > INCLUDES_MAX {
+                // Every further one would say the same.
+                if self.includes == INCLUDES_MAX + 1 {
+                    let message = format!("more than {INCLUDES_MAX} files are included, counted each time");
+                    self.sources.wrong(*at, message, "include each file once, in the one that is imported");
+                }
+                return None;
+            }
+        }
+        Some(())
     }
 
     /// Adds the parts of an included file.

@@ -51,6 +51,27 @@ fn what_cannot_be_deployed_is_a_mistake() {
 }
 
 #[test]
+fn files_that_include_each_other_are_refused_at_once() {
+    let file = |name: &str, text: &str| (PathBuf::from(name), text.as_bytes().to_vec());
+    let cycle = [
+        file("c/compose.yaml", "include: [a.yaml]\nservices: {x: {image: x}}\n"),
+        file("c/a.yaml", "include: [b.yaml]\n"),
+        file("c/b.yaml", "include: [a.yaml]\n"),
+    ];
+    let told = imported(&Memory(cycle.into()), "c/compose.yaml", &[]).unwrap_err().join("\n");
+    assert!(told.contains("files include each other: c/a.yaml, c/b.yaml, c/a.yaml"), "{told}");
+    // Each file includes the next one four times: without a bound the last one is read 4^12 times.
+    let chain = (0..12).map(|at| {
+        let next = format!("f{}.yaml", at + 1);
+        file(&format!("c/f{at}.yaml"), &format!("include: [{next}, {next}, {next}, {next}]\n"))
+    });
+    let mut files: Vec<_> = chain.collect();
+    files.push(file("c/f12.yaml", "services: {x: {image: x, ports: ['80']}}\n"));
+    let told = imported(&Memory(files.into_iter().collect()), "c/f0.yaml", &[]).unwrap_err();
+    assert_eq!(told.iter().filter(|told| told.contains("more than 200 files are included")).count(), 1, "{told:?}");
+}
+
+#[test]
 fn no_file_is_put_outside_of_the_container() {
     for (section, target) in [("configs", "/../../../../victim"), ("secrets", "../../../victim"), ("configs", "/")] {
         let text = format!(
