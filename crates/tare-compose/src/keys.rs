@@ -36,6 +36,11 @@ impl<'v> Keys<'v> {
         self.entries.iter().find(|entry| entry.key == name).filter(|entry| !entry.value.is_null())
     }
 
+    /// The key's entry, if it is there and is not the empty text either, which means nothing for many keys.
+    pub(crate) fn get_filled(&mut self, name: &'static str) -> Option<&'v Entry> {
+        self.get(name).filter(|entry| entry.value.scalar() != Some(""))
+    }
+
     /// An optional text.
     pub(crate) fn text(&mut self, name: &'static str, sources: &mut Sources) -> Option<String> {
         self.get(name)?.value.text(sources)

@@ -132,10 +132,12 @@ impl<'a> Loader<'a> {
         let value = self.open(&path, folder, named).and_then(|(file, text)| {
             let mut root = parse(&text, file, self.sources)?;
             let sources = &mut *self.sources;
-            root.each_scalar(&mut |at, text| {
+            root.each_scalar(&mut |at, text, quoted| {
                 if !text.contains('$') {
                     return;
                 }
+                // What a variable leaves is a text: an empty one is not absent, and "null" is a word.
+                *quoted = true;
                 match fill(text, &|name| environment.get(name).cloned()) {
                     Ok(filled) => {
                         *text = filled.text;

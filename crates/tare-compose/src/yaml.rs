@@ -19,7 +19,7 @@ pub(crate) struct Value {
 /// What a [`Value`] is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A scalar as text; `quoted` makes `"null"` a text and not an absent value.
+    /// A scalar as text; `quoted` makes `"null"` a text and not an absent value, and so does a variable in it.
     Scalar { text: String, quoted: bool },
     /// A list.
     List(Vec<Value>),
@@ -73,11 +73,11 @@ impl Value {
         }
     }
 
-    /// Passes every scalar in here to `change`.
-    pub(crate) fn each_scalar(&mut self, change: &mut dyn FnMut(At, &mut String)) {
+    /// Passes every scalar in here to `change`: its place, its text, and whether it is quoted.
+    pub(crate) fn each_scalar(&mut self, change: &mut dyn FnMut(At, &mut String, &mut bool)) {
         let at = self.at;
         match &mut self.kind {
-            Kind::Scalar { text, .. } => change(at, text),
+            Kind::Scalar { text, quoted } => change(at, text, quoted),
             Kind::List(items) => items.iter_mut().for_each(|item| item.each_scalar(change)),
             Kind::Map(entries) => entries.iter_mut().for_each(|entry| entry.value.each_scalar(change)),
         }

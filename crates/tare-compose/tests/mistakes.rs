@@ -95,6 +95,22 @@ fn a_variable_without_a_value_is_that_of_whoever_runs() {
 }
 
 #[test]
+fn what_a_variable_leaves_is_a_text() {
+    let text = "services:\n  a:\n    image: x\n    ports: ['80']\n    user: ${NO}\n    mem_limit: ${NO}\n    command: \
+                [a, $NO]\n    environment:\n      PATH: ${NO}\n      N: ${NO:-null}\n      T: ${NO:-~}\n      D: \
+                ${NO-}\n";
+    let made = of_text(text).unwrap();
+    let workload = read(&made);
+    let environment = &workload.services[0].environment;
+    for (name, wanted) in [("PATH", ""), ("N", "null"), ("T", "~"), ("D", "")] {
+        assert_eq!(environment[name], wanted, "{name}");
+    }
+    assert_eq!(workload.services[0].command, ["a", ""]);
+    let told = notes(&made);
+    assert!(told.iter().all(|note| !note.contains("user")) && told.iter().any(|note| note == "9 ${NO}"), "{told:?}");
+}
+
+#[test]
 fn services_that_share_files_or_name_each_other_are_told() {
     let text = "services:\n  a: {image: x, ports: ['80'], volumes: [d:/d], environment: [B=http://b:81]}\n  b:\n    \
                 image: y\n    expose: ['81']\n    volumes: [d:/d]\n    environment: [A=http://a:80]\nvolumes: {d: }\n";

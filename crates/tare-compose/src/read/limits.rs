@@ -14,13 +14,13 @@ const CPUS_MIN: f64 = 0.01;
 
 /// Reads `cpus`, `cpuset`, `mem_limit`, `scale` and `deploy`. Returns false for a service that is not deployed at all.
 pub(super) fn read(keys: &mut Keys, service: &mut Service, sources: &mut Sources) -> bool {
-    if let Some(entry) = keys.get("mem_limit") {
+    if let Some(entry) = keys.get_filled("mem_limit") {
         service.memory = memory(&entry.value, sources);
     }
-    if let Some(entry) = keys.get("cpus") {
+    if let Some(entry) = keys.get_filled("cpus") {
         service.cpus = cpus(&entry.value, sources);
     }
-    if let Some(entry) = keys.get("cpuset") {
+    if let Some(entry) = keys.get_filled("cpuset") {
         let set = entry.value.text(sources).and_then(|text| match CpuSet::parse(&text) {
             Ok(set) => Some(set),
             Err(why) => {
@@ -79,10 +79,10 @@ fn resources_of(value: &Value, service: &mut Service, sources: &mut Sources) {
     }
     keys.finish(sources);
     if let Some(mut keys) = limits.and_then(|entry| Keys::of(&entry.value, "'limits'", sources)) {
-        if let Some(entry) = keys.get("cpus") {
+        if let Some(entry) = keys.get_filled("cpus") {
             service.cpus = cpus(&entry.value, sources);
         }
-        if let Some(entry) = keys.get("memory") {
+        if let Some(entry) = keys.get_filled("memory") {
             service.memory = memory(&entry.value, sources);
         }
         if let Some(entry) = keys.get("pids") {

@@ -111,7 +111,7 @@ impl Reader<'_> {
         self.ends(&mut keys, &mut service);
         for &(name, fate) in KEYS {
             let (Some(entry), Fate::Noted(weight, instead)) = (keys.get(name), fate) else { continue };
-            let idle = matches!(entry.value.scalar(), Some("false" | "0" | "bridge"));
+            let idle = matches!(entry.value.scalar(), Some("" | "false" | "0" | "bridge"));
             if !idle {
                 self.sources.note(entry.at, service.key(name), weight, instead);
             }
@@ -173,7 +173,7 @@ impl Reader<'_> {
 
     /// Who runs it, and where.
     fn person(&mut self, keys: &mut Keys, service: &mut Service) {
-        service.directory = keys.get("working_dir").and_then(|entry| {
+        service.directory = keys.get_filled("working_dir").and_then(|entry| {
             let text = entry.value.text(self.sources)?;
             if text.starts_with('/') && text.split('/').all(|part| part != "..") {
                 return Some(text);
@@ -181,7 +181,7 @@ impl Reader<'_> {
             self.sources.wrong(entry.value.at, "the directory must be an absolute path, without '..'", "");
             None
         });
-        let Some(entry) = keys.get("user") else { return };
+        let Some(entry) = keys.get_filled("user") else { return };
         let Some(text) = entry.value.text(self.sources) else { return };
         let (user, group) = text.split_once(':').unwrap_or((&text, ""));
         let [user, group] = [user, group].map(|name| if name == "root" { "0" } else { name });
@@ -216,7 +216,8 @@ impl Reader<'_> {
 
     /// The names by which others reach it.
     fn reached(&mut self, keys: &mut Keys, service: &mut Service) {
-        service.aliases.extend(keys.text("container_name", self.sources));
+        let name = keys.get_filled("container_name").and_then(|entry| entry.value.text(self.sources));
+        service.aliases.extend(name);
         let Some(entry) = keys.get("networks") else { return };
         for network in entry.value.entries() {
             let what = format!("network '{}' of service '{}'", network.key, service.name);
@@ -299,10 +300,10 @@ impl Reader<'_> {
 
     /// How it is ended.
     fn ends(&mut self, keys: &mut Keys, service: &mut Service) {
-        if let Some(entry) = keys.get("stop_grace_period") {
+        if let Some(entry) = keys.get_filled("stop_grace_period") {
             service.stop_within = entry.value.duration(self.sources);
         }
-        if let Some(entry) = keys.get("stop_signal")
+        if let Some(entry) = keys.get_filled("stop_signal")
             && let Some(signal) = entry.value.text(self.sources)
         {
             service.stop_signal = StopSignal::parse(&signal);
