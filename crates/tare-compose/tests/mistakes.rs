@@ -92,6 +92,8 @@ fn a_variable_without_a_value_is_that_of_whoever_runs() {
     let workload = read(&made);
     let environment: Vec<_> = workload.services[0].environment.iter().collect();
     assert_eq!(environment, [(&"PATH".to_owned(), &"${{env.PATH}}".to_owned())]);
+    assert_eq!(notes(&made), ["1 services.a.environment.NO_SUCH_THING"]);
+    assert!(made.notes[0].instead.contains("export it and import again"), "{:?}", made.notes);
 }
 
 #[test]

@@ -77,8 +77,13 @@ impl Reader<'_> {
             None if self.process.contains_key(&name) => format!("${{{{env.{name}}}}}"),
             None => match self.project.environment.get(&name) {
                 Some(text) => text.clone(),
-                // As with Compose, it is then not set at all.
-                None => return,
+                None => {
+                    // As with Compose, it is then not set at all.
+                    let key = service.key(&format!("environment.{name}"));
+                    let instead = "it is not set, so the service does not get it: export it and import again";
+                    self.sources.note(at, key, Weight::Differs, instead);
+                    return;
+                }
             },
         };
         service.environment.retain(|known| known.name != name);
