@@ -32,7 +32,7 @@ use project::{Loader, Project};
 use read::{Reader, VOLUME_BYTES};
 use sources::Sources;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tare_core::config::Problem;
 use tare_core::image::ImageConfig;
 use write::{Plan, Planned};
@@ -42,6 +42,8 @@ use yaml::Entry;
 pub struct Around<'a> {
     /// The files of this machine.
     pub disk: &'a dyn Disk,
+    /// The files that are put over the one that is imported, in this order.
+    pub over: &'a [PathBuf],
     /// The variables of whoever runs this program.
     pub environment: &'a BTreeMap<String, String>,
     /// The profiles that are asked for; `*` is all of them.
@@ -92,7 +94,7 @@ pub fn import(file: &Path, around: &Around) -> Result<Imported, Vec<Problem>> {
 
 fn make(file: &Path, around: &Around, sources: &mut Sources) -> Option<Imported> {
     let mut loader = Loader::new(around.disk, around.environment, &mut *sources);
-    let project = loader.project(file)?;
+    let project = loader.project(file, around.over)?;
     let name = project_name(project.name.as_deref().unwrap_or(around.folder));
     let (wanted, left_out) = chosen(&project, around, sources);
     if wanted.is_empty() {
@@ -115,6 +117,10 @@ fn make(file: &Path, around: &Around, sources: &mut Sources) -> Option<Imported>
         assumed: assumed(&services, &left_out),
         built: services.iter().filter(|service| service.built).map(|service| service.name.clone()).collect(),
     };
+    for over in around.over {
+        let [over, file] = [over.as_path(), file].map(|path| path.display());
+        made.assumed.push(format!("{over} is put over {file}; name {file} to import it alone"));
+    }
     write_files(file, &name, &services, &sorted, &mut made, sources);
     Some(made)
 }

@@ -70,11 +70,16 @@ impl<'a> Loader<'a> {
         Loader { disk, process, sources, read: Vec::new(), including: Vec::new(), includes: 0 }
     }
 
-    /// Reads the file that the user named. `None` when it cannot be read; then at least one mistake was added.
-    pub(crate) fn project(&mut self, path: &Path) -> Option<Project> {
+    /// Reads the file that the user named, and puts those of `over` over it. `None` when one cannot be read; then at
+    /// least one mistake was added.
+    pub(crate) fn project(&mut self, path: &Path, over: &[PathBuf]) -> Option<Project> {
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         let environment = self.environment(&folder.join(".env"), None, &Environment::new());
-        let root = self.load(path, &folder, None, &environment)?;
+        let mut root = self.load(path, &folder, None, &environment)?;
+        for over in over {
+            let over = self.load(over, &folder, None, &environment)?;
+            root = Value { at: root.at, ..merge("", root, over) };
+        }
         let name = root.entries().iter().find(|entry| entry.key == "name").and_then(|entry| entry.value.scalar());
         let name = name.filter(|name| !name.is_empty()).map(str::to_owned);
         let name = name.or_else(|| environment.get("COMPOSE_PROJECT_NAME").cloned());

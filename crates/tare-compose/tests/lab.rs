@@ -88,11 +88,21 @@ fn find_image(name: &str) -> (String, Option<ImageConfig>) {
 
 /// Imports a file, with these profiles. The environment has a `TOKEN`, and the `PATH` that every process here has.
 pub(crate) fn imported(disk: &dyn Disk, file: &str, profiles: &[&str]) -> Result<Imported, Vec<String>> {
+    imported_over(disk, file, &[], profiles)
+}
+
+/// Imports a file with others over it.
+pub(crate) fn imported_over(
+    disk: &dyn Disk,
+    file: &str,
+    over: &[PathBuf],
+    profiles: &[&str],
+) -> Result<Imported, Vec<String>> {
     let environment = [("TOKEN", "t0ken"), ("PATH", "/bin")];
     let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let profiles: Vec<String> = profiles.iter().map(|name| (*name).to_owned()).collect();
     let folder = Path::new(file).parent().and_then(Path::to_str).unwrap_or_default();
-    let around = Around { disk, environment: &environment, profiles: &profiles, folder, image: &find_image };
+    let around = Around { disk, over, environment: &environment, profiles: &profiles, folder, image: &find_image };
     import(Path::new(file), &around).map_err(|found| found.iter().map(ToString::to_string).collect())
 }
 

@@ -1,6 +1,7 @@
 //! Stacks as people write them.
 
-use crate::lab::{Stacks, imported, notes, read, shown};
+use crate::lab::{Memory, Stacks, imported, imported_over, notes, read, shown};
+use std::path::PathBuf;
 use tare_compose::Imported;
 use tare_core::workload::{Readiness, Service, Workload};
 
@@ -172,6 +173,23 @@ fn included_files_have_their_own_folder() {
     assert_eq!(web.environment["CACHE"], "${{addresses.cache.11211}}");
     assert!(notes(&imported).is_empty(), "{:?}", imported.notes);
     insta::assert_snapshot!("include", shown(&imported));
+}
+
+#[test]
+fn a_file_is_put_over_another() {
+    let file = |name: &str, text: &str| (PathBuf::from(name), text.as_bytes().to_vec());
+    let files = [
+        file("c/compose.yaml", "services: {a: {image: x, ports: ['80'], environment: {A: 1, B: 2}}}\n"),
+        file("c/compose.override.yaml", "services: {a: {environment: {B: 3}}, b: {image: y, depends_on: [a]}}\n"),
+    ];
+    let over = [PathBuf::from("c/compose.override.yaml")];
+    let made = imported_over(&Memory(files.into()), "c/compose.yaml", &over, &[]).unwrap();
+    let workload = read(&made);
+    assert_eq!(order(&workload), ["a", "b"]);
+    let environment = &service(&workload, "a").environment;
+    assert_eq!([environment["A"].as_str(), environment["B"].as_str()], ["1", "3"]);
+    let wanted = "c/compose.override.yaml is put over c/compose.yaml; name c/compose.yaml to import it alone";
+    assert!(made.assumed.iter().any(|told| told == wanted), "{:?}", made.assumed);
 }
 
 #[test]

@@ -17,6 +17,9 @@ use tare_core::image::ImageConfig;
 
 /// The names that Compose looks for in a folder, in this order.
 const NAMES: [&str; 4] = ["compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"];
+/// The names of a file that Compose puts over the one that it found itself.
+const OVER: [&str; 4] =
+    ["compose.override.yml", "compose.override.yaml", "docker-compose.override.yml", "docker-compose.override.yaml"];
 /// The largest file that a Compose file may name; a longer one is something else.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
@@ -43,26 +46,27 @@ pub(crate) struct ImportArgs {
 
 pub(crate) fn import(args: &ImportArgs) -> Result<u8> {
     let file = find(&args.file)?;
-    let imported = read(&file, &args.profiles)?;
+    let over = over(&args.file, &file);
+    let imported = read(&file, &over, &args.profiles)?;
     if args.strict && !imported.notes.is_empty() {
         return Err(Mistake::in_files(imported.notes.iter().map(Note::as_problem).collect()).into());
     }
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(&imported.name));
     write(&out, &imported)?;
-    tell(&told(&file, &out, &imported));
+    tell(&told(&file, &over, &out, &imported));
     Ok(if imported.is_stopped() { EXIT_MISTAKE } else { EXIT_OK })
 }
 
-/// Reads a Compose file, with the services of these profiles.
+/// Reads a Compose file with those of `over` over it, with the services of these profiles.
 ///
 /// # Errors
 /// All mistakes in it and in the files that it names.
-pub(crate) fn read(file: &Path, profiles: &[String]) -> Result<Imported> {
+pub(crate) fn read(file: &Path, over: &[PathBuf], profiles: &[String]) -> Result<Imported> {
     let (whole, file) = (paths::plain(file), tare_compose::plain(file));
     let folder = whole.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
     let root = file.parent().unwrap_or(Path::new("")).to_owned();
     let (disk, environment) = (Machine { file: file.clone(), root }, paths::environment());
-    let around = Around { disk: &disk, environment: &environment, profiles, folder: &folder, image: &find_image };
+    let around = Around { disk: &disk, over, environment: &environment, profiles, folder: &folder, image: &find_image };
     tare_compose::import(&file, &around).map_err(|problems| Mistake::in_files(problems).into())
 }
 
@@ -84,6 +88,15 @@ pub(crate) fn find(typed: &Path) -> Result<PathBuf> {
         let what = format!("the folder {} has no Compose file", if shown.is_empty() { "." } else { shown.as_str() });
         Mistake::new(format!("{what}\n  to do: name one; looked for {}", NAMES.join(", "))).into()
     })
+}
+
+/// The files that Compose puts over the one that was found: none if that one was typed itself.
+pub(crate) fn over(typed: &Path, found: &Path) -> Vec<PathBuf> {
+    if typed == found {
+        return Vec::new();
+    }
+    let paths = OVER.iter().map(|name| found.with_file_name(name));
+    paths.filter(|path| path.is_file()).take(1).collect()
 }
 
 /// An image of the engine goes over one of the same name elsewhere, as it does for Compose.
@@ -170,7 +183,8 @@ fn write_new(folder: &Path, name: &str, content: &str) -> Result<()> {
 }
 
 /// What was made, what differs, what was assumed, and what to do next.
-fn told(file: &Path, out: &Path, imported: &Imported) -> String {
+fn told(file: &Path, over: &[PathBuf], out: &Path, imported: &Imported) -> String {
+    let files: Vec<String> = over.iter().map(|over| format!(" -f {}", paths::shown(over))).collect();
     let (file, out) = (paths::shown(file), paths::shown(out));
     let mut lines = Vec::new();
     let mut list = |title: &str, weight: Weight| {
@@ -190,7 +204,7 @@ fn told(file: &Path, out: &Path, imported: &Imported) -> String {
     }
     lines.push(format!("Wrote {} files to {out}. Next:", imported.files.len()));
     if !imported.built.is_empty() {
-        lines.push(format!("  docker compose -f {file} build {}", imported.built.join(" ")));
+        lines.push(format!("  docker compose -f {file}{} build {}", files.concat(), imported.built.join(" ")));
     }
     if imported.is_stopped() {
         lines.push(format!("  edit {out}/workload.yaml, or {file} and import it again"));
@@ -213,11 +227,11 @@ mod tests {
         let file = tare_testkit::files::write(&folder.join("compose.yaml"), text);
         tare_testkit::files::write(&folder.join("page"), "a page");
         std::os::unix::fs::symlink("../secret", folder.join("link")).unwrap();
-        let imported = read(&file, &[]).unwrap();
+        let imported = read(&file, &[], &[]).unwrap();
         assert_eq!(imported.files["files/a/page"], "a page");
         assert!(imported.files.values().all(|content| !content.contains("s3cret")));
         assert!(imported.is_stopped());
-        let told = told(&file, Path::new("out"), &imported);
+        let told = told(&file, &[], Path::new("out"), &imported);
         assert!(told.contains("leads out of its folder") && told.contains("tare run out/study.yaml"), "{told}");
     }
 
@@ -242,6 +256,10 @@ mod tests {
         assert!(find(folder.path()).unwrap_err().to_string().contains("looked for compose.yaml"));
         let file = tare_testkit::files::write(&folder.path().join("docker-compose.yml"), "services: {}\n");
         assert_eq!(find(folder.path()).unwrap(), file);
+        assert!(over(folder.path(), &file).is_empty());
+        let other = tare_testkit::files::write(&folder.path().join("compose.override.yaml"), "services: {}\n");
+        assert_eq!(over(folder.path(), &file), [other]);
+        assert!(over(&file, &file).is_empty(), "a file that is named stands alone");
         assert!(find(&folder.path().join("no.yaml")).unwrap_err().to_string().contains("no Compose file"));
     }
 }
