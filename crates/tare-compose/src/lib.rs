@@ -180,6 +180,7 @@ fn read_services(
         root: &root,
         sources: &mut *sources,
         mounted: Vec::new(),
+        left_out: left_out.clone(),
     };
     let mut services: Vec<Service> = Vec::new();
     for entry in wanted {
@@ -251,7 +252,10 @@ fn write_files(
     for number in sorted {
         let service = &services[*number];
         let ports = if service.ports.is_empty() { usual_ports(service) } else { service.ports.clone() };
-        planned.push(Planned { service, command: command(service, sources), ports });
+        planned.push(Planned { service, command: command(service, sources), ports, stops: Vec::new() });
+    }
+    for planned in &mut planned {
+        planned.stops = stops(planned.service, services, sources);
     }
     let first = services.iter().find(|service| service.published.is_some());
     let first = first.and_then(|first| planned.iter().position(|planned| planned.service.name == first.name));
@@ -275,6 +279,15 @@ fn write_files(
     made.files.insert("study.yaml".to_owned(), write::study(name, shared_port));
     let copied = services.iter().flat_map(|service| service.files.values());
     made.files.extend(copied.map(|copied| (copied.name.clone(), copied.content.clone())));
+}
+
+/// What keeps a service from running, a sentence each with its key and place.
+fn stops(service: &Service, services: &[Service], sources: &Sources) -> Vec<String> {
+    let is_of = |note: &Note, service: &Service| note.key.starts_with(&service.key(""));
+    // A name may have dots, so another service's name may begin with this one's and a dot.
+    let longer = |note: &Note| services.iter().any(|other| other.name.len() > service.name.len() && is_of(note, other));
+    let own = sources.stops().filter(|note| is_of(note, service) && !longer(note));
+    own.map(|Note { file, place, key, instead, .. }| format!("{key} ({file}:{}): {instead}", place.line)).collect()
 }
 
 /// The whole command of a service; none to take the image's.

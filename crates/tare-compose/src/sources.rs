@@ -104,6 +104,11 @@ impl Sources {
         }
     }
 
+    /// The notes so far that say what keeps the workload from running, in the order in which they were found.
+    pub(crate) fn stops(&self) -> impl Iterator<Item = &Note> {
+        self.notes.iter().filter(|note| note.weight == Weight::Stops)
+    }
+
     /// How many mistakes were found.
     pub(crate) fn mistakes(&self) -> usize {
         self.files.iter().map(|file| file.problems.len()).sum()

@@ -33,6 +33,8 @@ pub(crate) struct Planned<'a> {
     pub(crate) command: Option<Vec<String>>,
     /// The ports that are stated; none to take the image's.
     pub(crate) ports: BTreeSet<u16>,
+    /// What keeps it from running, a sentence each.
+    pub(crate) stops: Vec<String>,
 }
 
 /// A text as YAML: plain if it can be nothing else, else quoted.
@@ -79,7 +81,10 @@ fn comment(text: &str) -> String {
 }
 
 fn service(text: &mut String, planned: &Planned, loaded: bool, port: Option<u16>) -> std::fmt::Result {
-    let Planned { service, command, ports } = planned;
+    let Planned { service, command, ports, stops } = planned;
+    for stop in stops {
+        writeln!(text, "  # To change before it runs: {}", comment(stop))?;
+    }
     writeln!(text, "  {}:", service.own)?;
     writeln!(text, "    bundle: {{image: {}}}", scalar(&service.image))?;
     writeln!(text, "    as_image: true")?;

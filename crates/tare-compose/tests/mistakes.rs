@@ -113,6 +113,35 @@ fn what_a_variable_leaves_is_a_text() {
 }
 
 #[test]
+fn what_keeps_a_service_from_running_stands_at_it() {
+    let text = "services:\n  a: {image: x, ports: ['80'], gpus: all}\n  a.b:\n    image: y\n    devices: [/dev/fuse]\n    \
+                ulimits: {nproc: 5}\n";
+    let made = of_text(text).unwrap();
+    read(&made);
+    let text = &made.files["workload.yaml"];
+    let lines: Vec<&str> = text.lines().collect();
+    for (own, key) in [("a", "services.a.gpus (c/compose.yaml:2)"), ("a-b", "services.a.b.devices (c/compose.yaml:5)")]
+    {
+        let at = lines.iter().position(|line| *line == format!("  {own}:")).unwrap();
+        assert!(lines[at - 1].starts_with(&format!("  # To change before it runs: {key}: ")), "{text}");
+    }
+    assert_eq!(text.matches("To change").count(), 2, "{text}");
+}
+
+#[test]
+fn a_service_that_is_left_out_and_not_required_keeps_nothing_from_running() {
+    let of = |required: bool| {
+        let text = format!(
+            "services:\n  a:\n    image: x\n    ports: ['80']\n    depends_on: {{b: {{condition: \
+             service_completed_successfully, required: {required}}}}}\n  b: {{image: y, profiles: [p]}}\n"
+        );
+        of_text(&text)
+    };
+    assert!(!of(false).unwrap().is_stopped());
+    assert!(of(true).unwrap_err().join("\n").contains("'b' is not deployed"));
+}
+
+#[test]
 fn services_that_share_files_or_name_each_other_are_told() {
     let text = "services:\n  a: {image: x, ports: ['80'], volumes: [d:/d], environment: [B=http://b:81]}\n  b:\n    \
                 image: y\n    expose: ['81']\n    volumes: [d:/d]\n    environment: [A=http://a:80]\nvolumes: {d: }\n";

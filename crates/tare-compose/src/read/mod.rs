@@ -72,6 +72,8 @@ pub(crate) struct Reader<'a> {
     pub(crate) sources: &'a mut Sources,
     /// Named volumes, each with a service that has it.
     pub(crate) mounted: Vec<(String, String)>,
+    /// The services whose profiles are not asked for.
+    pub(crate) left_out: Vec<String>,
 }
 
 impl Reader<'_> {
@@ -285,7 +287,8 @@ impl Reader<'_> {
             let Some((at, condition)) = condition.and_then(|c| Some((c.value.at, c.value.text(self.sources)?))) else {
                 continue;
             };
-            if condition == known[2] {
+            let is_missed = optional && self.left_out.contains(key);
+            if condition == known[2] && !is_missed {
                 let instead = format!(
                     "'{key}' ends by itself, and a workload's services run until they are stopped: put what it does \
                      into an image, or into the start of '{}'",
