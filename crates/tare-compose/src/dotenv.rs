@@ -84,14 +84,18 @@ fn value_of(text: &str, variables: &Variables) -> Result<String, String> {
         }
         Some('"') => {
             let end = closing(text, '"').ok_or("a quote is not closed")?;
-            Ok(fill(&unescaped(&text[1..end]), variables)?.text)
+            filled(&unescaped(&text[1..end]), variables)
         }
         _ => {
             let comment = text.find(" #").or_else(|| text.find("\t#"));
             let text = if text.starts_with('#') { "" } else { &text[..comment.unwrap_or(text.len())] };
-            Ok(fill(text.trim_end(), variables)?.text)
+            filled(text.trim_end(), variables)
         }
     }
+}
+
+fn filled(text: &str, variables: &Variables) -> Result<String, String> {
+    fill(text, variables).map(|filled| filled.text).map_err(|unfilled| unfilled.why)
 }
 
 fn unescaped(text: &str) -> String {

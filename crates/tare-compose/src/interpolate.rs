@@ -15,19 +15,34 @@ pub(crate) struct Filled {
     pub(crate) unset: Vec<String>,
 }
 
+/// Why the variables of a text cannot be replaced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unfilled {
+    /// What is wrong with the text, or the message of a required variable that is not set.
+    pub(crate) why: String,
+    /// What to do.
+    pub(crate) hint: String,
+}
+
+impl Unfilled {
+    fn text(why: impl Into<String>) -> Unfilled {
+        Unfilled { why: why.into(), hint: "write $$ for a $ that is meant as such".to_owned() }
+    }
+}
+
 /// Replaces the variables in a text.
 ///
 /// # Errors
 /// What is wrong with it, or the message of a required variable that is not set.
-pub(crate) fn fill(text: &str, variables: &Variables) -> Result<Filled, String> {
+pub(crate) fn fill(text: &str, variables: &Variables) -> Result<Filled, Unfilled> {
     let mut filled = Filled::default();
     fill_into(text, variables, DEPTH_MAX, &mut filled)?;
     Ok(filled)
 }
 
-fn fill_into(text: &str, variables: &Variables, depth: usize, filled: &mut Filled) -> Result<(), String> {
+fn fill_into(text: &str, variables: &Variables, depth: usize, filled: &mut Filled) -> Result<(), Unfilled> {
     if depth == 0 {
-        return Err("defaults stand in each other too deeply here".to_owned());
+        return Err(Unfilled::text("defaults stand in each other too deeply here"));
     }
     let mut rest = text;
     while let Some(at) = rest.find('$') {
@@ -37,13 +52,13 @@ fn fill_into(text: &str, variables: &Variables, depth: usize, filled: &mut Fille
             filled.text.push('$');
             rest = after;
         } else if let Some(inner) = rest.strip_prefix('{') {
-            let end = closing(inner).ok_or("the '}' of a '${' is missing")?;
+            let end = closing(inner).ok_or_else(|| Unfilled::text("the '}' of a '${' is missing"))?;
             braced(&inner[..end], variables, depth, filled)?;
             rest = &inner[end + 1..];
         } else {
             let length = name_length(rest);
             if length == 0 {
-                return Err("a '$' stands before something that is no variable's name".to_owned());
+                return Err(Unfilled::text("a '$' stands before something that is no variable's name"));
             }
             let name = &rest[..length];
             match variables(name) {
@@ -58,11 +73,11 @@ fn fill_into(text: &str, variables: &Variables, depth: usize, filled: &mut Fille
 }
 
 /// What stands between `${` and its `}`.
-fn braced(inner: &str, variables: &Variables, depth: usize, filled: &mut Filled) -> Result<(), String> {
+fn braced(inner: &str, variables: &Variables, depth: usize, filled: &mut Filled) -> Result<(), Unfilled> {
     let length = name_length(inner);
     let (name, rest) = inner.split_at(length);
     if name.is_empty() {
-        return Err(format!("'${{{inner}}}' names no variable"));
+        return Err(Unfilled::text(format!("'${{{inner}}}' names no variable")));
     }
     let value = variables(name);
     let (colon, rest) = match rest.strip_prefix(':') {
@@ -89,10 +104,14 @@ fn braced(inner: &str, variables: &Variables, depth: usize, filled: &mut Filled)
                 fill_into(message, variables, depth - 1, &mut told)?;
                 let state = if colon { "not set, or empty" } else { "not set" };
                 let colon = if told.text.is_empty() { "" } else { ": " };
-                return Err(format!("the variable '{name}' is {state}{colon}{}", told.text));
+                let why = format!("the variable '{name}' is {state}{colon}{}", told.text);
+                return Err(Unfilled { why, hint: format!("export {name}=..., and import again") });
             }
         },
-        _ => return Err(format!("'${{{inner}}}' has no operator that is known: ':-', '-', ':?', '?', ':+', '+'")),
+        _ => {
+            let why = format!("'${{{inner}}}' has no operator that is known: ':-', '-', ':?', '?', ':+', '+'");
+            return Err(Unfilled::text(why));
+        }
     }
     Ok(())
 }
@@ -129,7 +148,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn filled(text: &str) -> Result<Filled, String> {
+    fn filled(text: &str) -> Result<Filled, Unfilled> {
         let variables = |name: &str| match name {
             "A" => Some("1".to_owned()),
             "EMPTY" => Some(String::new()),
@@ -178,11 +197,11 @@ mod tests {
             ("${A:}", "no operator"),
         ];
         for (given, wanted) in cases {
-            let told = filled(given).unwrap_err();
+            let told = filled(given).unwrap_err().why;
             assert!(told.contains(wanted), "{given}: {told}");
         }
         let deep = format!("{}x{}", "${NO:-".repeat(40), "}".repeat(40));
-        assert!(filled(&deep).unwrap_err().contains("too deeply"));
+        assert!(filled(&deep).unwrap_err().why.contains("too deeply"));
     }
 
     proptest! {

@@ -18,6 +18,9 @@ const INCLUDE_DEPTH_MAX: usize = 16;
 /// How many files may be included, each counted as often as it is: files that include the same ones over and over would
 /// otherwise take time that grows exponentially with their number.
 const INCLUDES_MAX: usize = 200;
+/// What stands where a variable cannot be replaced: a word that is wrong in few places, so that the variable is the only
+/// mistake.
+const UNFILLED: &str = "unset";
 /// The parts of a file that others may include.
 const SECTIONS: [&str; 5] = ["services", "networks", "volumes", "secrets", "configs"];
 /// Further keys at the top of a file.
@@ -151,7 +154,11 @@ impl<'a> Loader<'a> {
                             sources.note(at, format!("${{{name}}}"), Weight::Differs, instead);
                         }
                     }
-                    Err(why) => sources.wrong(at, why, "write $$ for a $ that is meant as such"),
+                    Err(unfilled) => {
+                        UNFILLED.clone_into(text);
+                        sources.wrong(at, unfilled.why, unfilled.hint);
+                        sources.tell_no_more_of(at);
+                    }
                 }
             });
             Some(root)

@@ -66,6 +66,8 @@ struct Source {
 pub(crate) struct Sources {
     files: Vec<Source>,
     notes: Vec<Note>,
+    /// Places with a mistake from which others would follow.
+    told: Vec<At>,
 }
 
 impl Sources {
@@ -81,13 +83,24 @@ impl Sources {
         plain(&self.files[at.file].folder.join(path))
     }
 
+    /// Passes over further mistakes at this place: they would follow from the one that was added.
+    pub(crate) fn tell_no_more_of(&mut self, at: At) {
+        self.told.push(at);
+    }
+
     /// Adds a mistake.
     pub(crate) fn wrong(&mut self, at: At, message: impl Into<String>, hint: impl Into<String>) {
+        if self.told.contains(&at) {
+            return;
+        }
         self.files[at.file].problems.add(at.place, message, hint);
     }
 
     /// Adds that `given` is none of the names `known`.
     pub(crate) fn unknown(&mut self, at: At, message: impl Into<String>, given: &str, known: &[&str]) {
+        if self.told.contains(&at) {
+            return;
+        }
         self.files[at.file].problems.add_unknown(at.place, message, given, known);
     }
 
@@ -116,7 +129,7 @@ impl Sources {
 
     /// All mistakes, file by file, and all notes in the order of their places.
     pub(crate) fn finish(self) -> (Vec<Problem>, Vec<Note>) {
-        let Sources { files, mut notes } = self;
+        let Sources { files, mut notes, .. } = self;
         let order: Vec<String> = files.iter().map(|file| file.name.clone()).collect();
         notes.sort_by_key(|note| {
             let file = order.iter().position(|name| *name == note.file);

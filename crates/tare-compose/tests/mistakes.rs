@@ -97,6 +97,18 @@ fn a_variable_without_a_value_is_that_of_whoever_runs() {
 }
 
 #[test]
+fn a_required_variable_is_one_mistake_wherever_it_stands() {
+    let text = "services:\n  a:\n    image: ${A:?need it}\n    ports: ['${A:?need it}']\n    mem_limit: ${A:?need it}\n    \
+                stop_signal: ${A:?need it}\n    depends_on: ['${A:?need it}']\n    volumes: ['${A:?need it}:/a']\n";
+    let told = of_text(text).unwrap_err();
+    assert_eq!(told.len(), 6, "{told:?}");
+    for told in told {
+        assert!(told.contains("the variable 'A' is not set, or empty: need it"), "{told}");
+        assert!(told.contains("export A=..., and import again") && !told.contains("$$"), "{told}");
+    }
+}
+
+#[test]
 fn what_a_variable_leaves_is_a_text() {
     let text = "services:\n  a:\n    image: x\n    ports: ['80']\n    user: ${NO}\n    mem_limit: ${NO}\n    command: \
                 [a, $NO]\n    environment:\n      PATH: ${NO}\n      N: ${NO:-null}\n      T: ${NO:-~}\n      D: \

@@ -312,7 +312,7 @@ impl Reader<'_> {
             service.stop_signal = StopSignal::parse(&signal);
             if service.stop_signal.is_none() {
                 let told = format!("there is no signal '{signal}'");
-                self.sources.wrong(entry.at, &told, "name one as in `kill -l`, such as SIGQUIT");
+                self.sources.wrong(entry.value.at, &told, "name one as in `kill -l`, such as SIGQUIT");
             }
         }
     }
