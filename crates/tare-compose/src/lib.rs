@@ -155,7 +155,12 @@ fn chosen<'p>(project: &'p Project, around: &Around, sources: &mut Sources) -> (
     }
     for name in around.profiles.iter().filter(|name| *name != "*" && !known.contains(*name)) {
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
-        sources.unknown(project.at(), format!("no service has the profile '{name}'"), name, &known);
+        let message = format!("no service has the profile '{name}'");
+        if known.is_empty() {
+            sources.wrong(project.at(), message, "leave --profile out: no service here has profiles");
+        } else {
+            sources.unknown(project.at(), message, name, &known);
+        }
     }
     (wanted, left_out)
 }

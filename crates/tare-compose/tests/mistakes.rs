@@ -97,6 +97,14 @@ fn a_variable_without_a_value_is_that_of_whoever_runs() {
 }
 
 #[test]
+fn a_profile_of_a_file_without_profiles_is_told_to_be_left_out() {
+    let text = b"services: {a: {image: x, ports: ['80']}}\n".to_vec();
+    let disk = Memory([(PathBuf::from("c/compose.yaml"), text)].into());
+    let told = imported(&disk, "c/compose.yaml", &["ghost"]).unwrap_err().join("\n");
+    assert!(told.contains("no service has the profile 'ghost'") && told.contains("leave --profile out"), "{told}");
+}
+
+#[test]
 fn a_required_variable_is_one_mistake_wherever_it_stands() {
     let text = "services:\n  a:\n    image: ${A:?need it}\n    ports: ['${A:?need it}']\n    mem_limit: ${A:?need it}\n    \
                 stop_signal: ${A:?need it}\n    depends_on: ['${A:?need it}']\n    volumes: ['${A:?need it}:/a']\n";
