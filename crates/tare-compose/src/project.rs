@@ -5,7 +5,7 @@ use crate::dotenv;
 use crate::interpolate::fill;
 use crate::keys::Keys;
 use crate::merge::merge;
-use crate::sources::{At, Sources, Weight, plain};
+use crate::sources::{At, Sources, Weight, is_below, plain};
 use crate::yaml::{Entry, Kind, Value, parse};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,8 +18,8 @@ const INCLUDE_DEPTH_MAX: usize = 16;
 /// How many files may be included, each counted as often as it is: files that include the same ones over and over would
 /// otherwise take time that grows exponentially with their number.
 const INCLUDES_MAX: usize = 200;
-/// What stands where a variable cannot be replaced: a word that is wrong in few places, so that the variable is the only
-/// mistake.
+/// What stands where a variable cannot be replaced: a word that is wrong in few places, so that the variable is the
+/// only mistake.
 const UNFILLED: &str = "unset";
 /// The parts of a file that others may include.
 const SECTIONS: [&str; 5] = ["services", "networks", "volumes", "secrets", "configs"];
@@ -61,6 +61,8 @@ pub(crate) struct Loader<'a> {
     pub(crate) sources: &'a mut Sources,
     /// Files that were read, so that their mistakes are reported once.
     read: Vec<(PathBuf, Option<Value>)>,
+    /// The folder of the file that the user named.
+    root: PathBuf,
     /// The files that are being read, each with the one that it includes behind it.
     including: Vec<PathBuf>,
     /// How many files were included so far.
@@ -70,7 +72,8 @@ pub(crate) struct Loader<'a> {
 impl<'a> Loader<'a> {
     /// Has read nothing yet.
     pub(crate) fn new(disk: &'a dyn Disk, process: &'a Environment, sources: &'a mut Sources) -> Loader<'a> {
-        Loader { disk, process, sources, read: Vec::new(), including: Vec::new(), includes: 0 }
+        let (read, including) = (Vec::new(), Vec::new());
+        Loader { disk, process, sources, read, root: PathBuf::new(), including, includes: 0 }
     }
 
     /// Reads the file that the user named, and puts those of `over` over it. `None` when one cannot be read; then at
@@ -86,6 +89,7 @@ impl<'a> Loader<'a> {
         let name = root.entries().iter().find(|entry| entry.key == "name").and_then(|entry| entry.value.scalar());
         let name = name.filter(|name| !name.is_empty()).map(str::to_owned);
         let name = name.or_else(|| environment.get("COMPOSE_PROJECT_NAME").cloned());
+        self.root = plain(&folder);
         self.including.push(plain(path));
         let root = self.complete(root, &environment)?;
         Some(Project { name, environment, root })
@@ -224,6 +228,11 @@ impl<'a> Loader<'a> {
         for file in &files {
             let text = file.text(self.sources)?;
             let path = self.sources.resolve(file.at, &text);
+            if !is_below(&self.root, &path) {
+                let message = format!("{text} is outside of the folder of the Compose file");
+                self.sources.wrong(file.at, message, "copy it there");
+                return None;
+            }
             own = self.environment(&path, Some(file.at), &own);
         }
         // The variables of the file that includes go over those beside the one that is included.

@@ -139,6 +139,14 @@ impl Sources {
     }
 }
 
+/// Whether a plain path is the folder `root`, or lies below it.
+pub(crate) fn is_below(root: &Path, path: &Path) -> bool {
+    match root.as_os_str().is_empty() {
+        true => path.is_relative() && !path.starts_with(".."),
+        false => path.starts_with(root),
+    }
+}
+
 /// A path without `.` and, where that is possible, without `..`: the paths that a [`Disk`](crate::Disk) is asked for.
 pub fn plain(path: &Path) -> PathBuf {
     use std::path::Component;
@@ -164,6 +172,16 @@ mod tests {
         let cases = [("a/./b", "a/b"), ("a/../b", "b"), ("../b", "../b"), ("../../b", "../../b"), ("/a/../b", "/b")];
         for (path, wanted) in cases {
             assert_eq!(plain(Path::new(path)), PathBuf::from(wanted), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_below_a_folder_or_not() {
+        for (root, path) in [("", "a"), ("c", "c"), ("c", "c/a"), ("/c", "/c/a")] {
+            assert!(is_below(Path::new(root), Path::new(path)), "{root} {path}");
+        }
+        for (root, path) in [("", "../a"), ("", "/a"), ("c", "d"), ("c", "cc"), ("/c", "c/a")] {
+            assert!(!is_below(Path::new(root), Path::new(path)), "{root} {path}");
         }
     }
 

@@ -105,9 +105,24 @@ fn a_profile_of_a_file_without_profiles_is_told_to_be_left_out() {
 }
 
 #[test]
+fn variables_come_from_no_file_outside_of_the_folder() {
+    let file = |name: &str, text: &str| (PathBuf::from(name), text.as_bytes().to_vec());
+    let text = "services:\n  a:\n    image: x\n    ports: ['80']\n    env_file: [/etc/shadow, ../b.env, c.env]\n";
+    let outside = [file("/etc/shadow", "S=1\n"), file("b.env", "B=1\n"), file("c/c.env", "C=1\n")];
+    let files = outside.iter().cloned().chain([file("c/compose.yaml", text)]);
+    let made = imported(&Memory(files.collect()), "c/compose.yaml", &[]).unwrap();
+    assert_eq!(notes(&made), ["!5 services.a.env_file", "!5 services.a.env_file"]);
+    assert_eq!(read(&made).services[0].environment.keys().collect::<Vec<_>>(), ["C"]);
+    let text = "include: [{path: d.yaml, env_file: ../b.env}]\nservices: {a: {image: x, ports: ['80']}}\n";
+    let more = [file("c/compose.yaml", text), file("c/d.yaml", "services: {b: {image: $B}}\n")];
+    let told = imported(&Memory(outside.into_iter().chain(more).collect()), "c/compose.yaml", &[]).unwrap_err();
+    assert!(told.join("\n").contains("../b.env is outside of the folder"), "{told:?}");
+}
+
+#[test]
 fn a_required_variable_is_one_mistake_wherever_it_stands() {
-    let text = "services:\n  a:\n    image: ${A:?need it}\n    ports: ['${A:?need it}']\n    mem_limit: ${A:?need it}\n    \
-                stop_signal: ${A:?need it}\n    depends_on: ['${A:?need it}']\n    volumes: ['${A:?need it}:/a']\n";
+    let text = "services:\n  a:\n    image: ${A:?need it}\n    ports: ['${A:?need it}']\n    mem_limit: ${A:?need it}\n\
+                \x20   stop_signal: ${A:?need it}\n    depends_on: ['${A:?need it}']\n    volumes: ['${A:?need it}:/a']\n";
     let told = of_text(text).unwrap_err();
     assert_eq!(told.len(), 6, "{told:?}");
     for told in told {

@@ -4,7 +4,7 @@ use super::Reader;
 use crate::dotenv;
 use crate::keys::Keys;
 use crate::model::{Service, Variable};
-use crate::sources::{At, Weight};
+use crate::sources::{At, Weight, is_below};
 use crate::yaml::{Kind, Value};
 use tare_core::config::Place;
 
@@ -25,6 +25,11 @@ impl Reader<'_> {
             }
             let Some((at, path)) = path.and_then(|value| Some((value.at, value.text(self.sources)?))) else { continue };
             let file = self.sources.resolve(at, &path);
+            if !is_below(self.root, &file) {
+                let instead = format!("{path} is outside of the folder of the Compose file: copy it there");
+                self.sources.note(at, service.key("env_file"), Weight::Stops, instead);
+                continue;
+            }
             if !required && self.disk.at(&file).is_none() {
                 continue;
             }

@@ -4,7 +4,7 @@ use super::Reader;
 use crate::disk::Thing;
 use crate::keys::Keys;
 use crate::model::{Copied, Service};
-use crate::sources::{At, Weight, plain};
+use crate::sources::{At, Weight, is_below, plain};
 use crate::yaml::{Entry, Kind, Value};
 use std::path::{Component, Path, PathBuf};
 
@@ -159,7 +159,7 @@ impl Reader<'_> {
             let instead = format!("{source} is not copied: services have their image's own");
             return self.sources.note(at, key, Weight::Differs, instead);
         }
-        if source.starts_with('~') || !self.is_below(&path) {
+        if source.starts_with('~') || !is_below(self.root, &path) {
             let instead = format!("{source} is outside of the folder of the Compose file: copy what is needed into it");
             return self.sources.note(at, key, Weight::Stops, instead);
         }
@@ -260,14 +260,6 @@ impl Reader<'_> {
         service.files.insert(target.to_owned(), Copied { name, content, at });
     }
 
-    /// Whether a path is the folder of the Compose file, or below it.
-    fn is_below(&self, path: &Path) -> bool {
-        match self.root.as_os_str().is_empty() {
-            true => path.is_relative() && !path.starts_with(".."),
-            false => path.starts_with(self.root),
-        }
-    }
-
     /// Reads `secrets:` or `configs:` of a service, which stand in the section of that name.
     pub(super) fn given(&mut self, section: &'static str, value: &Value, service: &mut Service) {
         for item in value.items(self.sources).to_vec() {
@@ -314,7 +306,7 @@ impl Reader<'_> {
         match (file, variable, content) {
             (Some(file), ..) => {
                 let path = self.sources.resolve(declared.value.at, &file);
-                if !self.is_below(&path) {
+                if !is_below(self.root, &path) {
                     let instead = format!("{file} is outside of the folder of the Compose file: copy it there");
                     return self.sources.note(at, key, Weight::Stops, instead);
                 }
