@@ -122,7 +122,8 @@ fn variables_come_from_no_file_outside_of_the_folder() {
 #[test]
 fn a_required_variable_is_one_mistake_wherever_it_stands() {
     let text = "services:\n  a:\n    image: ${A:?need it}\n    ports: ['${A:?need it}']\n    mem_limit: ${A:?need it}\n\
-                \x20   stop_signal: ${A:?need it}\n    depends_on: ['${A:?need it}']\n    volumes: ['${A:?need it}:/a']\n";
+                \x20   stop_signal: ${A:?need it}\n    depends_on: ['${A:?need it}']\n\
+                \x20   volumes: ['${A:?need it}:/a']\n";
     let told = of_text(text).unwrap_err();
     assert_eq!(told.len(), 6, "{told:?}");
     for told in told {

@@ -155,16 +155,37 @@ impl Disk for Machine {
     }
 }
 
-/// Writes the files into a new folder, or an empty one.
+/// Writes the files into a new folder, or an empty one: all of them, or none.
 fn write(out: &Path, imported: &Imported) -> Result<()> {
     let shown = paths::shown(out);
     if fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some()) || out.is_file() {
         let hint = "name another one by --out, or remove it";
         return Err(Mistake::new(format!("{shown} is there already\n  to do: {hint}")).into());
     }
+    // The absolute path, for `.` has no name and no folder around it.
+    let whole = paths::plain(out);
+    let around = whole.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(around).doing(format_args!("make the folder {}", paths::shown(around)))?;
+    let is_there = whole.is_dir();
+    // Where the folder is there, it stays the same one: somebody's shell may stand in it.
+    let made = tempfile::Builder::new()
+        .prefix(".tare-import-")
+        .permissions(fs::Permissions::from_mode(0o777))
+        .tempdir_in(if is_there { whole.as_path() } else { around })
+        .doing(format_args!("make a folder beside {shown}"))?;
     for (name, content) in &imported.files {
-        write_new(out, name, content)?;
+        write_new(made.path(), name, content)?;
     }
+    if is_there {
+        for entry in fs::read_dir(made.path()).doing("list what was written")? {
+            let entry = entry.doing("list what was written")?;
+            fs::rename(entry.path(), whole.join(entry.file_name())).doing(format_args!("move files to {shown}"))?;
+        }
+        return Ok(());
+    }
+    fs::rename(made.path(), &whole).doing(format_args!("make {shown} of the folder beside it"))?;
+    // It has another name now, so there is nothing to remove.
+    let _ = made.keep();
     Ok(())
 }
 
@@ -233,6 +254,38 @@ mod tests {
         assert!(imported.is_stopped());
         let told = told(&file, &[], Path::new("out"), &imported);
         assert!(told.contains("leads out of its folder") && told.contains("tare run out/study.yaml"), "{told}");
+    }
+
+    #[test]
+    fn all_files_are_written_or_none() {
+        let outer = tempfile::tempdir().unwrap();
+        let names = |folder: &Path| -> Vec<String> {
+            let entries = fs::read_dir(folder).unwrap();
+            let mut names: Vec<String> =
+                entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        };
+        let imported = |files: &[&str]| Imported {
+            name: "a".to_owned(),
+            files: files.iter().map(|name| ((*name).to_owned(), "x".to_owned())).collect(),
+            notes: Vec::new(),
+            assumed: Vec::new(),
+            built: Vec::new(),
+        };
+        let (new, empty) = (outer.path().join("new"), outer.path().join("empty"));
+        fs::create_dir(&empty).unwrap();
+        for out in [&new, &empty] {
+            assert!(write(out, &imported(&["files/a/x", "../victim"])).is_err());
+        }
+        assert_eq!(names(outer.path()), ["empty"]);
+        assert!(names(&empty).is_empty());
+        for out in [&new, &empty] {
+            write(out, &imported(&["files/a/x", "study.yaml"])).unwrap();
+            assert_eq!(names(out), ["files", "study.yaml"]);
+            assert!(write(out, &imported(&["study.yaml"])).is_err(), "nothing goes over what is there");
+        }
+        assert_eq!(names(outer.path()), ["empty", "new"]);
     }
 
     #[test]
