@@ -75,14 +75,14 @@ fn files_that_include_each_other_are_refused_at_once() {
 fn no_file_is_put_outside_of_the_container() {
     for (section, target) in [("configs", "/../../../../victim"), ("secrets", "../../../victim"), ("configs", "/")] {
         let text = format!(
-            "services: {{a: {{image: x, ports: ['80'], {section}: [{{source: s, target: {target}}}]}}}}\n{section}: {{s: \
-             {{file: compose.yaml}}}}\n"
+            "services: {{a: {{image: x, ports: ['80'], {section}: [{{source: s, target: {target}}}]}}}}\n\
+             {section}: {{s: {{file: compose.yaml}}}}\n"
         );
         let told = of_text(&text).unwrap_err().join("\n");
         assert!(told.contains("is no path of a file inside the container"), "{text}: {told}");
     }
-    let text = "services: {a: {image: x, ports: ['80'], configs: [{source: s, target: /a..b}]}}\nconfigs: {s: {content: \
-                hi}}\n";
+    let text = "services: {a: {image: x, ports: ['80'], configs: [{source: s, target: /a..b}]}}\n\
+                configs: {s: {content: hi}}\n";
     assert_eq!(of_text(text).unwrap().files["files/a/a..b"], "hi");
 }
 
@@ -150,8 +150,8 @@ fn what_a_variable_leaves_is_a_text() {
 
 #[test]
 fn what_keeps_a_service_from_running_stands_at_it() {
-    let text = "services:\n  a: {image: x, ports: ['80'], gpus: all}\n  a.b:\n    image: y\n    devices: [/dev/fuse]\n    \
-                ulimits: {nproc: 5}\n";
+    let text = "services:\n  a: {image: x, ports: ['80'], gpus: all}\n  a.b:\n    image: y\n    devices: [/dev/fuse]\n\
+                \x20   ulimits: {nproc: 5}\n";
     let made = of_text(text).unwrap();
     read(&made);
     let text = &made.files["workload.yaml"];
