@@ -121,7 +121,16 @@ impl<'a> Addresses<'a> {
     fn reference(&mut self, mention: &Mention, place: &Text) -> Option<(usize, u16)> {
         let name = &mention.name;
         let instead = match (self.named(name)?, mention.port) {
-            (Some(of), Some(port)) if !mention.sure && !self.ports[of].contains(&port) => return None,
+            (Some(of), Some(port)) if !mention.sure && !self.ports[of].contains(&port) => {
+                if of != place.of {
+                    let instead = format!(
+                        "'{name}:{port}' stays as it is, for '{name}' is not known to listen there: if it is an \
+                         address, add {port} to the 'expose:' of '{name}'"
+                    );
+                    self.sources.note(place.at, place.key.clone(), Weight::Differs, instead);
+                }
+                return None;
+            }
             (Some(of), Some(port)) if of != place.of && self.order.add(of, place.of) => return Some((of, port)),
             (Some(of), _) if of == place.of => format!(
                 "it names '{name}' itself, and a service cannot be told its own address: leave the name out, or write \

@@ -49,7 +49,7 @@ fn words(text: &str) -> Vec<Range<usize>> {
 fn mention(text: &str, word: Range<usize>) -> Option<Mention> {
     let (before, behind) = (&text[..word.start], &text[word.end..]);
     let name = text[word.clone()].to_owned();
-    let in_url = before.ends_with("//");
+    let in_url = before.ends_with("//") || is_further_host(before);
     if in_url {
         let end = behind.find(|c: char| "/?#,;\"'".contains(c) || c.is_whitespace()).unwrap_or(behind.len());
         // It is the user.
@@ -60,15 +60,30 @@ fn mention(text: &str, word: Range<usize>) -> Option<Mention> {
     let behind_user = before.ends_with('@') && before.contains("://");
     let sure = in_url || behind_user;
     if let Some((port, length)) = port(behind) {
-        let begins = before.chars().next_back().is_none_or(|c| ",=( \"'[;\n\t".contains(c));
+        let begins = before.chars().next_back().is_none_or(|c| ",=( \"'[;@\n\t".contains(c));
         let whole = word.start == 0 && word.end + length == text.len();
+        let sure = sure || whole || is_listed(before, &behind[length..]);
         let range = word.start..word.end + length;
-        return (sure || begins).then_some(Mention { range, name, port: Some(port), sure: sure || whole });
+        return (sure || begins).then_some(Mention { range, name, port: Some(port), sure });
     }
     if sure && !behind.starts_with(':') {
         return Some(Mention { range: word, name, port: scheme(before).and_then(port_of_scheme), sure });
     }
     None
+}
+
+/// Whether a URL that names several hosts ends here, before one of them: `mongodb://a,`.
+fn is_further_host(before: &str) -> bool {
+    let Some((_, hosts)) = before.strip_suffix(',').and_then(|before| before.rsplit_once("://")) else { return false };
+    !hosts.contains(|c: char| "/?#;\"'".contains(c) || c.is_whitespace())
+}
+
+/// Whether an address is an item of a list, such as `a:9092,b:9092` or `1@a:9093,2@b:9093`.
+fn is_listed(before: &str, behind: &str) -> bool {
+    let item = before.strip_suffix('@').map(|before| before.trim_end_matches(|c: char| c.is_ascii_alphanumeric()));
+    let before = item.unwrap_or(before);
+    let begins = before.is_empty() || before.ends_with(|c: char| ",=( \"'[;\n\t".contains(c));
+    begins && (before.trim_end().ends_with(',') || behind.trim_start().starts_with(','))
 }
 
 /// The port behind a name, and how long it is with its colon.
@@ -134,7 +149,23 @@ mod tests {
         one("http://web-1", "web-1", Some(80), true);
         one("weird://db/x", "db", None, true);
         one("jdbc:mysql://db/x", "db", Some(3306), true);
-        assert_eq!(found("cache:6379,db:1").len(), 2);
+    }
+
+    #[test]
+    fn each_address_of_a_list_is_one() {
+        let cases = [
+            ("cache:29092,db:29092", ["cache:29092", "db:29092"], [29092_u16, 29092]),
+            ("--brokers=cache:1, db:2", ["cache:1", "db:2"], [1, 2]),
+            ("1@cache:9093,2@db:9093", ["cache:9093", "db:9093"], [9093, 9093]),
+            ("mongodb://u:p@cache:1,db:2/x", ["cache:1", "db:2"], [1, 2]),
+            ("mongodb://cache,db/x", ["cache", "db"], [27017, 27017]),
+        ];
+        for (text, names, ports) in cases {
+            let wanted = [0, 1].map(|at: usize| (names[at].to_owned(), Some(ports[at]), true));
+            assert_eq!(found(text), wanted, "{text}");
+        }
+        one("wait-for cache:1 -- run", "cache:1", Some(1), false);
+        one("user@db:1521/XE", "db:1521", Some(1521), false);
     }
 
     #[test]

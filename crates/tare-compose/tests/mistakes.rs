@@ -189,6 +189,18 @@ fn services_that_share_files_or_name_each_other_are_told() {
     assert!(problem.contains("compose.yaml:7:19") && problem.contains("A=http://a:80"), "{problem}");
 }
 
+#[test]
+fn addresses_in_lists_are_put_in_and_those_left_alone_are_told() {
+    let text = "services:\n  a: {image: x, ports: ['80']}\n  b: {image: y}\n  c:\n    image: z\n    environment:\n      \
+                LIST: a:29092,b:29092\n      TEXT: chown a:1000 /data\n";
+    let made = of_text(text).unwrap();
+    let workload = read(&made);
+    let c = workload.services.iter().find(|service| service.name == "c").unwrap();
+    assert_eq!(c.environment["LIST"], "${{addresses.a.29092}},${{addresses.b.29092}}");
+    assert_eq!(c.environment["TEXT"], "chown a:1000 /data");
+    assert!(notes(&made).contains(&"8 services.c.environment.TEXT".to_owned()), "{:?}", made.notes);
+}
+
 /// Pieces of Compose files.
 const PIECES: &[&str] = &[
     "services:\n",
