@@ -6,7 +6,7 @@
 use crate::sources::{At, Sources};
 use saphyr_parser::{Event, Parser, ScalarStyle, Span, StrInput, Tag};
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use tare_core::config::Place;
 
 /// A value and its place.
@@ -250,6 +250,8 @@ impl<'a> Builder<'a, '_> {
     fn map(&mut self) -> Option<Vec<Entry>> {
         self.depth += 1;
         let (mut entries, mut merged): (Vec<Entry>, Vec<Entry>) = (Vec::new(), Vec::new());
+        // The line of each key, and the keys that are merged: a search in a list would be slow in long maps.
+        let (mut lines, mut known): (HashMap<String, usize>, HashSet<String>) = (HashMap::new(), HashSet::new());
         loop {
             let (event, at) = self.next()?;
             let key = match event {
@@ -266,32 +268,34 @@ impl<'a> Builder<'a, '_> {
             let (event, value_at) = self.next()?;
             let value = self.value(event, value_at)?;
             if key == MERGE {
-                self.merge(value, &mut merged);
-            } else if let Some(first) = entries.iter().find(|other| other.key == key) {
-                let hint = format!("it stands on line {} already; keep one of them", first.at.place.line);
+                self.merge(value, &mut merged, &mut known);
+            } else if let Some(first) = lines.get(&key) {
+                let hint = format!("it stands on line {first} already; keep one of them");
                 self.wrong(at, &format!("'{key}' stands here a second time"), &hint);
             } else {
+                lines.insert(key.clone(), at.place.line);
                 entries.push(Entry { key, at, value });
             }
         }
         // A map's own keys go over those that are merged into it, wherever the merge key stands.
-        merged.retain(|entry| entries.iter().all(|own| own.key != entry.key));
+        merged.retain(|entry| !lines.contains_key(&entry.key));
         entries.extend(merged);
         Some(entries)
     }
 
-    /// Adds the entries of a map, or of each map of a list, of which an earlier one goes over a later one.
-    fn merge(&mut self, value: Value, merged: &mut Vec<Entry>) {
+    /// Adds the entries of a map, or of each map of a list, of which an earlier one goes over a later one. `known` has
+    /// the keys of those that were added.
+    fn merge(&mut self, value: Value, merged: &mut Vec<Entry>, known: &mut HashSet<String>) {
         match value.kind {
             Kind::Map(entries) => {
                 for entry in entries {
-                    if merged.iter().all(|known| known.key != entry.key) {
+                    if known.insert(entry.key.clone()) {
                         merged.push(entry);
                     }
                 }
             }
             Kind::List(items) if items.iter().all(|item| matches!(item.kind, Kind::Map(_))) => {
-                items.into_iter().for_each(|item| self.merge(item, merged));
+                items.into_iter().for_each(|item| self.merge(item, merged, known));
             }
             _ => self.wrong(value.at, "'<<' merges a map, or a list of maps", "write for example '<<: *name'"),
         }
@@ -356,6 +360,14 @@ mod tests {
             let told = read(text).unwrap_err().join("\n");
             assert!(told.contains(wanted) && told.contains("c.yaml:"), "{text}: {told}");
         }
+    }
+
+    #[test]
+    fn a_map_of_many_keys_is_read_and_each_stands_once() {
+        let text: String = (0..45_000).map(|key| format!("k{key}: 1\n")).collect();
+        assert_eq!(read(&text).unwrap().entries().len(), 45_000);
+        let told = read(&format!("{text}k7: 2\n")).unwrap_err().join("\n");
+        assert!(told.contains("'k7' stands here a second time") && told.contains("on line 8 already"), "{told}");
     }
 
     #[test]
