@@ -271,7 +271,7 @@ fn write_files(
         let hint = "add 'ports:' to the service that your users reach";
         sources.wrong(target.service.at, "no service listens at a port, and the load needs one", hint);
     }
-    let shared_port = shared_port(&planned, services, sources);
+    let shared_port = shared_port(&planned, sources);
     let plan = Plan { name, file: &shown, services: planned, loaded: loaded.unwrap_or(0), port };
     let at = port.map(|port| format!(" at port {port}")).unwrap_or_default();
     let of = &plan.services[plan.loaded].service.own;
@@ -325,20 +325,25 @@ fn command(service: &Service, sources: &mut Sources) -> Option<Vec<String>> {
 }
 
 /// A port that two services have. Where they share a network, only one of them can listen there.
-fn shared_port(planned: &[Planned], services: &[Service], sources: &mut Sources) -> Option<u16> {
+fn shared_port(planned: &[Planned], sources: &mut Sources) -> Option<u16> {
     let mut shared = None;
-    for (number, one) in planned.iter().enumerate() {
-        for other in &planned[number + 1..] {
-            let Some(port) = one.ports.intersection(&other.ports).next().copied() else { continue };
-            shared = shared.or(Some(port));
+    // The first service that has a port.
+    let mut taken: BTreeMap<u16, &str> = BTreeMap::new();
+    for Planned { service, ports, .. } in planned {
+        let others = ports.iter().filter_map(|port| Some((*port, *taken.get(port)?)));
+        let others: Vec<(u16, &str)> = others.collect();
+        if let Some((first, _)) = others.first() {
+            shared = shared.or(Some(*first));
+            let told: Vec<String> = others.iter().map(|(port, other)| format!("'{other}' has port {port}")).collect();
             let instead = format!(
-                "'{}' has port {port}, too, and where services share a network only one can listen there: such forms \
-                 are left out of study.yaml; to have them, move one by a setting that is given ${{{{port.{port}}}}}",
-                one.service.name
+                "{}, too, and where services share a network only one can listen there: such forms are left out of \
+                 study.yaml; to have them, move one by a setting that is given ${{{{port.{first}}}}}",
+                told.join(", ")
             );
-            let place = services.iter().find(|service| service.name == other.service.name);
-            let at = place.map_or(other.service.at, |service| service.at);
-            sources.note(at, other.service.key("ports"), Weight::Differs, instead);
+            sources.note(service.at, service.key("ports"), Weight::Differs, instead);
+        }
+        for port in ports {
+            taken.entry(*port).or_insert(&service.name);
         }
     }
     shared

@@ -62,13 +62,12 @@ impl Order {
 
     /// All services in an order that keeps to this, and otherwise to that of the file.
     pub(crate) fn sorted(&self) -> Vec<usize> {
-        let mut sorted: Vec<usize> = Vec::new();
+        let (mut sorted, mut placed) = (Vec::new(), vec![false; self.before.len()]);
         while sorted.len() < self.before.len() {
-            let free = |service: &usize| {
-                !sorted.contains(service) && self.before[*service].iter().all(|other| sorted.contains(other))
-            };
+            let free = |service: &usize| !placed[*service] && self.before[*service].iter().all(|other| placed[*other]);
             let Some(next) = (0..self.before.len()).find(free) else { break };
             sorted.push(next);
+            placed[next] = true;
         }
         sorted
     }

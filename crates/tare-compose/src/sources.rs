@@ -1,10 +1,11 @@
 //! The files that were read, with the mistakes and notes found in them.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use tare_core::config::{Place, Problem, Problems};
 
 /// A place in one of several files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct At {
     /// The number of the file among those that were read.
     pub(crate) file: usize,
@@ -13,7 +14,7 @@ pub(crate) struct At {
 }
 
 /// How much a note weighs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Weight {
     /// The workload runs, but the key does not mean what it means to Compose.
     Differs,
@@ -56,7 +57,6 @@ impl Note {
 #[derive(Debug)]
 struct Source {
     name: String,
-    text: String,
     folder: PathBuf,
     problems: Problems,
 }
@@ -68,13 +68,15 @@ pub(crate) struct Sources {
     notes: Vec<Note>,
     /// Places with a mistake from which others would follow.
     told: Vec<At>,
+    /// What was noted, each once.
+    noted: HashSet<(At, String, Weight, String)>,
 }
 
 impl Sources {
     /// Adds a file. Relative paths in it are relative to `folder`. Returns its number.
     pub(crate) fn open(&mut self, name: &str, text: &str, folder: &Path) -> usize {
         let problems = Problems::new(name, text);
-        self.files.push(Source { name: name.to_owned(), text: text.to_owned(), folder: folder.to_owned(), problems });
+        self.files.push(Source { name: name.to_owned(), folder: folder.to_owned(), problems });
         self.files.len() - 1
     }
 
@@ -106,14 +108,11 @@ impl Sources {
 
     /// Adds a note about `key`.
     pub(crate) fn note(&mut self, at: At, key: impl Into<String>, weight: Weight, instead: impl Into<String>) {
-        let Source { name, text, .. } = &self.files[at.file];
-        // `Problems` moves a place into the file and finds its line.
-        let mut scratch = Problems::new(name.as_str(), text);
-        scratch.add(at.place, "", "");
-        let Some(Problem { file, place, excerpt, .. }) = scratch.into_vec().pop() else { return };
-        let note = Note { file, place, key: key.into(), instead: instead.into(), weight, excerpt };
-        if !self.notes.contains(&note) {
-            self.notes.push(note);
+        let (key, instead) = (key.into(), instead.into());
+        if self.noted.insert((at, key.clone(), weight, instead.clone())) {
+            let Source { name, problems, .. } = &self.files[at.file];
+            let (place, excerpt) = problems.excerpt(at.place);
+            self.notes.push(Note { file: name.clone(), place, key, instead, weight, excerpt });
         }
     }
 
@@ -131,7 +130,7 @@ impl Sources {
     pub(crate) fn finish(self) -> (Vec<Problem>, Vec<Note>) {
         let Sources { files, mut notes, .. } = self;
         let order: Vec<String> = files.iter().map(|file| file.name.clone()).collect();
-        notes.sort_by_key(|note| {
+        notes.sort_by_cached_key(|note| {
             let file = order.iter().position(|name| *name == note.file);
             (file, note.place.line, note.place.column)
         });

@@ -191,14 +191,24 @@ fn services_that_share_files_or_name_each_other_are_told() {
 
 #[test]
 fn addresses_in_lists_are_put_in_and_those_left_alone_are_told() {
-    let text = "services:\n  a: {image: x, ports: ['80']}\n  b: {image: y}\n  c:\n    image: z\n    environment:\n      \
-                LIST: a:29092,b:29092\n      TEXT: chown a:1000 /data\n";
+    let text = "services:\n  a: {image: x, ports: ['80']}\n  b: {image: y}\n  c:\n    image: z\n    environment:\n\
+                \x20     LIST: a:29092,b:29092\n      TEXT: chown a:1000 /data\n";
     let made = of_text(text).unwrap();
     let workload = read(&made);
     let c = workload.services.iter().find(|service| service.name == "c").unwrap();
     assert_eq!(c.environment["LIST"], "${{addresses.a.29092}},${{addresses.b.29092}}");
     assert_eq!(c.environment["TEXT"], "chown a:1000 /data");
     assert!(notes(&made).contains(&"8 services.c.environment.TEXT".to_owned()), "{:?}", made.notes);
+}
+
+#[test]
+fn a_port_that_many_services_have_is_told_once_for_each() {
+    let services: String = (0..400).map(|number| format!("  s{number}: {{image: x, ports: ['80', '81']}}\n")).collect();
+    let made = of_text(&format!("services:\n{services}")).unwrap();
+    assert_eq!(made.notes.len(), 399);
+    let last = &made.notes[398];
+    assert_eq!(last.key, "services.s399.ports");
+    assert!(last.instead.starts_with("'s0' has port 80, 's0' has port 81, too"), "{}", last.instead);
 }
 
 /// Pieces of Compose files.

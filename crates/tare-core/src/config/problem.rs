@@ -110,14 +110,19 @@ impl Problems {
 
     /// Adds a mistake at `place`.
     pub fn add(&mut self, place: Place, message: impl Into<String>, hint: impl Into<String>) {
+        let (place, excerpt) = self.excerpt(place);
+        let (message, hint) = (message.into(), hint.into());
+        self.found.push(Problem { file: self.file.clone(), place, message, hint, excerpt, known: Vec::new() });
+    }
+
+    /// The place, or the nearest one inside the file, and the line that contains it.
+    pub fn excerpt(&self, place: Place) -> (Place, String) {
         let place = self.inside(place);
         let excerpt = self.lines.get(place.line - 1).cloned().unwrap_or_default();
         // A tab or a very long line would break the caret's alignment and an 80-column terminal.
         let excerpt: String = excerpt.replace('\t', " ").chars().take(200).collect();
         let room = excerpt.chars().count().saturating_sub(place.column.saturating_sub(1)).max(1);
-        let place = Place { width: place.width.clamp(1, room), ..place };
-        let (message, hint) = (message.into(), hint.into());
-        self.found.push(Problem { file: self.file.clone(), place, message, hint, excerpt, known: Vec::new() });
+        (Place { width: place.width.clamp(1, room), ..place }, excerpt)
     }
 
     /// The place, or the nearest one inside the file: what is missing at the end of the file would be after it.
