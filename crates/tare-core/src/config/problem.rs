@@ -159,6 +159,9 @@ impl Problems {
     }
 }
 
+/// A longer list of known names helps nobody.
+const SHOWN_MAX: usize = 40;
+
 /// `did you mean 'x'?`, or the list of known names.
 fn unknown_hint(given: &str, known: &[&str]) -> String {
     let nearest = known
@@ -169,6 +172,7 @@ fn unknown_hint(given: &str, known: &[&str]) -> String {
     match nearest {
         Some((_, name)) => format!("did you mean '{name}'?"),
         None if known.is_empty() => "nothing may stand here".to_owned(),
+        None if known.len() > SHOWN_MAX => format!("none of the {} names known here is spelled like it", known.len()),
         None => format!("known here: {}", known.join(", ")),
     }
 }
@@ -194,6 +198,15 @@ mod tests {
         assert_eq!(shown("a: b\rc: [\n", 2, 4), (2, 4, "c: [".to_owned()), "a line may end in CR");
         assert_eq!(shown("", 1, 1), (1, 1, String::new()));
         assert_eq!(shown("\u{e9}: 1\n", 1, 9), (1, 5, "\u{e9}: 1".to_owned()));
+    }
+
+    #[test]
+    fn a_long_list_of_names_is_not_told() {
+        let names: Vec<String> = (0..41).map(|number| format!("name{number:02}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        assert_eq!(unknown_hint("x", &names), "none of the 41 names known here is spelled like it");
+        assert_eq!(unknown_hint("nam40", &names), "did you mean 'name40'?");
+        assert!(unknown_hint("x", &names[..40]).starts_with("known here: name00, name01"));
     }
 
     #[test]
