@@ -33,6 +33,8 @@ pub(crate) struct Entry {
     pub(crate) key: String,
     pub(crate) at: At,
     pub(crate) value: Value,
+    /// Whether its value has the tag `!override`: it replaces what it is put over.
+    pub(crate) replaces: bool,
 }
 
 impl Value {
@@ -221,7 +223,7 @@ impl<'a> Builder<'a, '_> {
         Some(value)
     }
 
-    /// `!reset` removes a value; `!override`, and the tags of YAML's own types, change nothing about one.
+    /// `!reset` removes a value. `!override` is the entry's business, and the tags of YAML's own types change nothing.
     fn tagged(&mut self, value: Value, tag: MaybeTag<'a>) -> Value {
         match tag {
             Some(tag) if tag.is_yaml_core_schema() || tag.suffix == "override" => value,
@@ -266,6 +268,7 @@ impl<'a> Builder<'a, '_> {
                 }
             };
             let (event, value_at) = self.next()?;
+            let replaces = is_override(&event);
             let value = self.value(event, value_at)?;
             if key == MERGE {
                 self.merge(value, &mut merged, &mut known);
@@ -274,7 +277,7 @@ impl<'a> Builder<'a, '_> {
                 self.wrong(at, &format!("'{key}' stands here a second time"), &hint);
             } else {
                 lines.insert(key.clone(), at.place.line);
-                entries.push(Entry { key, at, value });
+                entries.push(Entry { key, at, value, replaces });
             }
         }
         // A map's own keys go over those that are merged into it, wherever the merge key stands.
@@ -300,6 +303,14 @@ impl<'a> Builder<'a, '_> {
             _ => self.wrong(value.at, "'<<' merges a map, or a list of maps", "write for example '<<: *name'"),
         }
     }
+}
+
+/// Whether a value begins that has the tag `!override`.
+fn is_override(event: &Event) -> bool {
+    let (Event::Scalar(.., tag) | Event::SequenceStart(_, tag) | Event::MappingStart(_, tag)) = event else {
+        return false;
+    };
+    tag.as_ref().is_some_and(|tag| !tag.is_yaml_core_schema() && tag.suffix == "override")
 }
 
 #[cfg(test)]

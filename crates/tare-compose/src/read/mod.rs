@@ -276,7 +276,7 @@ impl Reader<'_> {
             }
             return;
         };
-        for Entry { key, at, value } in entries {
+        for Entry { key, at, value, .. } in entries {
             let Some(mut keys) = Keys::of(value, "a dependency", self.sources) else { continue };
             keys.know(&["restart"]);
             let condition = keys.get("condition");
