@@ -1,7 +1,7 @@
 //! Puts references to addresses in the place of services' names, and says where that is impossible.
 
 use crate::known;
-use crate::model::Service;
+use crate::model::{Service, Words};
 use crate::names::{self, Mention};
 use crate::order::Order;
 use crate::sources::{At, Sources, Weight};
@@ -187,7 +187,19 @@ pub(crate) fn usual_ports(service: &Service) -> BTreeSet<u16> {
     let mut ports = service.ports.clone();
     match &service.says {
         Some(says) => ports.extend(says.tcp_ports().into_values()),
-        None => ports.extend(known::image(&service.image).map(|known| known.port)),
+        None => ports.extend(known_port(service)),
     }
     ports
+}
+
+/// The port of a widely used image, if what is started is its server and not another program of the image.
+fn known_port(service: &Service) -> Option<u16> {
+    let port = known::image(&service.image)?.port;
+    let words = |words: &Option<Words>| words.as_ref().map(|words| words.words.clone()).unwrap_or_default();
+    let command = [words(&service.entrypoint), words(&service.command)].concat();
+    // The image's own entry point takes options.
+    let own = command.first().is_none_or(|word| word.starts_with('-'));
+    // A shell may start it, and then one word is a whole line.
+    let starts = command.iter().flat_map(|word| word.split_whitespace()).any(|word| known::is_server(word, port));
+    (own || starts).then_some(port)
 }

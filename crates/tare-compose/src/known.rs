@@ -88,6 +88,13 @@ pub(crate) fn image(image: &str) -> Option<Known> {
     IMAGES.iter().find(|known| known.name == name).copied()
 }
 
+/// Whether a program is the server that listens at this port of a widely used image: `redis-server`, `mysqld`.
+pub(crate) fn is_server(program: &str, port: u16) -> bool {
+    let name = program.rsplit('/').next().unwrap_or(program);
+    let names = ["", "d", "-server", "-foreground"].iter().filter_map(|suffix| name.strip_suffix(suffix));
+    names.filter_map(|name| IMAGES.iter().find(|known| known.name == name)).any(|known| known.port == port)
+}
+
 /// The port that a scheme means. Of `postgresql+psycopg` the part in front counts.
 pub(crate) fn port_of_scheme(scheme: &str) -> Option<u16> {
     let scheme = scheme.split('+').next()?.to_ascii_lowercase();
@@ -125,6 +132,10 @@ mod tests {
         assert_eq!(image("shop/web:1").map(|known| known.port), None);
         assert_eq!(speaks(7000, "valkey"), Some(Speaks::Redis));
         assert_eq!(speaks(7000, "shop"), None);
+        for (program, port) in [("redis-server", 6379), ("/usr/sbin/mysqld", 3306), ("postgres", 5432)] {
+            assert!(is_server(program, port), "{program}");
+        }
+        assert!(!is_server("redis-cli", 6379) && !is_server("sleep", 80) && !is_server("nginx", 6379));
         assert_eq!(port_of_scheme("postgresql+psycopg"), Some(5432));
     }
 }

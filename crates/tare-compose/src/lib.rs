@@ -35,6 +35,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use tare_core::config::Problem;
 use tare_core::image::ImageConfig;
+use tare_core::units::exact_duration;
 use write::{Plan, Planned};
 use yaml::Entry;
 
@@ -106,6 +107,7 @@ fn make(file: &Path, around: &Around, sources: &mut Sources) -> Option<Imported>
     let mut order = Order::of(&services, &left_out, sources);
     Addresses::new(&services, &left_out, &mut order, sources).put_in(&mut services);
     note_networks(&project, sources);
+    note_health(&services, sources);
     let sorted = order.sorted();
     if sources.mistakes() > 0 || sorted.len() < services.len() || services.is_empty() {
         return None;
@@ -217,6 +219,22 @@ fn note_networks(project: &Project, sources: &mut Sources) {
     if let (Some(_), Some(second)) = (networks.next(), networks.next()) {
         let instead = "all services stand on one network, and each could reach every other";
         sources.note(second.at, "networks", Weight::Differs, instead);
+    }
+}
+
+/// The command of a health check is not run; what tells instead depends on the ports, with those that others name.
+fn note_health(services: &[Service], sources: &mut Sources) {
+    for service in services {
+        let Some(at) = service.health else { continue };
+        let ready = match usual_ports(service).is_empty() {
+            true => "has no port, so it is ready once it runs".to_owned(),
+            false => {
+                let within = exact_duration(service.within.unwrap_or_default());
+                format!("is ready when its port accepts connections, within {within}")
+            }
+        };
+        let instead = format!("its command is not run; the service {ready}");
+        sources.note(at, service.key("healthcheck.test"), Weight::Differs, instead);
     }
 }
 

@@ -54,6 +54,8 @@ pub(crate) struct Service {
     pub(crate) stop_within: Option<Duration>,
     /// How long it may take to become ready, from its health check.
     pub(crate) within: Option<Duration>,
+    /// Where its health check names a command.
+    pub(crate) health: Option<At>,
 }
 
 /// The words of a command, and where it stands.

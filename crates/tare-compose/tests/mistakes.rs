@@ -211,6 +211,33 @@ fn a_port_that_many_services_have_is_told_once_for_each() {
     assert!(last.instead.starts_with("'s0' has port 80, 's0' has port 81, too"), "{}", last.instead);
 }
 
+#[test]
+fn the_load_goes_to_a_port_at_which_it_is_known_what_is_spoken() {
+    let made = of_text("services: {git: {image: gitlab/gitlab-ce, ports: ['22:22', '443:443', '80:80']}}\n").unwrap();
+    assert_eq!(read(&made).protocol.port.as_deref(), Some("80"));
+    let made = of_text("services: {a: {image: x, ports: ['22', '443']}}\n").unwrap();
+    assert_eq!(read(&made).protocol.port.as_deref(), Some("22"));
+}
+
+#[test]
+fn another_program_of_a_known_image_has_no_port() {
+    let check = "    image: redis:7\n    healthcheck: {test: 'true'}\n    entrypoint:";
+    let text = format!(
+        "services:\n  web: {{image: x, ports: ['80']}}\n  cli:\n{check} [redis-cli, monitor]\n  server:\n{check} [sh, \
+         -c, 'exec redis-server']\n"
+    );
+    let made = of_text(&text).unwrap();
+    let workload = read(&made);
+    let ports = |name: &str| {
+        let service = workload.services.iter().find(|service| service.name == name).unwrap();
+        service.ports.values().copied().collect::<Vec<_>>()
+    };
+    assert_eq!((ports("cli"), ports("server")), (Vec::new(), vec![6379]));
+    assert_eq!(notes(&made), ["5 services.cli.healthcheck.test", "9 services.server.healthcheck.test"]);
+    assert!(made.notes[0].instead.contains("has no port"), "{}", made.notes[0].instead);
+    assert!(made.notes[1].instead.contains("when its port accepts connections"), "{}", made.notes[1].instead);
+}
+
 /// Pieces of Compose files.
 const PIECES: &[&str] = &[
     "services:\n",

@@ -5,7 +5,7 @@ use crate::model::Service;
 use crate::sources::{At, Sources, Weight};
 use crate::yaml::{Kind, Value};
 use std::time::Duration;
-use tare_core::units::{CpuSet, DURATION_MAX, exact_duration};
+use tare_core::units::{CpuSet, DURATION_MAX};
 
 /// A service must have so much memory, in bytes.
 const MEMORY_MIN: u64 = 8 << 20;
@@ -132,9 +132,5 @@ pub(super) fn health(value: &Value, service: &mut Service, sources: &mut Sources
     let whole = start.as_secs_f64() + interval.as_secs_f64() * (retries + 1.0);
     let within = Duration::from_secs_f64(whole.clamp(10.0, DURATION_MAX.as_secs_f64()).ceil());
     service.within = Some(within);
-    let instead = format!(
-        "its command is not run; the service is ready when its port accepts connections, within {}",
-        exact_duration(within)
-    );
-    sources.note(test.at, service.key("healthcheck.test"), Weight::Differs, instead);
+    service.health = Some(test.at);
 }

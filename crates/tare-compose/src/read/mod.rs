@@ -10,6 +10,7 @@ pub(crate) use volumes::VOLUME_BYTES;
 
 use crate::disk::Disk;
 use crate::keys::Keys;
+use crate::known;
 use crate::model::{Dependency, Service, Words};
 use crate::project::{Environment, Project};
 use crate::shell;
@@ -207,7 +208,7 @@ impl Reader<'_> {
     fn listens(&mut self, keys: &mut Keys, service: &mut Service) {
         if let Some(entry) = keys.get("ports") {
             let ports = ports::read(&entry.value, &service.key("ports"), self.sources);
-            service.published = ports.first().copied();
+            service.published = telling(&ports, &service.image);
             service.ports.extend(ports);
         }
         if let Some(entry) = keys.get("expose") {
@@ -318,6 +319,13 @@ impl Reader<'_> {
     }
 }
 
+/// Of the ports that are published, the first at which it is known what is spoken, else the first.
+fn telling(ports: &[u16], image: &str) -> Option<u16> {
+    let usual = known::image(image).map(|known| known.port);
+    let tells = |port: &&u16| known::speaks(**port, "").is_some() || usual == Some(**port);
+    ports.iter().find(tells).or(ports.first()).copied()
+}
+
 fn blank(entry: &Entry, own: String) -> Service {
     Service {
         name: entry.key.clone(),
@@ -343,5 +351,6 @@ fn blank(entry: &Entry, own: String) -> Service {
         stop_signal: None,
         stop_within: None,
         within: None,
+        health: None,
     }
 }
