@@ -175,7 +175,7 @@ impl<'a> Addresses<'a> {
                      start write the file from a variable with ${{{{addresses.{}.PORT}}}}",
                     mention.name, mention.name
                 );
-                self.sources.note(copied.at, service.key("volumes"), Weight::Stops, instead);
+                self.sources.note(copied.at, service.key(copied.of), Weight::Stops, instead);
                 told.push(mention.name);
             }
         }

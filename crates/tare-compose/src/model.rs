@@ -92,6 +92,8 @@ pub(crate) struct Copied {
     pub(crate) content: String,
     /// What named it.
     pub(crate) at: At,
+    /// The service's key that named it.
+    pub(crate) of: &'static str,
 }
 
 impl Service {

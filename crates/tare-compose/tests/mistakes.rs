@@ -238,6 +238,28 @@ fn another_program_of_a_known_image_has_no_port() {
     assert!(made.notes[1].instead.contains("when its port accepts connections"), "{}", made.notes[1].instead);
 }
 
+#[test]
+fn a_config_that_names_a_service_is_told_by_its_own_key() {
+    let text = "services:\n  a: {image: x, ports: ['80']}\n  b:\n    image: y\n    configs: [c]\nconfigs:\n  c: \
+                {content: 'http://a:80'}\n";
+    assert_eq!(notes(&of_text(text).unwrap()), ["!5 services.b.configs"]);
+}
+
+#[test]
+fn no_file_lies_below_another_file() {
+    let configs = |one: &str, other: &str| {
+        of_text(&format!(
+            "services: {{a: {{image: x, ports: ['80'], configs: [{{source: c, target: {one}}}, {{source: c, target: \
+             {other}}}]}}}}\nconfigs: {{c: {{content: x}}}}\n"
+        ))
+    };
+    for (one, other) in [("/etc/app", "/etc/app/x.conf"), ("/etc/app/x.conf", "/etc/app")] {
+        let told = configs(one, other).unwrap_err().join("\n");
+        assert!(told.contains("'/etc/app' is a file, and '/etc/app/x.conf' cannot lie below it"), "{told}");
+    }
+    assert_eq!(configs("/etc/app", "/etc/app.conf").unwrap().files.len(), 4);
+}
+
 /// Pieces of Compose files.
 const PIECES: &[&str] = &[
     "services:\n",

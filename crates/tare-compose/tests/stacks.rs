@@ -98,9 +98,9 @@ fn what_belongs_to_the_machine_is_told() {
         "services.prometheus.command: it is the whole command here",
         "names 'node-exporter', which does not resolve",
         "services.node-exporter.pid: ",
-        "services.node-exporter.volumes: / is outside of the folder",
+        "services.node-exporter.volumes: / is the machine's whole file system: no form hands it over",
         "services.node-exporter.volumes: /etc/localtime is not copied",
-        "services.agent.volumes: /var/run/docker.sock is outside",
+        "services.agent.volumes: /var/run/docker.sock is the engine's socket: no form hands it over",
         "services.agent.sysctls: ",
     ];
     for wanted in wanted {

@@ -159,6 +159,9 @@ impl Reader<'_> {
             let instead = format!("{source} is not copied: services have their image's own");
             return self.sources.note(at, key, Weight::Differs, instead);
         }
+        if let Some(what) = of_machine(&plain(Path::new(source))) {
+            return self.sources.note(at, key, Weight::Stops, format!("{source} is {what}: no form hands it over"));
+        }
         if source.starts_with('~') || !is_below(self.root, &path) {
             let instead = format!("{source} is outside of the folder of the Compose file: copy what is needed into it");
             return self.sources.note(at, key, Weight::Stops, instead);
@@ -173,7 +176,7 @@ impl Reader<'_> {
                 self.sources.note(at, key, Weight::Stops, format!("{source} is neither a file nor a folder"));
             }
             Some(Thing::File { executable }) => {
-                if self.copy(at, &path, &target, executable, service) && !read_only {
+                if self.copy(at, &path, &target, executable, "volumes", service) && !read_only {
                     let instead = format!("the service gets a copy of {source} that it can only read");
                     self.sources.note(at, key, Weight::Differs, instead);
                 }
@@ -199,7 +202,7 @@ impl Reader<'_> {
         }
         for (file, executable) in files {
             let Some(name) = file.strip_prefix(path).ok().and_then(Path::to_str) else { continue };
-            self.copy(at, &file, &format!("{target}/{name}"), executable, service);
+            self.copy(at, &file, &format!("{target}/{name}"), executable, "volumes", service);
         }
         if !read_only {
             let instead = format!("the service gets copies of the files in {shown} that it can only read");
@@ -229,9 +232,17 @@ impl Reader<'_> {
         Ok(found)
     }
 
-    /// Copies a file; whether it could be copied.
-    fn copy(&mut self, at: At, path: &Path, target: &str, executable: bool, service: &mut Service) -> bool {
-        let key = service.key("volumes");
+    /// Copies a file that a key names; whether it could be copied.
+    fn copy(
+        &mut self,
+        at: At,
+        path: &Path,
+        target: &str,
+        executable: bool,
+        of: &'static str,
+        service: &mut Service,
+    ) -> bool {
+        let key = service.key(of);
         let content = self.disk.read(path).and_then(|bytes| {
             let long = bytes.len() > FILE_BYTES_MAX;
             if long { Err("it is longer than 1 MiB".to_owned()) } else { Ok(bytes) }
@@ -244,7 +255,7 @@ impl Reader<'_> {
                     let instead = format!("{shown} is put in without the right to execute it: name its shell");
                     self.sources.note(at, key, Weight::Differs, instead);
                 }
-                self.put(at, target, content, service);
+                self.put(at, target, content, of, service);
                 true
             }
             Err(why) => {
@@ -255,9 +266,18 @@ impl Reader<'_> {
         }
     }
 
-    fn put(&mut self, at: At, target: &str, content: String, service: &mut Service) {
+    fn put(&mut self, at: At, target: &str, content: String, of: &'static str, service: &mut Service) {
+        let is_below = |path: &str, file: &str| path != file && Path::new(path).starts_with(file);
+        let clashes = |other: &&String| is_below(target, other) || is_below(other, target);
+        if let Some(other) = service.files.keys().find(clashes) {
+            let other = other.as_str();
+            let (file, below) = if is_below(target, other) { (other, target) } else { (target, other) };
+            let message = format!("'{file}' is a file, and '{below}' cannot lie below it");
+            self.sources.wrong(at, message, "give one of the two another target");
+            return;
+        }
         let name = format!("files/{}{target}", service.own);
-        service.files.insert(target.to_owned(), Copied { name, content, at });
+        service.files.insert(target.to_owned(), Copied { name, content, at, of });
     }
 
     /// Reads `secrets:` or `configs:` of a service, which stand in the section of that name.
@@ -310,14 +330,14 @@ impl Reader<'_> {
                     let instead = format!("{file} is outside of the folder of the Compose file: copy it there");
                     return self.sources.note(at, key, Weight::Stops, instead);
                 }
-                if self.copy(at, &path, target, false, service) && section == "secrets" {
+                if self.copy(at, &path, target, false, section, service) && section == "secrets" {
                     let instead = "the secret is a file of the workload's folder, which every service's user can read";
                     self.sources.note(at, key, Weight::Differs, instead);
                 }
             }
             (None, Some(name), _) => match self.project.environment.get(&name).cloned() {
                 Some(content) => {
-                    self.put(at, target, content, service);
+                    self.put(at, target, content, section, service);
                     let instead = format!("the value of '{name}' now stands in a file of the workload's folder");
                     self.sources.note(at, key, Weight::Differs, instead);
                 }
@@ -326,7 +346,7 @@ impl Reader<'_> {
                     self.sources.wrong(at, format!("the variable '{name}' is not set"), hint);
                 }
             },
-            (None, None, Some(content)) => self.put(at, target, content, service),
+            (None, None, Some(content)) => self.put(at, target, content, section, service),
             (None, None, None) => {
                 let instead = if external { "it is known to an engine alone" } else { "nothing says what it holds" };
                 self.sources.note(at, key, Weight::Stops, format!("{instead}: give it a 'file:'"));
@@ -341,6 +361,21 @@ fn inside(target: &str) -> Option<String> {
     let path = plain(Path::new(target));
     let is_inside = path.is_absolute() && path.components().all(|part| part != Component::ParentDir);
     path.to_str().filter(|_| is_inside && path.parent().is_some()).map(str::to_owned)
+}
+
+/// What a path of this machine is, if it is none of the user's files and copying it would make no sense.
+fn of_machine(path: &Path) -> Option<&'static str> {
+    const SOCKETS: [&str; 4] = ["docker.sock", "podman.sock", "containerd.sock", "crio.sock"];
+    let below = |folders: &[&str]| folders.iter().any(|folder| path.starts_with(folder));
+    let is_socket = path.is_absolute() && SOCKETS.iter().any(|name| path.ends_with(name));
+    match path {
+        _ if path.is_absolute() && path.parent().is_none() => Some("the machine's whole file system"),
+        _ if is_socket => Some("the engine's socket"),
+        _ if below(&["/proc", "/sys"]) => Some("the machine's kernel"),
+        _ if below(&["/dev", "/run/udev"]) => Some("the machine's devices"),
+        _ if below(&["/var/lib/docker", "/var/lib/containers", "/var/lib/containerd"]) => Some("the engine's storage"),
+        _ => None,
+    }
 }
 
 /// Whether a value is `true`, or a map, which older files write.
