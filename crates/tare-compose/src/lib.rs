@@ -107,6 +107,7 @@ fn make(file: &Path, around: &Around, sources: &mut Sources) -> Option<Imported>
     let mut order = Order::of(&services, &left_out, sources);
     Addresses::new(&services, &left_out, &mut order, sources).put_in(&mut services);
     note_networks(&project, sources);
+    read::sections(&project, sources);
     note_health(&services, sources);
     let sorted = order.sorted();
     if sources.mistakes() > 0 || sorted.len() < services.len() || services.is_empty() {

@@ -260,6 +260,64 @@ fn no_file_lies_below_another_file() {
     assert_eq!(configs("/etc/app", "/etc/app.conf").unwrap().files.len(), 4);
 }
 
+#[test]
+fn what_no_form_has_is_told_wherever_it_stands() {
+    let text = "\
+services:
+  a:
+    image: x
+    ports: ['80']
+    volumes:
+    - v:/v:ro,nocopy
+    - type: volume
+      target: /w
+      volume: {subpath: s, nocopy: true}
+    tmpfs: ['/t:mode=700,size=1m']
+    deploy:
+      mode: global
+      placement: {constraints: []}
+volumes:
+  v:
+    driver_opts: {type: nfs}
+networks:
+  n:
+    internal: true
+    ipam: {}
+";
+    let wanted = [
+        "6 services.a.volumes",
+        "6 services.a.volumes",
+        "9 services.a.volumes.volume.subpath",
+        "9 services.a.volumes.volume.nocopy",
+        "10 services.a.tmpfs",
+        "12 services.a.deploy.mode",
+        "13 services.a.deploy.placement",
+        "16 volumes.v.driver_opts",
+        "19 networks.n.internal",
+        "20 networks.n.ipam",
+    ];
+    assert_eq!(notes(&of_text(text).unwrap()), wanted);
+}
+
+#[test]
+fn keys_that_are_unknown_inside_of_others_are_mistakes() {
+    let service = |key: &str| format!("services: {{a: {{image: x, ports: ['80'], {key}}}}}\n");
+    let cases = [
+        (service("logging: {drivr: x}"), "did you mean 'driver'?"),
+        (service("develop: {watch: [{pth: x}]}"), "did you mean 'path'?"),
+        (service("deploy: {restart_policy: {conditon: any}}"), "did you mean 'condition'?"),
+        (service("deploy: {mode: globl}"), "did you mean 'global'?"),
+        (service("volumes: [{type: bind, source: ., target: /a, bind: {propagtion: x}}]"), "'propagation'?"),
+        (service("env_file: [{path: compose.yaml, format: rw}]"), "there is no format 'rw'"),
+        ("services: {a: {image: x}}\nvolumes: {v: {externl: true}}\n".to_owned(), "did you mean 'external'?"),
+        ("services: {a: {image: x}}\nnetworks: {n: {intrnal: true}}\n".to_owned(), "did you mean 'internal'?"),
+    ];
+    for (text, wanted) in cases {
+        let told = of_text(&text).unwrap_err().join("\n");
+        assert!(told.contains(wanted), "{text}: {told}");
+    }
+}
+
 /// Pieces of Compose files.
 const PIECES: &[&str] = &[
     "services:\n",

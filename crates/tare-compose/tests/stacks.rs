@@ -159,7 +159,7 @@ fn secrets_and_configs_are_files() {
     assert_eq!(workload.files_wanted().len(), 4);
     assert_eq!(workload.protocol.protocol, "mysql");
     let key = "5 services.db.secrets";
-    assert_eq!(notes(&imported), [key, key]);
+    assert_eq!(notes(&imported), [key, key, "5 services.db.secrets.mode"]);
     insta::assert_snapshot!("secrets", shown(&imported));
 }
 

@@ -1,9 +1,10 @@
 //! Limits, replicas and health checks.
 
+use super::nested;
 use crate::keys::Keys;
 use crate::model::Service;
 use crate::sources::{At, Sources, Weight};
-use crate::yaml::{Kind, Value};
+use crate::yaml::{Entry, Kind, Value};
 use std::time::Duration;
 use tare_core::units::{CpuSet, DURATION_MAX};
 
@@ -51,13 +52,18 @@ type Count = (At, Option<f64>, &'static str);
 
 fn deploy(value: &Value, service: &mut Service, sources: &mut Sources) -> Option<Count> {
     let mut keys = Keys::of(value, "'deploy'", sources)?;
-    keys.know(&["labels", "restart_policy", "rollback_config", "update_config", "endpoint_mode", "placement"]);
-    if let Some(entry) = keys.get("mode")
-        && entry.value.scalar().is_some_and(|mode| mode.ends_with("-job"))
-    {
-        let instead = "the service ends by itself, and a workload's services run until they are stopped: leave it out, \
-                       or prepare its data in the image";
-        sources.note(entry.at, service.key("deploy.mode"), Weight::Stops, instead);
+    keys.know(&["labels", "endpoint_mode"]);
+    for (name, known) in nested::DEPLOY {
+        if let Some(entry) = keys.get(name) {
+            nested::check(&entry.value, &format!("'{name}'"), known, sources);
+            if name == "placement" {
+                let instead = "all services run on one machine; which CPUs they get is the study's `placement:`";
+                sources.note(entry.at, service.key("deploy.placement"), Weight::Differs, instead);
+            }
+        }
+    }
+    if let Some(entry) = keys.get("mode") {
+        mode(entry, service, sources);
     }
     let replicas = keys.get("replicas").map(|entry| (entry.at, entry.value.number(sources), "deploy.replicas"));
     let resources = keys.get("resources");
@@ -66,6 +72,25 @@ fn deploy(value: &Value, service: &mut Service, sources: &mut Sources) -> Option
         resources_of(&entry.value, service, sources);
     }
     replicas
+}
+
+/// Notes how a cluster would deploy it.
+fn mode(entry: &Entry, service: &Service, sources: &mut Sources) {
+    const MODES: [&str; 4] = ["global", "global-job", "replicated", "replicated-job"];
+    let mode = entry.value.scalar().unwrap_or_default();
+    let (weight, instead) = match mode {
+        "" | "replicated" => return,
+        "global" => (Weight::Differs, "one instance is deployed, for there is one machine"),
+        "global-job" | "replicated-job" => (
+            Weight::Stops,
+            "the service ends by itself, and a workload's services run until they are stopped: leave it out, or \
+             prepare its data in the image",
+        ),
+        _ => {
+            return sources.unknown(entry.value.at, format!("there is no mode '{mode}'"), mode, &MODES);
+        }
+    };
+    sources.note(entry.at, service.key("deploy.mode"), weight, instead);
 }
 
 fn resources_of(value: &Value, service: &mut Service, sources: &mut Sources) {

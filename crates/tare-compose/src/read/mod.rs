@@ -2,10 +2,12 @@
 
 mod ignored;
 mod limits;
+mod nested;
 mod ports;
 mod variables;
 mod volumes;
 
+pub(crate) use nested::sections;
 pub(crate) use volumes::VOLUME_BYTES;
 
 use crate::disk::Disk;
@@ -113,7 +115,9 @@ impl Reader<'_> {
         }
         self.ends(&mut keys, &mut service);
         for &(name, fate) in KEYS {
-            let (Some(entry), Fate::Noted(weight, instead)) = (keys.get(name), fate) else { continue };
+            let Some(entry) = keys.get(name) else { continue };
+            nested::check_service(entry, self.sources);
+            let Fate::Noted(weight, instead) = fate else { continue };
             let idle = matches!(entry.value.scalar(), Some("" | "false" | "0" | "bridge"));
             if !idle {
                 self.sources.note(entry.at, service.key(name), weight, instead);

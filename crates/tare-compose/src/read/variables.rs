@@ -17,7 +17,14 @@ impl Reader<'_> {
                 let Some(mut keys) = Keys::of(&item, "an env_file", self.sources) else { continue };
                 path = keys.get("path").map(|entry| entry.value.clone());
                 required = keys.get("required").is_none_or(|entry| entry.value.scalar() != Some("false"));
-                raw = keys.text("format", self.sources).as_deref() == Some("raw");
+                if let Some(entry) = keys.get("format") {
+                    let format = entry.value.scalar().unwrap_or_default();
+                    raw = format == "raw";
+                    if !raw && !format.is_empty() {
+                        let message = format!("there is no format '{format}'");
+                        self.sources.unknown(entry.value.at, message, format, &["raw"]);
+                    }
+                }
                 keys.finish(self.sources);
                 if path.is_none() {
                     self.sources.wrong(item.at, "an env_file has no 'path'", "add 'path:' here");

@@ -1,6 +1,6 @@
 //! `volumes:`, `tmpfs:`, `secrets:` and `configs:`: what is writable, and which files are put on top of the image.
 
-use super::Reader;
+use super::{Reader, nested};
 use crate::disk::Thing;
 use crate::keys::Keys;
 use crate::model::{Copied, Service};
@@ -16,6 +16,16 @@ const FILE_BYTES_MAX: usize = 1 << 20;
 const FILES_MAX: usize = 200;
 /// Files of the machine that nothing depends on but what the time is called.
 const CLOCKS: [&str; 2] = ["/etc/localtime", "/etc/timezone"];
+
+/// What becomes of `nocopy`.
+const COPIED: &str = "the volume begins with what the image has there";
+/// The keys of a mount that are about one kind alone, each with its own keys.
+const MOUNT_OPTIONS: [(&str, &[&str]); 4] = [
+    ("bind", &["create_host_path", "propagation", "recursive", "selinux"]),
+    ("image", &["subpath"]),
+    ("tmpfs", &["mode", "size"]),
+    ("volume", &["labels", "nocopy", "subpath"]),
+];
 
 /// What is mounted where.
 struct Mount {
@@ -38,10 +48,11 @@ enum MountKind {
 impl Reader<'_> {
     /// Reads `volumes:`.
     pub(super) fn volumes(&mut self, value: &Value, service: &mut Service) {
+        let key = service.key("volumes");
         for item in value.items(self.sources).to_vec() {
             let mount = match &item.kind {
-                Kind::Map(_) => self.long_mount(&item),
-                _ => self.short_mount(&item),
+                Kind::Map(_) => self.long_mount(&item, &key),
+                _ => self.short_mount(&item, &key),
             };
             if let Some(mount) = mount {
                 self.mount(mount, service);
@@ -59,6 +70,12 @@ impl Reader<'_> {
                 let value = Value { at: item.at, kind: Kind::Scalar { text: size.to_owned(), quoted: true } };
                 value.bytes(self.sources)
             });
+            let is_kept = |option: &str| matches!(option, "" | "rw") || option.starts_with("size=");
+            let others: Vec<&str> = options.split(',').filter(|option| !is_kept(option)).collect();
+            if !others.is_empty() {
+                let instead = format!("of its options only the size is kept, and not {}", others.join(", "));
+                self.sources.note(item.at, service.key("tmpfs"), Weight::Differs, instead);
+            }
             let target = target.to_owned();
             let mount = Mount { at: item.at, source: None, target, kind: MountKind::Tmpfs, read_only: false, bytes };
             self.mount(mount, service);
@@ -66,7 +83,7 @@ impl Reader<'_> {
     }
 
     /// `[SOURCE:]TARGET[:MODE]`.
-    fn short_mount(&mut self, item: &Value) -> Option<Mount> {
+    fn short_mount(&mut self, item: &Value, key: &str) -> Option<Mount> {
         let text = item.text(self.sources)?;
         let mut parts = text.split(':');
         let (first, second, mode) = (parts.next().unwrap_or_default(), parts.next(), parts.next().unwrap_or_default());
@@ -75,6 +92,9 @@ impl Reader<'_> {
             return None;
         }
         let read_only = mode.split(',').any(|mode| mode == "ro");
+        if mode.split(',').any(|mode| mode == "nocopy") {
+            self.sources.note(item.at, key, Weight::Differs, COPIED);
+        }
         let (source, target) = match second {
             Some(target) => (Some(first.to_owned()), target.to_owned()),
             None => (None, first.to_owned()),
@@ -84,9 +104,9 @@ impl Reader<'_> {
         Some(Mount { at: item.at, source, target, kind, read_only, bytes: None })
     }
 
-    fn long_mount(&mut self, item: &Value) -> Option<Mount> {
+    fn long_mount(&mut self, item: &Value, key: &str) -> Option<Mount> {
         let mut keys = Keys::of(item, "a volume", self.sources)?;
-        keys.know(&["bind", "volume", "consistency", "image"]);
+        keys.know(&["consistency"]);
         let kind = match keys.text("type", self.sources).as_deref() {
             Some("volume") | None => MountKind::Volume,
             Some("bind") => MountKind::Bind,
@@ -96,14 +116,36 @@ impl Reader<'_> {
         let source = keys.text("source", self.sources);
         let target = keys.text("target", self.sources);
         let read_only = keys.flag("read_only", self.sources);
-        let tmpfs = keys.get("tmpfs");
+        let bytes = self.mount_options(&mut keys, key);
         keys.finish(self.sources);
-        let size = tmpfs.and_then(|entry| entry.value.entries().iter().find(|entry| entry.key == "size"));
-        let bytes = size.and_then(|entry| entry.value.bytes(self.sources));
         if target.is_none() {
             self.sources.wrong(item.at, "a volume has no 'target'", "add 'target:', the path inside the container");
         }
         Some(Mount { at: item.at, source, target: target?, kind, read_only, bytes })
+    }
+
+    /// What is said of one kind of mount alone. Returns the size of a `tmpfs`.
+    fn mount_options(&mut self, keys: &mut Keys, key: &str) -> Option<u64> {
+        let mut bytes = None;
+        for (kind, known) in MOUNT_OPTIONS {
+            let Some(entry) = keys.get(kind) else { continue };
+            nested::check(&entry.value, &format!("'{kind}'"), known, self.sources);
+            for Entry { key: name, at, value, .. } in entry.value.entries() {
+                let instead = match (kind, name.as_str()) {
+                    ("tmpfs", "size") if !value.is_null() => {
+                        bytes = value.bytes(self.sources);
+                        continue;
+                    }
+                    _ if value.is_null() => continue,
+                    ("tmpfs", "mode") => "its mode is that of every volume",
+                    ("volume", "nocopy") if value.scalar() == Some("true") => COPIED,
+                    ("volume", "subpath") => "the mount is a volume of its own, which begins empty in each trial",
+                    _ => continue,
+                };
+                self.sources.note(*at, format!("{key}.{kind}.{name}"), Weight::Differs, instead);
+            }
+        }
+        bytes
     }
 
     fn mount(&mut self, mount: Mount, service: &mut Service) {
@@ -113,6 +155,10 @@ impl Reader<'_> {
             return;
         };
         let bytes = mount.bytes.filter(|bytes| *bytes > 0).unwrap_or(VOLUME_BYTES);
+        if mount.read_only && matches!(mount.kind, MountKind::Volume | MountKind::Tmpfs) {
+            let instead = "the service can write to the volume, too";
+            self.sources.note(mount.at, service.key("volumes"), Weight::Differs, instead);
+        }
         match (mount.kind, mount.source) {
             (MountKind::Bind, Some(source)) => self.bind(mount.at, &source, target, mount.read_only, service),
             (MountKind::Other | MountKind::Bind, _) => {
@@ -286,7 +332,13 @@ impl Reader<'_> {
             let (mut source, mut target) = (item.scalar().map(str::to_owned), None);
             if let Kind::Map(_) = item.kind {
                 let Some(mut keys) = Keys::of(&item, format!("an item of '{section}'"), self.sources) else { continue };
-                keys.know(&["uid", "gid", "mode"]);
+                for name in ["uid", "gid", "mode"] {
+                    if let Some(entry) = keys.get(name) {
+                        let key = service.key(&format!("{section}.{name}"));
+                        let instead = "every user of the service can read the file, and none can write it";
+                        self.sources.note(entry.at, key, Weight::Differs, instead);
+                    }
+                }
                 source = keys.text("source", self.sources);
                 target = keys.text("target", self.sources);
                 keys.finish(self.sources);
