@@ -323,7 +323,7 @@ impl Reader<'_> {
     }
 }
 
-/// Of the ports that are published, the first at which it is known what is spoken, else the first.
+/// Of the ports that are published, the first whose protocol is known, else the first.
 fn telling(ports: &[u16], image: &str) -> Option<u16> {
     let usual = known::image(image).map(|known| known.port);
     let tells = |port: &&u16| known::speaks(**port, "").is_some() || usual == Some(**port);

@@ -2,7 +2,7 @@
 
 use super::args::About;
 use super::load::{Load, list, quoted};
-use super::movable::Movable;
+use super::movable::{Movable, PORT};
 use crate::files::{self, STUDY_FILE, WORKLOAD_FILE};
 use crate::mistake::Mistake;
 use crate::written::{make_own_folder, write_own_file};
@@ -11,8 +11,6 @@ use std::path::{Path, PathBuf};
 use tare_core::bundle::Source;
 use tare_core::units::typed_duration;
 
-/// What a workload calls the port that gets the load.
-pub(super) const PORT: &str = "main";
 /// What may be done with a file; the command that lists all its keys follows.
 const EDIT: &str = "# Edit it freely: `tare run` takes this folder as it is. All keys: ";
 /// How long a service may take until it is ready: in the folder, and while its load is found.

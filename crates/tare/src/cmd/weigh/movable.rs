@@ -1,9 +1,11 @@
 //! How a service is told at which port to listen. Where that can be found out, its forms stand side by side under a
 //! load that is chopped, which sees much finer than blocks of one form after the other.
 
-use super::folder::PORT;
 use std::collections::BTreeMap;
 use std::path::Path;
+
+/// What a workload calls the port that gets the load.
+pub(super) const PORT: &str = "main";
 
 /// How a service takes its port. It is tried before it is believed.
 #[derive(Debug, Clone, PartialEq, Eq)]
