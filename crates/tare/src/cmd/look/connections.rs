@@ -41,9 +41,9 @@ pub(crate) struct Found {
 }
 
 /// Deploys a workload once, writes its data set, and doubles the number of connections from 1 as long as that raises
-/// the throughput by at least 5 %: for about six seconds at most, or thirty if the service is slow, and the seconds that
-/// deploying takes. Parameters, options, instances and the load's origin are the study's; its forms and its load profile
-/// have no meaning here.
+/// the throughput by at least 5 %: for about six seconds at most, or thirty if the service is slow, and the seconds
+/// that deploying takes. Parameters, options, instances and the load's origin are the study's; its forms and its load
+/// profile have no meaning here.
 ///
 /// # Errors
 /// When the load is a tool, which has its own connections; when the workload was not deployed, or did not answer a
