@@ -170,11 +170,15 @@ impl<'a> Addresses<'a> {
                 if other == Some(of) || told.contains(&mention.name) {
                     continue;
                 }
-                let instead = format!(
-                    "{path} names '{}', which does not resolve, and nothing is put into files: have the service's \
-                     start write the file from a variable with ${{{{addresses.{}.PORT}}}}",
-                    mention.name, mention.name
-                );
+                let name = &mention.name;
+                let instead = match other {
+                    Some(other) => format!(
+                        "{path} names '{name}', which does not resolve, and nothing is put into files: have the \
+                         service's start write the file from a variable with ${{{{addresses.{}.PORT}}}}",
+                        self.own[other]
+                    ),
+                    None => format!("{path} names '{name}', which is not deployed: ask for its profile by --profile"),
+                };
                 self.sources.note(copied.at, service.key(copied.of), Weight::Stops, instead);
                 told.push(mention.name);
             }

@@ -46,16 +46,16 @@ impl<'v> Keys<'v> {
         self.get(name)?.value.text(sources)
     }
 
-    /// An optional `true` or `false`; absent is false.
-    pub(crate) fn flag(&mut self, name: &'static str, sources: &mut Sources) -> bool {
-        let Some(entry) = self.get(name) else { return false };
+    /// An optional `true` or `false`, by default the `usual` one.
+    pub(crate) fn flag(&mut self, name: &'static str, usual: bool, sources: &mut Sources) -> bool {
+        let Some(entry) = self.get(name) else { return usual };
         match entry.value.scalar() {
             Some("true" | "yes" | "on" | "True" | "TRUE") => true,
             Some("false" | "no" | "off" | "False" | "FALSE") => false,
             _ => {
                 let told = format!("true or false is wanted here, this is {}", entry.value.describe());
                 sources.wrong(entry.value.at, told, "");
-                false
+                usual
             }
         }
     }

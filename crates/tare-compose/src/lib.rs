@@ -23,7 +23,7 @@ mod write;
 mod yaml;
 
 pub use disk::{Disk, Thing};
-pub use sources::{Note, Weight, plain};
+pub use sources::{Note, Weight, beneath, plain};
 
 use addresses::{Addresses, usual_ports};
 use model::{Service, Words};

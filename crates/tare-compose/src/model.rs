@@ -33,7 +33,7 @@ pub(crate) struct Service {
     pub(crate) directory: Option<String>,
     /// The TCP ports at which it listens.
     pub(crate) ports: BTreeSet<u16>,
-    /// The first of its TCP ports that is published.
+    /// Of its published TCP ports the first whose protocol is known, else the first.
     pub(crate) published: Option<u16>,
     /// Further names by which others reach it.
     pub(crate) aliases: Vec<String>,
@@ -49,8 +49,9 @@ pub(crate) struct Service {
     pub(crate) cpuset: Option<u32>,
     /// Memory in bytes.
     pub(crate) memory: Option<u64>,
-    /// How long it may take to end.
+    /// The signal that asks it to end.
     pub(crate) stop_signal: Option<StopSignal>,
+    /// How long it may take to end after that.
     pub(crate) stop_within: Option<Duration>,
     /// How long it may take to become ready, from its health check.
     pub(crate) within: Option<Duration>,

@@ -60,7 +60,7 @@ pub(crate) struct Loader<'a> {
     /// Where mistakes and notes go.
     pub(crate) sources: &'a mut Sources,
     /// Files that were read, so that their mistakes are reported once.
-    read: Vec<(PathBuf, Option<Value>)>,
+    read: Vec<((PathBuf, PathBuf, Environment), Option<Value>)>,
     /// The folder of the file that the user named.
     root: PathBuf,
     /// The files that are being read, each with the one that it includes behind it.
@@ -138,10 +138,12 @@ impl<'a> Loader<'a> {
     /// Reads one file and fills in its variables.
     fn load(&mut self, path: &Path, folder: &Path, named: Option<At>, environment: &Environment) -> Option<Value> {
         let path = plain(path);
-        if let Some((_, known)) = self.read.iter().find(|(known, _)| *known == path) {
+        // The same file has other variables and other paths where another project names it.
+        let key = (path, folder.to_owned(), environment.clone());
+        if let Some((_, known)) = self.read.iter().find(|(known, _)| *known == key) {
             return known.clone();
         }
-        let value = self.open(&path, folder, named).and_then(|(file, text)| {
+        let value = self.open(&key.0, folder, named).and_then(|(file, text)| {
             let mut root = parse(&text, file, self.sources)?;
             let sources = &mut *self.sources;
             root.each_scalar(&mut |at, text, quoted| {
@@ -167,7 +169,7 @@ impl<'a> Loader<'a> {
             });
             Some(root)
         });
-        self.read.push((path, value.clone()));
+        self.read.push((key, value.clone()));
         value
     }
 

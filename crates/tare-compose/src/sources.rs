@@ -138,12 +138,19 @@ impl Sources {
     }
 }
 
+/// A plain path relative to the folder `root`, if it is that folder or lies below it.
+pub fn beneath<'p>(root: &Path, path: &'p Path) -> Option<&'p Path> {
+    let rest = match root.as_os_str().is_empty() {
+        true => Some(path).filter(|path| path.is_relative()),
+        false => path.strip_prefix(root).ok(),
+    };
+    // Below `..`, `../../a` is outside.
+    rest.filter(|rest| !rest.starts_with(".."))
+}
+
 /// Whether a plain path is the folder `root`, or lies below it.
 pub(crate) fn is_below(root: &Path, path: &Path) -> bool {
-    match root.as_os_str().is_empty() {
-        true => path.is_relative() && !path.starts_with(".."),
-        false => path.starts_with(root),
-    }
+    beneath(root, path).is_some()
 }
 
 /// A path without `.` and, where that is possible, without `..`: the paths that a [`Disk`](crate::Disk) is asked for.
@@ -179,7 +186,15 @@ mod tests {
         for (root, path) in [("", "a"), ("c", "c"), ("c", "c/a"), ("/c", "/c/a")] {
             assert!(is_below(Path::new(root), Path::new(path)), "{root} {path}");
         }
-        for (root, path) in [("", "../a"), ("", "/a"), ("c", "d"), ("c", "cc"), ("/c", "c/a")] {
+        for (root, path) in [
+            ("..", "../../a"),
+            ("../..", "../../../a"),
+            ("", "../a"),
+            ("", "/a"),
+            ("c", "d"),
+            ("c", "cc"),
+            ("/c", "c/a"),
+        ] {
             assert!(!is_below(Path::new(root), Path::new(path)), "{root} {path}");
         }
     }

@@ -185,7 +185,7 @@ fn load(plan: &Plan) -> String {
                 Some(user) => (user, either("PASSWORD")),
                 None => ("root".to_owned(), either("ROOT_PASSWORD")),
             };
-            sql("mysql", &user, password, &either("DATABASE").unwrap_or_else(|| "mysql".to_owned()))
+            sql("mysql", &user, password, &either("DATABASE").unwrap_or_else(|| READABLE.to_owned()))
         }
         Some(Speaks::Memcached) => MEMCACHED.to_owned(),
         None => format!("  # The protocol is not known. Keep one of these.\n{HTTP}{OTHERS}"),
@@ -193,11 +193,14 @@ fn load(plan: &Plan) -> String {
     text
 }
 
+/// A database of MySQL that everybody may read.
+const READABLE: &str = "information_schema";
 const REDIS: &str = "  protocol:\n    redis: {mix: {get: 75, set: 25}, keys: 10000, value_bytes: 64}\n";
 const HTTP: &str = "  # Name pages that your users ask for, and a text that each must contain.\n  protocol:\n\
                     \x20   http:\n      requests:\n        - path: /\n";
-const MEMCACHED: &str =
-    "  protocol:\n    tcp:\n      request: \"get tare\\r\\n\"\n      reply: {until: \"END\\r\\n\"}\n";
+const MEMCACHED: &str = "  protocol:\n    tcp:\n      populate:\n        - {request: \"set tare 0 0 5\\r\\nhello\\r\\n\", \
+     reply: {until: \"STORED\\r\\n\"}}\n      request: \"get tare\\r\\n\"\n      reply: {until: \"END\\r\\n\"}\n      \
+     expect: hello\n";
 const OTHERS: &str = "    # redis: {}\n\
                       \x20   # postgres: {operations: {one: {script: [{sql: SELECT 1, expect: {rows: 1}}]}}}\n\
                       \x20   # mysql: {operations: {one: {script: [{sql: SELECT 1, expect: {rows: 1}}]}}}\n\

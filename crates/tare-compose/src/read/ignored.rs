@@ -15,7 +15,7 @@ const RIGHTS: &str = "services have the rights that engines give by default, les
 const NETWORK: &str = "the form decides about the network; names and servers of Compose's own are not there";
 const NAMESPACES: &str = "the form decides what a service shares with the machine";
 const MEMORY: &str = "memory is limited in one way in every form, by `resources: {memory: ...}`";
-const DEVICES: &str = "no form hands over devices of the machine; a service that needs one will not run";
+pub(super) const DEVICES: &str = "no form hands over devices of the machine; a service that needs one will not run";
 
 /// Every key without a field in a workload, by name.
 pub(super) const KEYS: &[(&str, Fate)] = &[
@@ -46,7 +46,10 @@ pub(super) const KEYS: &[(&str, Fate)] = &[
     ("gpus", Fate::Noted(Stops, DEVICES)),
     ("group_add", Fate::Noted(Differs, "a service has one group, in every form")),
     ("hostname", Fate::Noted(Differs, "the form decides the host's name")),
-    ("init", Fate::Noted(Differs, "the program is started by itself; it must end on SIGTERM and await its children")),
+    (
+        "init",
+        Fate::Noted(Differs, "the program is started by itself; it must end on its stop signal and await its children"),
+    ),
     ("ipc", Fate::Noted(Differs, NAMESPACES)),
     ("isolation", Fate::Noted(Differs, NAMESPACES)),
     ("label_file", Fate::Silent),

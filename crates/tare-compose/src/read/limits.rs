@@ -97,9 +97,11 @@ fn resources_of(value: &Value, service: &mut Service, sources: &mut Sources) {
     let Some(mut keys) = Keys::of(value, "'resources'", sources) else { return };
     let limits = keys.get("limits");
     if let Some(entry) = keys.get("reservations") {
-        let instead = "nothing is reserved; each form has the limits";
         let devices = entry.value.entries().iter().any(|entry| entry.key == "devices");
-        let weight = if devices { Weight::Stops } else { Weight::Differs };
+        let (weight, instead) = match devices {
+            true => (Weight::Stops, super::ignored::DEVICES),
+            false => (Weight::Differs, "nothing is reserved; each form has the limits"),
+        };
         sources.note(entry.at, service.key("deploy.resources.reservations"), weight, instead);
     }
     keys.finish(sources);
@@ -146,7 +148,7 @@ pub(super) fn health(value: &Value, service: &mut Service, sources: &mut Sources
     };
     let (interval, start) = (time("interval", 30), time("start_period", 0));
     let retries = keys.get("retries").and_then(|entry| entry.value.number(sources)).unwrap_or(3.0);
-    let disabled = keys.flag("disable", sources);
+    let disabled = keys.flag("disable", false, sources);
     let test = keys.get("test");
     keys.finish(sources);
     let none = |value: &Value| match &value.kind {

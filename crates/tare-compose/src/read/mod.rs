@@ -285,7 +285,7 @@ impl Reader<'_> {
             let Some(mut keys) = Keys::of(value, "a dependency", self.sources) else { continue };
             keys.know(&["restart"]);
             let condition = keys.get("condition");
-            let optional = keys.get("required").is_some_and(|entry| entry.value.scalar() == Some("false"));
+            let optional = !keys.flag("required", true, self.sources);
             keys.finish(self.sources);
             service.after.push(Dependency { name: key.clone(), at: *at, optional });
             let known = ["service_started", "service_healthy", "service_completed_successfully"];

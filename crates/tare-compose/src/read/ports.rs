@@ -15,7 +15,7 @@ pub(super) struct Listening {
     tcp: bool,
 }
 
-/// Reads `ports:` (`published`) or `expose:` of the service that `key` names. Returns the TCP ports, in their order.
+/// Reads `ports:` or `expose:`; `key` names it in notes. Returns the TCP ports, in their order.
 pub(super) fn read(value: &Value, key: &str, sources: &mut Sources) -> Vec<u16> {
     let mut ports = Vec::new();
     for item in value.items(sources).to_vec() {

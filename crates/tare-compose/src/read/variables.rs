@@ -16,7 +16,7 @@ impl Reader<'_> {
             if let Kind::Map(_) = item.kind {
                 let Some(mut keys) = Keys::of(&item, "an env_file", self.sources) else { continue };
                 path = keys.get("path").map(|entry| entry.value.clone());
-                required = keys.get("required").is_none_or(|entry| entry.value.scalar() != Some("false"));
+                required = keys.flag("required", true, self.sources);
                 if let Some(entry) = keys.get("format") {
                     let format = entry.value.scalar().unwrap_or_default();
                     raw = format == "raw";
@@ -76,7 +76,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Sets a variable. One without a value is taken from whoever starts the run, and written nowhere.
+    /// Sets a variable. One without a value is that of whoever starts the run, and written nowhere, if it is exported
+    /// now; else that of `.env` is written.
     fn set(&mut self, service: &mut Service, name: String, at: At, text: Option<String>) {
         let text = match text {
             Some(text) if text.contains("${{") => {

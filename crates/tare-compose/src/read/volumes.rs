@@ -9,7 +9,7 @@ use crate::yaml::{Entry, Kind, Value};
 use std::path::{Component, Path, PathBuf};
 
 /// The size of a volume for which none is stated, in bytes.
-pub(crate) const VOLUME_BYTES: u64 = 512 << 20;
+pub(crate) use tare_core::image::IMAGE_VOLUME_BYTES as VOLUME_BYTES;
 /// The largest file that a workload may put on top of an image.
 const FILE_BYTES_MAX: usize = 1 << 20;
 /// The most files of a folder that is copied.
@@ -115,7 +115,7 @@ impl Reader<'_> {
         };
         let source = keys.text("source", self.sources);
         let target = keys.text("target", self.sources);
-        let read_only = keys.flag("read_only", self.sources);
+        let read_only = keys.flag("read_only", false, self.sources);
         let bytes = self.mount_options(&mut keys, key);
         keys.finish(self.sources);
         if target.is_none() {
@@ -138,7 +138,7 @@ impl Reader<'_> {
                     }
                     _ if value.is_null() => continue,
                     ("tmpfs", "mode") => "its mode is that of every volume",
-                    ("volume", "nocopy") if value.scalar() == Some("true") => COPIED,
+                    ("volume", "nocopy") if is_true(value) => COPIED,
                     ("volume", "subpath") => "the mount is a volume of its own, which begins empty in each trial",
                     _ => continue,
                 };
@@ -372,7 +372,7 @@ impl Reader<'_> {
         let file = keys.text("file", self.sources);
         let variable = keys.text("environment", self.sources);
         let content = keys.text("content", self.sources);
-        let external = keys.flag("external", self.sources);
+        let external = keys.get("external").is_some_and(|entry| is_true(&entry.value));
         keys.finish(self.sources);
         let key = service.key(section);
         match (file, variable, content) {
@@ -432,7 +432,7 @@ fn of_machine(path: &Path) -> Option<&'static str> {
 
 /// Whether a value is `true`, or a map, which older files write.
 fn is_true(value: &Value) -> bool {
-    matches!(value.kind, Kind::Map(_)) || value.scalar() == Some("true")
+    matches!(value.kind, Kind::Map(_)) || matches!(value.scalar(), Some("true" | "True" | "TRUE" | "yes" | "on"))
 }
 
 #[cfg(test)]

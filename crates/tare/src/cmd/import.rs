@@ -3,20 +3,20 @@
 use crate::catalog::Tables;
 use crate::mistake::Mistake;
 use crate::terminal::tell;
+use crate::written::{hand_folder_to_caller, make_own_folder, write_own_file};
 use crate::{EXIT_MISTAKE, EXIT_OK, paths, within};
 use anyhow::Result;
 use clap::Args;
 use std::fs;
-use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
-use tare_compose::{Around, Disk, Imported, Note, Thing, Weight};
+use tare_compose::{Around, Disk, Imported, Note, Thing, Weight, beneath};
 use tare_core::catalog::Catalog;
 use tare_core::fault::Doing;
 use tare_core::image::ImageConfig;
 
 /// The names that Compose looks for in a folder, in this order.
-const NAMES: [&str; 4] = ["compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"];
+pub(crate) const NAMES: [&str; 4] = ["compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"];
 /// The names of a file that Compose puts over the one that it found itself.
 const OVER: [&str; 4] =
     ["compose.override.yml", "compose.override.yaml", "docker-compose.override.yml", "docker-compose.override.yaml"];
@@ -116,16 +116,6 @@ struct Machine {
     root: PathBuf,
 }
 
-impl Machine {
-    /// The path relative to the folder of the Compose file, if it lies below it.
-    fn beneath<'p>(&self, path: &'p Path) -> Option<&'p Path> {
-        if self.root.as_os_str().is_empty() {
-            return Some(path).filter(|path| path.is_relative() && !path.starts_with(".."));
-        }
-        path.strip_prefix(&self.root).ok()
-    }
-}
-
 impl Disk for Machine {
     fn at(&self, path: &Path) -> Option<Thing> {
         let found = fs::metadata(path).ok()?;
@@ -138,14 +128,14 @@ impl Disk for Machine {
     }
 
     fn read(&self, path: &Path) -> Result<Vec<u8>, String> {
-        match self.beneath(path).filter(|_| path != self.file) {
+        match beneath(&self.root, path).filter(|_| path != self.file) {
             Some(name) => within::read_beneath(&self.root, name, FILE_BYTES_MAX),
             None => within::read_file(path, FILE_BYTES_MAX),
         }
     }
 
     fn list(&self, path: &Path) -> Result<Vec<String>, String> {
-        let name = self.beneath(path).ok_or("it lies outside of the Compose file's folder")?;
+        let name = beneath(&self.root, path).ok_or("it lies outside of the Compose file's folder")?;
         // The folder itself has an empty name, relative to it.
         let name = if name.as_os_str().is_empty() { Path::new(".") } else { name };
         let entries = within::list_beneath(&self.root, name)?;
@@ -170,9 +160,9 @@ fn write(out: &Path, imported: &Imported) -> Result<()> {
     // Where the folder is there, it stays the same one: somebody's shell may stand in it.
     let made = tempfile::Builder::new()
         .prefix(".tare-import-")
-        .permissions(fs::Permissions::from_mode(0o777))
         .tempdir_in(if is_there { whole.as_path() } else { around })
         .doing(format_args!("make a folder beside {shown}"))?;
+    hand_folder_to_caller(made.path());
     for (name, content) in &imported.files {
         write_new(made.path(), name, content)?;
     }
@@ -189,18 +179,19 @@ fn write(out: &Path, imported: &Imported) -> Result<()> {
     Ok(())
 }
 
-/// Writes a file that is not there yet. Its name stays in the folder, whatever a Compose file says.
+/// Writes a file, which may hold a secret: only its owner may read it, who under sudo is the calling user. Its name
+/// stays in the folder, whatever a Compose file says.
 fn write_new(folder: &Path, name: &str, content: &str) -> Result<()> {
     let is_plain = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
     if name.is_empty() || !is_plain {
         return Err(Mistake::new(format!("'{name}' leads out of the folder {}", paths::shown(folder))).into());
     }
-    let path = folder.join(name);
-    let parent = path.parent().unwrap_or(folder);
-    fs::create_dir_all(parent).doing(format_args!("make the folder {}", paths::shown(parent)))?;
-    let mut file = fs::File::create_new(&path).doing(format_args!("create {}", paths::shown(&path)))?;
-    file.write_all(content.as_bytes()).doing(format_args!("write {}", paths::shown(&path)))?;
-    Ok(())
+    let mut parent = folder.to_owned();
+    for part in Path::new(name).parent().into_iter().flat_map(Path::components) {
+        parent.push(part);
+        make_own_folder(&parent).doing(format_args!("make the folder {}", paths::shown(&parent)))?;
+    }
+    write_own_file(&folder.join(name), content)
 }
 
 /// What was made, what differs, what was assumed, and what to do next.
@@ -296,7 +287,7 @@ mod tests {
         write_new(&folder, "files/a/etc/x", "1").unwrap();
         assert_eq!(fs::read_to_string(folder.join("files/a/etc/x")).unwrap(), "1");
         let absolute = victim.to_str().unwrap();
-        for name in ["", "../victim", "files/../../victim", "files/a/etc/x", absolute] {
+        for name in ["", "../victim", "files/../../victim", absolute] {
             assert!(write_new(&folder, name, "2").is_err(), "{name}");
         }
         assert_eq!(fs::read_to_string(&victim).unwrap(), "keep");
