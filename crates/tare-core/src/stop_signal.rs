@@ -30,7 +30,12 @@ impl StopSignal {
             return (named || (first..=last).contains(&number)).then_some(StopSignal(number));
         }
         let upper = text.to_ascii_uppercase();
-        let name = upper.strip_prefix("SIG").unwrap_or(&upper);
+        let name = match upper.strip_prefix("SIG").unwrap_or(&upper) {
+            "IOT" => "ABRT",
+            "CLD" => "CHLD",
+            "POLL" => "IO",
+            name => name,
+        };
         if let Some(at) = NAMES.iter().position(|known| *known == name) {
             return Some(StopSignal(at as i32 + 1));
         }
@@ -65,7 +70,10 @@ impl fmt::Display for StopSignal {
         match usize::try_from(self.0 - 1).ok().and_then(|at| NAMES.get(at)) {
             Some(name) => write!(out, "SIG{name}"),
             None if self.0 == REAL_TIME.0 => write!(out, "SIGRTMIN"),
-            None => write!(out, "SIGRTMIN+{}", self.0 - REAL_TIME.0),
+            // Engines know no other names: up to RTMIN+15, and from RTMAX-14 on.
+            None if self.0 <= REAL_TIME.0 + 15 => write!(out, "SIGRTMIN+{}", self.0 - REAL_TIME.0),
+            None if self.0 == REAL_TIME.1 => write!(out, "SIGRTMAX"),
+            None => write!(out, "SIGRTMAX-{}", REAL_TIME.1 - self.0),
         }
     }
 }
@@ -96,8 +104,11 @@ mod tests {
             ("28", 28, "SIGWINCH"),
             ("SIGRTMIN", 34, "SIGRTMIN"),
             ("RTMIN+3", 37, "SIGRTMIN+3"),
-            ("SIGRTMAX-1", 63, "SIGRTMIN+29"),
-            ("64", 64, "SIGRTMIN+30"),
+            ("SIGRTMIN+15", 49, "SIGRTMIN+15"),
+            ("50", 50, "SIGRTMAX-14"),
+            ("SIGRTMAX-1", 63, "SIGRTMAX-1"),
+            ("64", 64, "SIGRTMAX"),
+            ("SIGPOLL", 29, "SIGIO"),
         ] {
             let signal = StopSignal::parse(text).unwrap_or_else(|| panic!("{text}"));
             assert_eq!((signal.number(), signal.to_string().as_str()), (number, name), "{text}");

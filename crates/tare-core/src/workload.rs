@@ -138,7 +138,7 @@ pub struct Service {
     /// The signal that asks it to end.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub stop_signal: StopSignal,
-    /// How long it may take to end after that.
+    /// How long it may take to end after its stop signal.
     pub stop_within: Duration,
     /// Named options with named levels; a study chooses levels. Their arguments are put into `command`
     /// when it is deployed ([`Study::deployed`](crate::study::Study::deployed)).

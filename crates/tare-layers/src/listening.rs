@@ -35,8 +35,10 @@ pub fn addresses(scope: &Scope, network: &Path) -> BTreeSet<SocketAddr> {
         if network_of(pid).is_none_or(|own| own != network) {
             continue;
         }
-        let table = table.get_or_insert_with(|| listeners_beside(pid));
         let own = sockets(pid);
+        // Of one that has just ended there is no table.
+        table = table.or_else(|| listeners_beside(pid));
+        let table = table.as_deref().unwrap_or_default();
         found.extend(table.iter().filter(|listener| own.contains(&listener.inode)).map(|listener| listener.address));
     }
     found
@@ -53,10 +55,11 @@ fn processes_of(scope: &Scope) -> BTreeSet<u32> {
     found
 }
 
-/// Everything that listens in the network namespace of a process.
-fn listeners_beside(pid: u32) -> Vec<Listener> {
+/// Everything that listens in the network namespace of a process; none if it has ended.
+fn listeners_beside(pid: u32) -> Option<Vec<Listener>> {
     let tables = ["tcp", "tcp6"].map(|table| fs::read_to_string(format!("/proc/{pid}/net/{table}")));
-    tables.iter().flatten().flat_map(|text| listeners(text)).collect()
+    tables[0].as_ref().ok()?;
+    Some(tables.iter().flatten().flat_map(|text| listeners(text)).collect())
 }
 
 /// The inodes of the sockets that a process has open.

@@ -3,7 +3,7 @@
 use crate::keeping::{hold, standing};
 use crate::placing::starts;
 use crate::standing::StandingDeployment;
-use crate::trial::{Early, Entry, PROBE_PERIOD, Trial, TrialInputs};
+use crate::trial::{Early, Entry, LEFT, PROBE_PERIOD, Trial, TrialInputs};
 use crate::{Apparatus, Clock, Event, Place, Stop};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -224,7 +224,7 @@ impl<'a, 'b> Deployment<'a, 'b> {
         let Some(host) = &mut self.host else { return };
         let mut trial = Self::trial(self.inputs, &mut self.data, Stage::Verify, context);
         if let Err(fault) = host.thaw() {
-            trial.data.record.warnings.push(format!("teardown: {fault}"));
+            trial.data.record.warnings.push(format!("{LEFT}{fault}"));
         }
         if self.entry.is_some() && !stopped {
             let verified = verify(&mut trial, host.as_mut(), &self.started, std::mem::take(&mut self.parts));

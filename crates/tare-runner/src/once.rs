@@ -1,7 +1,7 @@
 //! A form that is deployed once, outside of a plan: to look at a service, or to try loads. Nothing of it is recorded.
 
 use crate::placing::starts;
-use crate::trial::{Early, Trial, TrialInputs};
+use crate::trial::{Early, LEFT, Trial, TrialInputs};
 use crate::{Apparatus, Clock, Event, Stop};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,10 +16,9 @@ use tare_core::trial::Stage;
 use tare_core::units::CpuSet;
 use tare_core::workload::Service;
 
-/// How much longer than its load a load process may take: for connecting and draining.
+/// How much longer than its load a load process may take. A try is short, and one that takes long to connect says
+/// nothing that is wanted here.
 const SLACK: Duration = Duration::from_secs(5);
-/// How a trial's warnings about what was left behind begin.
-const LEFT: &str = "teardown: ";
 
 /// What is deployed once: the first form of a study.
 pub struct Once<'a> {
@@ -193,12 +192,14 @@ impl Once<'_> {
         };
         let worked = work(&mut trial, host.as_mut(), &starts, &mut started);
         trial.take_down(host, &started);
-        let done = worked.map_err(|early| match early {
+        let worked = worked.map_err(|early| match early {
             Early::Failed(why) | Early::Unavailable(why) => without_secrets(why, &inputs.workload.services),
-        })?;
-        match data.record.warnings.iter().find_map(|warning| warning.strip_prefix(LEFT)) {
-            Some(left) => Err(Fault::new(format!("could not take down what was started: {left}")).remedy("tare clean")),
-            None => Ok(done),
+        });
+        let left = data.record.warnings.iter().find_map(|warning| warning.strip_prefix(LEFT));
+        match (worked, left.map(|left| format!("could not take down what was started: {left}"))) {
+            (worked, None) => worked,
+            (Ok(_), Some(left)) => Err(Fault::new(left).remedy("tare clean")),
+            (Err(why), Some(left)) => Err(why.context(left)),
         }
     }
 }

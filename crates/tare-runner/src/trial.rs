@@ -17,6 +17,9 @@ use tare_core::trial::{Outcome, Stage};
 use tare_core::units::CpuSet;
 use tare_core::workload::Workload;
 
+/// How a warning about what was left behind begins.
+pub(crate) const LEFT: &str = "teardown: ";
+
 /// How much longer than its load a load process may take: for connecting, draining, verifying.
 pub(crate) const DRIVE_SLACK: Duration = Duration::from_secs(60);
 /// How often telemetry is read.
@@ -111,11 +114,11 @@ impl Trial<'_, '_> {
         // In reverse order: a service may need those that were started before it.
         for instance in started.iter().rev() {
             if let Err(fault) = host.stop(&instance.instance) {
-                self.data.record.warnings.push(format!("teardown: {fault}"));
+                self.data.record.warnings.push(format!("{LEFT}{fault}"));
             }
         }
         if let Err(fault) = host.close() {
-            self.data.record.warnings.push(format!("teardown: {fault}"));
+            self.data.record.warnings.push(format!("{LEFT}{fault}"));
         }
         self.leave();
     }

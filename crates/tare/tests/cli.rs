@@ -126,6 +126,7 @@ fn help_fits_into_eighty_columns() {
     let verbs = [
         "weigh",
         "init",
+        "import",
         "run",
         "power",
         "peak",

@@ -348,12 +348,20 @@ fn read_volumes(
     }
     let Some(image) = image else { return volumes };
     let wanted = image.says.iter().flat_map(|says| says.volume_paths());
-    let more: Vec<String> = wanted.filter(|path| !volumes.contains_key(path) && !is_kernels(path)).collect();
+    let wanted = wanted.filter(|path| !volumes.contains_key(path));
+    let (left_out, more): (Vec<String>, Vec<String>) = wanted.partition(|path| is_kernels(path));
+    let mut told = Vec::new();
     if !more.is_empty() {
         let size = show_bytes(IMAGE_VOLUME_BYTES);
         let holding = if as_image { "with what the image holds there" } else { "empty" };
-        image.note("volumes", format!("{}, {holding}, with {size} each", more.join(", ")));
+        told.push(format!("{}, {holding}, with {size} each", more.join(", ")));
         volumes.extend(more.into_iter().map(|path| (path, IMAGE_VOLUME_BYTES)));
+    }
+    if !left_out.is_empty() {
+        told.push(format!("{} left out, the kernel's in every form", left_out.join(", ")));
+    }
+    if !told.is_empty() {
+        image.note("volumes", told.join("; "));
     }
     volumes
 }

@@ -31,7 +31,7 @@ use tare_bpf::{Attached, Instruction, Kind, Map, Program};
 use tare_core::fault::Fault;
 use tare_core::host::ServiceStart;
 
-/// Stands for a port that was not closed by a user's bind: no service has this user id.
+/// Stands for a port that was not closed by a user's bind: a service that may be root is [`SEVERAL`] here.
 const NOBODY: u32 = 0;
 /// Stands for the users of services that have all users of their images: no process has this number.
 const SEVERAL: u32 = u32::MAX;

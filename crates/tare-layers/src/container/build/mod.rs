@@ -21,7 +21,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::CachedItem;
-use tare_core::units::show_bytes;
+use tare_core::units::{grouped, show_bytes};
 
 /// How often it is asked whether to end, while a build says nothing.
 const LISTENS: Duration = Duration::from_millis(250);
@@ -67,8 +67,8 @@ pub fn build_image(folder: &Path, ways: &BuildWays, say: &mut dyn FnMut(&str)) -
         say(&format!("{} is neither a file, a folder nor a link, and is not sent to the build", path.display()));
     }
     let name = name_of(&folder);
-    let (size, count) = (show_bytes(context.bytes), context.len());
-    say(&format!("building {}, {size} in {count} files and folders, as the image {name}", folder.display()));
+    let (size, count) = (show_bytes(context.bytes), grouped(context.len() as f64));
+    say(&format!("building {}, {size} in {count} files, folders and links, as the image {name}", folder.display()));
     let replaced = inventory::inspect(&engine, &name)?.and_then(|image| image.id);
     run(&engine, (&folder, &name), context, ways.stop, say)?;
     let image = inventory::by_name(&engine, &name)?;

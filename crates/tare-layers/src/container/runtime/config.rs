@@ -4,7 +4,7 @@
 use super::super::options::{ContainerOptions, Limits, Namespaces};
 use super::super::spec::{QUOTA_PERIOD_US, cpu_quota, nodes};
 use crate::local::accounts::environment;
-use crate::local::confinement::{BOUNDS, IMAGE_BOUNDS};
+use crate::local::confinement::BOUNDS;
 use crate::local::root::PROGRAM_INSIDE;
 use crate::local::{CORE_BYTES, PROCESSES};
 use serde_json::{Value, json};
@@ -58,24 +58,6 @@ const CAPABILITIES: [&str; 41] = [
     "BPF",
     "CHECKPOINT_RESTORE",
 ];
-
-/// Files of the kernel's that engines hide from every container: they tell of the machine, or reach it.
-const MASKED: [&str; 12] = [
-    "/proc/acpi",
-    "/proc/asound",
-    "/proc/interrupts",
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/latency_stats",
-    "/proc/sched_debug",
-    "/proc/scsi",
-    "/proc/timer_list",
-    "/proc/timer_stats",
-    "/sys/devices/virtual/powercap",
-    "/sys/firmware",
-];
-/// Those that they make read-only, since the machine's root may write to them, whatever its capabilities.
-const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
 /// What a container is made from.
 pub(super) struct Order<'a> {
@@ -135,21 +117,15 @@ pub(super) fn config(order: &Order) -> Value {
         (Namespaces::Host, _) => &[],
     };
     let namespaces: Vec<Value> = kinds.iter().map(|kind| json!({ "type": kind })).collect();
-    // A service that may be root in there.
-    let as_image = order.start.service.as_image;
-    let masked: &[&str] = if as_image { &MASKED } else { &[] };
-    let read_only: &[&str] = if as_image { &READ_ONLY } else { &[] };
     json!({
         "ociVersion": VERSION,
-        "root": { "path": order.root, "readonly": order.options.read_only && !as_image },
+        "root": { "path": order.root, "readonly": order.options.read_only },
         "process": process(order),
         "mounts": mounts(order),
         "linux": {
             "cgroupsPath": Path::new("/").join(order.group),
             "namespaces": namespaces,
             "resources": resources(order),
-            "maskedPaths": masked,
-            "readonlyPaths": read_only,
         },
     })
 }
@@ -162,7 +138,7 @@ fn process(order: &Order) -> Value {
         None => service.command.clone(),
     };
     // Those of a plain process: the kernel decides which of them its user may use.
-    let bounds = order.machine.capabilities & if service.as_image { IMAGE_BOUNDS } else { BOUNDS };
+    let bounds = order.machine.capabilities & BOUNDS;
     let held = |(number, _): &(usize, &&str)| bounds & 1 << number != 0;
     let all: Vec<String> =
         CAPABILITIES.iter().enumerate().filter(held).map(|(_, name)| format!("CAP_{name}")).collect();
@@ -226,12 +202,7 @@ fn resources(order: &Order) -> Value {
         cpu.insert("mems".to_owned(), json!(nodes));
     }
     // As for a plain process: it may open what is in its /dev, since everything else is mounted without devices.
-    let mut all = json!({ "memory": memory, "cpu": cpu, "devices": [{ "allow": true, "access": "rwm" }] });
-    if order.start.service.as_image {
-        // The kernel limits the processes of each user, but not those of the machine's root.
-        all["pids"] = json!({ "limit": PROCESSES });
-    }
-    all
+    json!({ "memory": memory, "cpu": cpu, "devices": [{ "allow": true, "access": "rwm" }] })
 }
 
 #[cfg(test)]

@@ -127,23 +127,6 @@ fn namespaces_of_its_own_have_file_systems_that_fit() {
 }
 
 #[test]
-fn a_service_that_runs_as_its_image_is_kept_as_by_an_engine() {
-    let own = ContainerOptions { namespaces: Namespaces::Own, read_only: true, ..least() };
-    let config = written(own, VERSION_1, |_, start| (start.service.user, start.service.as_image) = ((0, 0), true));
-    assert_eq!(config["root"]["readonly"], false);
-    assert_eq!(config["process"]["user"]["uid"], 0);
-    assert_eq!(config["process"]["noNewPrivileges"], true);
-    let bounds = config["process"]["capabilities"]["bounding"].as_array().unwrap();
-    assert_eq!(bounds.len(), 11);
-    assert!(["CAP_MKNOD", "CAP_NET_RAW", "CAP_SYS_ADMIN"].iter().all(|name| !bounds.contains(&json!(name))));
-    assert!(config["linux"]["readonlyPaths"].as_array().unwrap().contains(&json!("/proc/sys")));
-    assert!(config["linux"]["maskedPaths"].as_array().unwrap().contains(&json!("/proc/kcore")));
-    assert_eq!(config["linux"]["resources"]["pids"]["limit"], 16_384);
-    let usual = plain(own);
-    assert_eq!((&usual["linux"]["readonlyPaths"], &usual["linux"]["resources"]["pids"]), (&json!([]), &Value::Null));
-}
-
-#[test]
 fn what_else_is_asked_for_is_written_down() {
     let config = plain(ContainerOptions { read_only: true, root: RootKind::Overlay, ..least() });
     assert_eq!(config["root"]["readonly"], true);

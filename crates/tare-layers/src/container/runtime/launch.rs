@@ -93,19 +93,16 @@ impl Launch<'_> {
     fn create(&self, directory: &Path, accounts: &Accounts, stdout: File, stderr: File) -> Result<OwnChild, Fault> {
         fs::create_dir_all(directory.join("root")).doing(format!("make {}", directory.display()))?;
         let volumes = volume_folders(&self.surroundings.scratch, self.name, self.start);
-        let as_image = self.start.service.as_image;
         make_volumes(&volumes, &self.start.service, self.bundle)?;
         let (bundle, assembly, accounts) = (self.bundle.to_owned(), directory.join("root"), accounts.clone());
         let tree = Root { bundle, assembly, volumes, accounts, program: None, own: None };
         let create = || {
             let placed = match self.options.root {
-                RootKind::Directory if !as_image => tree.place_bundle()?,
-                RootKind::Directory | RootKind::Overlay => tree.place_layered(directory)?,
+                RootKind::Directory => tree.place_bundle()?,
+                RootKind::Overlay => tree.place_layered(directory)?,
             };
-            if !as_image {
-                // Mounted here, since a runtime gives memory the mode of the directory that it is mounted on.
-                root::place_memory(&placed)?;
-            }
+            // Mounted here, since a runtime gives memory the mode of the directory that it is mounted on.
+            root::place_memory(&placed)?;
             self.write_config(directory, &placed, &tree)?;
             let (log, pid) = (directory.join("runtime.log"), directory.join("pid"));
             let mut command = self.program.command(&self.surroundings.run, &state(self.surroundings), &log);

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use tare_core::bundle::Source;
 use tare_core::units::typed_duration;
 
+/// How the first line of a workload begins that this program has made.
+pub(super) const MADE_BY: &str = "# Made by: tare ";
 /// What may be done with a file; the command that lists all its keys follows.
 const EDIT: &str = "# Edit it freely: `tare run` takes this folder as it is. All keys: ";
 /// How long a service may take until it is ready: in the folder, and while its load is found.
@@ -89,6 +91,7 @@ pub(super) fn standing(folder: &Path, about: &About) -> Result<Standing> {
 
 /// The first line of a workload, by which the command that made it is known.
 fn head(about: &About) -> String {
+    // What was typed begins with the name of this program, as the mark does.
     format!("# Made by: {}", about.typed())
 }
 

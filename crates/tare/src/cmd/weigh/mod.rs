@@ -33,7 +33,7 @@ use tare_core::fault::Fault;
 use tare_core::image::ImageConfig;
 use tare_core::study::Study;
 use tare_core::units::grouped;
-use tare_core::workload::Workload;
+use tare_core::workload::{Service, Workload};
 use tare_load::greeting::Spoken;
 use tempfile::TempDir;
 use what::What;
@@ -247,7 +247,7 @@ fn look_and_write(
     draft.load = load::choose(draft.about, port.number, &port.spoken, variables)?;
     say(&format!("load {} ({})", draft.load.said, draft.load.option));
     (draft.port, draft.port_said) = (port.number, port.said);
-    draft.movable = movable(&draft, &port.spoken, ground, say)?;
+    draft.movable = movable(&draft, &workload.services[0], &port.spoken, ground, say)?;
     if ground.stop.raised() {
         return Ok(Made::Interrupted(None));
     }
@@ -276,13 +276,16 @@ fn look_and_write(
 
 /// How the service takes its port, if that can be found out. It is tried at another one, since it may as well listen
 /// where it always does.
-fn movable(draft: &Draft, spoken: &Spoken, ground: &Ground, say: &mut dyn FnMut(&str)) -> Result<Option<Movable>> {
+fn movable(
+    draft: &Draft,
+    service: &Service,
+    spoken: &Spoken,
+    ground: &Ground,
+    say: &mut dyn FnMut(&str),
+) -> Result<Option<Movable>> {
     if draft.about.command.is_some() {
         return Ok(None);
     }
-    let (_kept, _, mut workload) = read_draft(draft)?;
-    machine::build_bundles(&mut workload, ground.carrier.bundles.as_ref(), &mut |_| {}).map_err(without_places)?;
-    let service = &workload.services[0];
     let Some(likely) = movable::likeliest(&service.command, &service.environment, draft.port) else { return Ok(None) };
     let other = if draft.port < TRIED_PORT { TRIED_PORT } else { TRIED_PORT - 1 };
     let tried = Draft { movable: Some(likely.clone()), port: other, ..draft.clone() };

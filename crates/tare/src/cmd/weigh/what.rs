@@ -1,5 +1,7 @@
 //! What is weighed: an image, a folder with a Dockerfile, or Debian packages.
 
+use super::folder::MADE_BY;
+use crate::cmd::import;
 use crate::files::{self, WORKLOAD_FILE};
 use crate::images::is_path;
 use crate::mistake::Mistake;
@@ -11,8 +13,6 @@ use tare_core::fault::Fault;
 use tare_layers::BuildWays;
 use tare_runner::Stop;
 
-/// Files of Compose by their usual names.
-const COMPOSE_FILES: [&str; 4] = ["compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"];
 /// The longest name that is made of what was typed.
 const NAME_CHARS_MAX: usize = 40;
 
@@ -139,11 +139,10 @@ fn is_ours(path: &Path) -> bool {
     let is_record =
         |entry: std::io::Result<std::fs::DirEntry>| entry.is_ok_and(|entry| entry.path().join("record.json").is_file());
     let has_records = || std::fs::read_dir(path).is_ok_and(|mut entries| entries.any(is_record));
-    let made = || files::read_text(&path.join(WORKLOAD_FILE)).is_ok_and(|text| text.starts_with("# Made by: tare "));
+    let made = || files::read_text(&path.join(WORKLOAD_FILE)).is_ok_and(|text| text.starts_with(MADE_BY));
     match path.file_name().and_then(|name| name.to_str()) {
         Some("records") => has_records(),
-        Some(name) if name.starts_with("weigh-") => made(),
-        _ => false,
+        _ => made(),
     }
 }
 
@@ -167,7 +166,7 @@ fn read_folder(typed: &str, path: &Path) -> Result<What> {
         return Ok(What::Saved(paths::plain(path)));
     }
     let trimmed = typed.trim_end_matches('/');
-    if let Some(file) = COMPOSE_FILES.iter().find(|name| has(name)) {
+    if let Some(file) = import::NAMES.iter().find(|name| has(name)) {
         return Err(refuse_file(&format!("{trimmed}/{file}")));
     }
     if has(WORKLOAD_FILE) {
