@@ -168,6 +168,7 @@ fn all_tasks_of_the_machine_are_counted_with_either_version_of_control_groups() 
         ("proc/9/schedstat", "125000000 1 1\n"),
     ];
     assert_eq!(of(&version_2), Some(1.875), "groups below the root, and tasks in none");
+    assert_eq!(of(&version_2[..6]), None, "tasks in no group cannot be read");
     let contained = [&version_2[..], &[("sys/fs/cgroup/cgroup.events", "populated 1\n")]].concat();
     assert_eq!(of(&contained), None, "that is not the root");
 }

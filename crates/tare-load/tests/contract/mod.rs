@@ -5,6 +5,7 @@ mod ends;
 mod outages;
 mod secured;
 
+use socket2::{Domain, Socket, Type};
 use std::io::{Cursor, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -333,9 +334,14 @@ fn a_service_that_is_not_ready_is_a_fault_at_once() {
     }
 }
 
-/// A port on which nothing listens.
+/// A place where connections are refused until this process ends: its socket is bound and does not listen, so nobody
+/// else can listen there meanwhile.
 fn closed_port() -> SocketAddr {
-    listen().1
+    let held = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket can be had");
+    held.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a port is free");
+    let address = held.local_addr().expect("it has an address").as_socket().expect("of IPv4");
+    std::mem::forget(held);
+    address
 }
 
 #[test]

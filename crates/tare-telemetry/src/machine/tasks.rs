@@ -30,14 +30,16 @@ pub(super) enum Tasks {
 impl Tasks {
     /// None where the root group cannot be seen, as in most containers.
     pub(super) fn new(root: &Root) -> Option<Tasks> {
-        // Only the root group of a hierarchy of version 1 has such a file, and only that of version 2 lacks the other.
+        // Of groups of version 1 only the root has `release_agent`; of version 2, only the root lacks `cgroup.events`.
         let version_1 = VERSION_1.iter().find(|group| root.has(format!("{group}/release_agent")));
         if let Some(group) = version_1 {
             return KeptFile::open(root.path(format!("{group}/cpuacct.usage"))).map(Tasks::Sum);
         }
         let is_root =
             root.has(format!("{VERSION_2}/cgroup.controllers")) && !root.has(format!("{VERSION_2}/cgroup.events"));
-        let loose = KeptFile::open(root.path(format!("{VERSION_2}/cgroup.threads"))).filter(|_| is_root)?;
+        // Task 2 starts all kernel threads and is in no group. Where its time cannot be read, neither can theirs.
+        let is_told = is_root && root.has("proc/2/schedstat");
+        let loose = KeptFile::open(root.path(format!("{VERSION_2}/cgroup.threads"))).filter(|_| is_told)?;
         Some(Tasks::Added(Added {
             root: root.clone(),
             loose,
