@@ -167,7 +167,7 @@ impl MachineReader {
 impl SourceReader for MachineReader {
     fn read(&mut self, into: &mut Reading) {
         self.read_stat(into);
-        if let Some(used) = self.tasks.as_mut().and_then(|tasks| tasks.read(&mut self.buffer)) {
+        if let Some(used) = self.tasks.as_ref().and_then(|tasks| tasks.read(&mut self.buffer)) {
             into.put(Of::Machine, "cpu_tasks_s", used);
         }
         self.read_memory(into);

@@ -3,11 +3,11 @@
 
 use crate::end_to_end::lab::Lab;
 
-/// The rest may be so much of the busy time, either way: interrupts of idle CPUs are in it, and ticks and moments are
-/// not exact.
+/// Where other processes are told apart, the rest may be so much of the busy time, either way: interrupts of idle CPUs
+/// are in it, and ticks and moments are not exact.
 const REST_AT_MOST: f64 = 0.01;
-/// Other processes and threads of the kernel may be so much of it: 2 % on a shared machine and more on an emulated one.
-/// A part that is left out, the generator or a service, is a third or more.
+/// Other processes and threads of the kernel may be so much of it, of their own or in the rest: 2 % on a shared machine
+/// and more on an emulated one. A part that is left out, the generator or a service, is a third or more.
 const OTHERS_AT_MOST: f64 = 0.12;
 
 #[test]
@@ -34,8 +34,9 @@ fn the_parts_of_cpu_time_are_what_the_machine_was_busy_with() {
         let share = |name: &str| part(name) / busy;
         println!("interrupts apart: {apart}; rest {:.2} % of {account}", 100.0 * share("rest"));
         assert!(part("generator") > 0.1 * busy && part("redis") > 0.1 * busy, "{account}");
-        assert!(share("rest").abs() < REST_AT_MOST, "{account}");
-        assert!((-REST_AT_MOST..OTHERS_AT_MOST).contains(&share("others")), "{account}");
+        let apart_from_others = account.to_string().contains("\"others\"");
+        assert!(!apart_from_others || share("rest").abs() < REST_AT_MOST, "{account}");
+        assert!((-REST_AT_MOST..OTHERS_AT_MOST).contains(&(share("rest") + share("others"))), "{account}");
         assert_eq!(part("interrupts") > 0.0, apart == "yes", "{account}");
     }
 }
