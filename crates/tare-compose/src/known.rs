@@ -83,7 +83,7 @@ const ADDRESSES: &[(&str, u16)] = &[("WORDPRESS_DB_HOST", 3306)];
 /// What is known of an image by its name.
 pub(crate) fn image(image: &str) -> Option<Known> {
     let name = image.split('@').next()?.rsplit('/').next()?;
-    let name = name.strip_prefix("docker-daemon:").unwrap_or(name);
+    let name = name.strip_prefix(tare_core::bundle::ENGINE_IMAGE).unwrap_or(name);
     let name = name.split(':').next()?;
     IMAGES.iter().find(|known| known.name == name).copied()
 }

@@ -35,6 +35,9 @@ impl Recipe {
     }
 }
 
+/// What stands before the name of an image that the engine on this machine has; skopeo calls it so, too.
+pub const ENGINE_IMAGE: &str = "docker-daemon:";
+
 /// Where the files of a bundle come from.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -14,6 +14,15 @@ const PORT_RANGE_MAX: u16 = 100;
 /// The most ports to name among those of an image that are not used.
 const UNREAD_NAMED: usize = 8;
 
+/// The name of this machine's processor in images.
+pub fn this_architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
 /// How an image says that its program is to be started.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageConfig {

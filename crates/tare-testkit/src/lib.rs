@@ -9,3 +9,4 @@ pub mod load;
 pub mod needs;
 pub mod peer;
 pub mod sample;
+pub mod tls;

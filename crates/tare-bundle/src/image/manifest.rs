@@ -6,7 +6,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use std::collections::{BTreeMap, BTreeSet};
 use tare_core::fault::Fault;
-use tare_core::image::ImageConfig;
+use tare_core::image::{ImageConfig, this_architecture};
 
 /// How deep indexes may be nested, and how many layers an image may have. Engines allow 127.
 const MAX_NESTING: usize = 4;
@@ -217,15 +217,6 @@ pub(super) fn read(parts: &Parts) -> Result<Image, Fault> {
 
 const OWN_PROCESSOR: &str = "use the image of the same name for this machine's processor";
 const ONE_IMAGE: &str = "save that one image into an archive of its own";
-
-/// The name of this machine's processor in images.
-fn this_architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    }
-}
 
 fn read_layout(parts: &Parts) -> Result<Image, Fault> {
     let mut node: Node = parse("index.json", &parts.document("index.json", None)?)?;

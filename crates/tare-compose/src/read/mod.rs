@@ -21,6 +21,7 @@ use crate::yaml::{Entry, Kind, Value};
 use ignored::{Fate, KEYS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use tare_core::bundle::ENGINE_IMAGE;
 use tare_core::image::ImageConfig;
 use tare_core::workload::{StopSignal, why_not_in_image};
 
@@ -155,7 +156,7 @@ impl Reader<'_> {
         service.built = build.is_some();
         // What is built is nowhere but in the engine.
         let in_engine = build.is_some() && says.is_none() && source == name;
-        service.image = if in_engine { format!("docker-daemon:{name}") } else { source };
+        service.image = if in_engine { format!("{ENGINE_IMAGE}{name}") } else { source };
         service.says = says;
         Some(())
     }

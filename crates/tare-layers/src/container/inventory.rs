@@ -3,10 +3,9 @@
 use super::engine::{CallError, Engine};
 use bollard::models::ImageInspect;
 use bollard::query_parameters::ListImagesOptionsBuilder;
+use tare_core::bundle::ENGINE_IMAGE;
 use tare_core::fault::Fault;
-
-/// What stands before the name of an image that the engine on this machine has; skopeo calls it so, too.
-const WORD: &str = "docker-daemon:";
+use tare_core::image::this_architecture;
 /// What an image's ID begins with.
 const ID: &str = "sha256:";
 /// The hexadecimal digits of an ID.
@@ -34,8 +33,8 @@ impl EngineImage {
     /// `docker-daemon:redis:7@sha256:<hex>`.
     pub fn pinned(&self, name: &str) -> String {
         match name.strip_suffix(&self.id).and_then(|name| name.strip_suffix('@')) {
-            Some(_) => format!("{WORD}{name}"),
-            None => format!("{WORD}{name}@{}", self.id),
+            Some(_) => format!("{ENGINE_IMAGE}{name}"),
+            None => format!("{ENGINE_IMAGE}{name}@{}", self.id),
         }
     }
 }
@@ -43,7 +42,7 @@ impl EngineImage {
 /// The name of an image that the engine on this machine has, if `image` is written so: `redis:7` of
 /// `docker-daemon:redis:7`.
 pub fn engine_name(image: &str) -> Option<&str> {
-    image.strip_prefix(WORD)
+    image.strip_prefix(ENGINE_IMAGE)
 }
 
 /// The ID at the end of a name, see [`EngineImage::pinned`].
@@ -61,7 +60,9 @@ pub(super) fn pinned_id(name: &str) -> Option<&str> {
 pub fn engine_image(name: &str) -> Result<EngineImage, Fault> {
     if !is_name(name) {
         let fault = Fault::new(format!("'{}' is not the name of an image", name.escape_debug()));
-        return Err(fault.remedy(format!("write {WORD}NAME:TAG, with a name that the engine lists")).as_mistake());
+        return Err(fault
+            .remedy(format!("write {ENGINE_IMAGE}NAME:TAG, with a name that the engine lists"))
+            .as_mistake());
     }
     let engine = Engine::find()?.ok_or_else(super::no_engine)?;
     by_name(&engine, name)
@@ -136,15 +137,6 @@ fn of(name: &str, found: ImageInspect) -> Result<EngineImage, Fault> {
     document.sort_all_objects();
     let document = document.to_string().into_bytes();
     Ok(EngineImage { id, tags: real_tags(found.repo_tags.unwrap_or_default()), architecture, document })
-}
-
-/// The name of this machine's processor in images.
-fn this_architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    }
 }
 
 /// Why there is no image of this name, and which names are spelled like it.

@@ -1,8 +1,7 @@
 //! Small servers that speak by the protocols' specifications, and hostile ones.
 
 use super::*;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use rustls::{ServerConfig, ServerConnection};
+use rustls::ServerConnection;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tare_testkit::peer::{each_connection, free_port};
 
@@ -77,21 +76,9 @@ fn memcached() -> SocketAddr {
     })
 }
 
-fn certificate() -> Arc<ServerConfig> {
-    let certified = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
-    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der()));
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![certified.cert.der().clone()], key)
-        .unwrap();
-    Arc::new(config)
-}
-
 /// A web server behind TLS: like nginx, it refuses in plain text what is not TLS.
 fn secured() -> SocketAddr {
-    let config = certificate();
+    let config = tare_testkit::tls::config();
     each_connection(move |_, mut stream| {
         let mut first = [0];
         if stream.peek(&mut first).is_ok() && first == [0x16] {

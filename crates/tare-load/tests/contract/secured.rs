@@ -1,30 +1,12 @@
 //! The same over TLS: a conversation that needs a handshake first.
 
 use super::{drive, each_connection, plan};
-use rustls::crypto::ring;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use rustls::{ServerConnection, StreamOwned};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Mutex;
 use std::time::Duration;
-
-/// A server configuration with a self-signed certificate.
-fn config() -> Arc<ServerConfig> {
-    static CONFIG: OnceLock<Arc<ServerConfig>> = OnceLock::new();
-    let make = || {
-        let certified = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
-        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der()));
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![certified.cert.der().clone()], key)
-            .unwrap();
-        Arc::new(config)
-    };
-    Arc::clone(CONFIG.get_or_init(make))
-}
+use tare_testkit::tls::config;
 
 /// The plain side of a connection.
 pub(super) fn secured(stream: TcpStream) -> StreamOwned<ServerConnection, TcpStream> {

@@ -11,6 +11,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 use tare_compose::{Around, Disk, Imported, Note, Thing, Weight, beneath};
+use tare_core::bundle::ENGINE_IMAGE;
 use tare_core::catalog::Catalog;
 use tare_core::fault::Doing;
 use tare_core::image::ImageConfig;
@@ -101,7 +102,7 @@ pub(crate) fn over(typed: &Path, found: &Path) -> Vec<PathBuf> {
 
 /// An image of the engine goes over one of the same name elsewhere, as it does for Compose.
 fn find_image(name: &str) -> (String, Option<ImageConfig>) {
-    let in_engine = format!("docker-daemon:{name}");
+    let in_engine = format!("{ENGINE_IMAGE}{name}");
     match Tables.image(&in_engine) {
         Ok(Some(says)) => (in_engine, Some(says)),
         // What is wrong with an image is reported when the workload is checked.

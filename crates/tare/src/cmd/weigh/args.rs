@@ -231,20 +231,28 @@ fn name(text: &str) -> Result<String, String> {
     if fitting { Ok(text.to_owned()) } else { Err(format!("'{text}' is no name; use a-z, 0-9 and -")) }
 }
 
+/// Command lines, for the tests of what is made of them.
 #[cfg(test)]
-mod tests {
-    use super::*;
+pub(super) mod typed {
+    use super::About;
     use clap::Parser;
 
     #[derive(Parser)]
-    struct Line {
+    pub(in crate::cmd::weigh) struct Line {
         #[command(flatten)]
         about: About,
     }
 
-    fn about(typed: &[&str]) -> About {
-        Line::try_parse_from([&["weigh"][..], typed].concat()).unwrap_or_else(|error| panic!("{error}")).about
+    /// What was typed behind the verb.
+    pub(in crate::cmd::weigh) fn about(typed: &[&str]) -> About {
+        Line::try_parse_from([&["weigh"][..], typed].concat()).unwrap_or_else(|wrong| panic!("{wrong}")).about
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::typed::{Line, about};
+    use clap::Parser;
 
     #[test]
     fn the_command_is_written_as_it_can_be_typed_again() {

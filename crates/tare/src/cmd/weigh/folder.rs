@@ -212,19 +212,11 @@ fn comment(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmd::weigh::args::InitArgs;
-    use clap::Parser;
+    use crate::cmd::weigh::args::typed;
     use std::time::Duration;
     use tare_core::load::LoadProfile;
 
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: InitArgs,
-    }
-
     const TYPED: &[&str] = &[
-        "init",
         "apt:redis-server",
         "--command",
         "/usr/bin/redis-server --port {port} 'a \"b\"'",
@@ -237,10 +229,6 @@ mod tests {
         "--at-most",
         "40s",
     ];
-
-    fn line(typed: &[&str]) -> Line {
-        Line::try_parse_from(typed).unwrap_or_else(|wrong| panic!("{wrong}"))
-    }
 
     fn draft(about: &About) -> Draft<'_> {
         Draft {
@@ -266,9 +254,9 @@ mod tests {
 
     #[test]
     fn the_folder_is_a_workload_and_a_study_without_mistakes() {
-        let (line, folder) = (line(TYPED), tempfile::tempdir().unwrap());
+        let (about, folder) = (typed::about(TYPED), tempfile::tempdir().unwrap());
         let path = folder.path().join("weigh-redis");
-        draft(&line.args.about).write(&path).unwrap();
+        draft(&about).write(&path).unwrap();
         let suite = files::read_suite(path.to_str().unwrap(), None, None).unwrap_or_else(|wrong| panic!("{wrong:#}"));
         let (study, workload) = files::only_part(suite, "run").unwrap();
         let service = &workload.services[0];
@@ -284,14 +272,14 @@ mod tests {
 
     #[test]
     fn a_folder_is_never_written_over() {
-        let (ours, folder) = (line(TYPED), tempfile::tempdir().unwrap());
-        let about = &ours.args.about;
+        let (about, folder) = (typed::about(TYPED), tempfile::tempdir().unwrap());
+        let about = &about;
         let path = folder.path().join("weigh-redis");
         assert_eq!(standing(&path, about).unwrap(), Standing::Nothing);
         draft(about).write(&path).unwrap();
         assert_eq!(standing(&path, about).unwrap(), Standing::Made);
-        let other = line(&[TYPED, &["--port", "1"]].concat());
-        let told = standing(&path, &other.args.about).unwrap_err().to_string();
+        let other = typed::about(&[TYPED, &["--port", "1"]].concat());
+        let told = standing(&path, &other).unwrap_err().to_string();
         assert!(told.contains("--out DIR; to run what is there, `tare run "), "{told}");
         std::fs::remove_file(path.join(STUDY_FILE)).unwrap();
         let told = standing(&path, about).unwrap_err().to_string();
@@ -300,7 +288,7 @@ mod tests {
 
     #[test]
     fn the_folder_is_typed_with_a_slash() {
-        let out = |typed: &[&str]| place(&line(&[&["init", "x"][..], typed].concat()).args.about, "app");
+        let out = |more: &[&str]| place(&typed::about(&[&["x"][..], more].concat()), "app");
         assert_eq!(out(&[]), Path::new("./weigh-app"));
         assert_eq!(out(&["--out", "mine"]), Path::new("./mine"));
         assert_eq!(out(&["--out", "/a/b"]), Path::new("/a/b"));

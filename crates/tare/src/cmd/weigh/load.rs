@@ -230,21 +230,14 @@ fn with_named_group(pattern: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmd::weigh::args::InitArgs;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: InitArgs,
-    }
+    use crate::cmd::weigh::args::typed::about;
 
     fn chosen(typed: &[&str], spoken: &Spoken) -> Result<Load> {
-        let line = Line::try_parse_from([&["init", "x"][..], typed].concat()).unwrap_or_else(|wrong| panic!("{wrong}"));
+        let about = about(&[&["x"][..], typed].concat());
         let variables = [("POSTGRES_PASSWORD", "s3cret"), ("POSTGRES_USER", "me"), ("MYSQL_ROOT_PASSWORD", "r00t")];
         let variables: BTreeMap<String, String> =
             variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        choose(&line.args.about, 80, spoken, &variables)
+        choose(&about, 80, spoken, &variables)
     }
 
     #[test]

@@ -72,20 +72,13 @@ fn suits(about: &About, spoken: &Spoken) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmd::weigh::args::InitArgs;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: InitArgs,
-    }
+    use crate::cmd::weigh::args::typed::about;
 
     fn chosen(typed: &[&str], exposed: &[u16], listening: &[(u16, Spoken)]) -> Result<String> {
-        let line = Line::try_parse_from([&["init", "x"][..], typed].concat()).unwrap_or_else(|wrong| panic!("{wrong}"));
+        let about = about(&[&["x"][..], typed].concat());
         let ports = listening.iter().map(|(port, _)| *port).collect();
         let seen = Seen { listening: ports, spoken: listening.iter().cloned().collect(), ..Seen::default() };
-        choose(&line.args.about, exposed, &seen).map(|port| port.said)
+        choose(&about, exposed, &seen).map(|port| port.said)
     }
 
     #[test]
@@ -104,8 +97,7 @@ mod tests {
         assert!(told.contains("not listen at port 1, but at 80"), "{told}");
         assert!(chosen(&[], &[80], &[]).unwrap_err().to_string().contains("listens at no TCP port"));
         let inner = Seen { listening: vec![80], loopback_only: vec![80], ..Seen::default() };
-        let line = Line::try_parse_from(["init", "x"]).unwrap_or_else(|wrong| panic!("{wrong}"));
-        let told = choose(&line.args.about, &[80], &inner).unwrap_err().to_string();
+        let told = choose(&about(&["x"]), &[80], &inner).unwrap_err().to_string();
         assert!(told.contains("on the loopback only, at port 80"), "{told}");
     }
 }

@@ -8,9 +8,9 @@ use crate::mistake::Mistake;
 use crate::paths;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
-use tare_core::bundle::Source;
+use tare_core::bundle::{ENGINE_IMAGE, Source};
 use tare_core::fault::Fault;
-use tare_layers::BuildWays;
+use tare_layers::{BuildWays, engine_name};
 use tare_runner::Stop;
 
 /// The longest name that is made of what was typed.
@@ -53,7 +53,7 @@ impl What {
         if let Some(reference) = typed.strip_prefix("docker://") {
             return Ok(What::Registry(reference.to_owned()));
         }
-        if let Some(name) = typed.strip_prefix("docker-daemon:") {
+        if let Some(name) = engine_name(typed) {
             return Ok(What::Named(name.to_owned()));
         }
         let path = Path::new(typed);
@@ -98,7 +98,7 @@ impl What {
     /// # Errors
     /// When there is no such image, with those of similar names; or when it could not be built, or the user ended that.
     pub(super) fn find(&self, stop: &Stop, say: &mut dyn FnMut(&str)) -> Result<Found> {
-        let image = |name: &str| Source::Image(format!("docker-daemon:{name}"));
+        let image = |name: &str| Source::Image(format!("{ENGINE_IMAGE}{name}"));
         let found = |source, said: String| Ok(Found { source, said });
         match self {
             What::Saved(path) => {
