@@ -9,6 +9,8 @@ mod attempts;
 mod checks;
 #[path = "vm/escapes.rs"]
 mod escapes;
+#[path = "vm/micro.rs"]
+mod micro;
 #[path = "vm/stage.rs"]
 mod stage;
 

@@ -61,6 +61,16 @@ impl Qemu {
         Ok(Qemu { program, version: version.trim().to_owned(), sandbox })
     }
 
+    /// Whether it can emulate this machine type.
+    ///
+    /// # Errors
+    /// When it does not say.
+    pub(super) fn offers(&self, machine: &str) -> Result<bool, Fault> {
+        let said = self.command().args(["-machine", "help"]).output().doing("ask QEMU for its machine types")?;
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        Ok(said.lines().any(|line| line.split_whitespace().next() == Some(machine)))
+    }
+
     /// A command that starts QEMU with nothing in its environment but where programs are.
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);

@@ -9,7 +9,8 @@ use super::guest::{Guest, on_each, remove};
 use super::host::VmHost;
 use super::initramfs;
 use super::leftovers;
-use super::machine::{Engine, Open, QemuMachine};
+use super::machine::{self, Engine, Open, QemuMachine};
+use super::micro;
 use super::options::{Carried, VmOptions};
 use super::process::{Outside, Process, Shared};
 use super::qmp::Qmp;
@@ -64,6 +65,8 @@ struct BootRequest {
     options: VmOptions,
     qemu: Qemu,
     accelerator: Accelerator,
+    /// What the guests' kernel must be told about its clock.
+    clock: String,
     kernel: Kernel,
     initial: PathBuf,
     needs: Vec<GuestNeeds>,
@@ -88,15 +91,16 @@ fn prepare(
     let qemu = Qemu::find().map_err(OpenError::Unavailable)?;
     let needs = inner_needs(carrier.layers, &surroundings.inner)?;
     let accelerator = accelerator::choose(&qemu, carrier, &options.accelerator).map_err(OpenError::Unavailable)?;
-    if options.machine == "microvm" && accelerator.engine == Engine::Tcg {
-        let why = Fault::new("an emulated guest finds no clock on the machine type 'microvm' and does not boot");
-        return Err(OpenError::Unavailable(why.remedy("use 'machine: q35', or a machine with a working KVM")));
-    }
     let kernel = carrier.bundles.kernel().map_err(OpenError::Unavailable)?;
+    let mut clock = String::new();
+    if options.is_micro() {
+        micro::check(&qemu, &kernel).map_err(OpenError::Unavailable)?;
+        clock = micro::clock_arguments(accelerator.engine).map_err(OpenError::Unavailable)?;
+    }
     let vhost = wants_vhost(&options).map_err(OpenError::Unavailable)?;
     let more: Vec<String> = needs.iter().flat_map(|needs| needs.modules.iter().cloned()).collect();
     let initial = initramfs::packed(&kernel, &carrier.program, &more)?;
-    Ok(BootRequest { options, qemu, accelerator, kernel, initial, needs, vhost })
+    Ok(BootRequest { options, qemu, accelerator, clock, kernel, initial, needs, vhost })
 }
 
 /// What is each guest's own: the services in it, its size, its disks.
@@ -138,6 +142,10 @@ fn own(
     size: Size,
 ) -> Result<Own, OpenError> {
     let (options, scratch) = (&wish.options, surroundings.scratch.clone());
+    let wanted = disks::count(surroundings.services.iter().map(|start| &start.service), &wish.needs);
+    machine::takes_disks(options, wanted)
+        .and_then(|()| machine::takes_cpus(options, size.cpus))
+        .map_err(OpenError::Unavailable)?;
     if let Carried::Block(device) = &options.disk {
         block::examine(device, size.disk).map_err(OpenError::Unavailable)?;
     }
@@ -238,6 +246,7 @@ fn launch(wish: &BootRequest, own: Own, wiring: &Wiring, plug: &Plug, at: usize)
         name: format!("tare-{}-{}{beside}", surroundings.run, surroundings.trial),
         options: &wish.options,
         engine: wish.accelerator.engine,
+        clock: &wish.clock,
         cpu: &wish.accelerator.cpu,
         size: &size,
         disks: &disks.machine,

@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use tare_core::bundle::Recipe;
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::{GuestNeeds, MachineServices, TrialContext};
+use tare_core::workload::Service;
 
 /// The serial number of the disk that the guest writes to.
 pub(super) const SCRATCH: &str = "scratch";
@@ -37,15 +38,7 @@ pub(super) fn of(
     needs: &[GuestNeeds],
     writable: u64,
 ) -> Result<Disks, Fault> {
-    let archives = needs.iter().any(|needs| needs.archives);
-    let mut wanted: Vec<(&Recipe, bool)> = Vec::new();
-    let services = surroundings.services.iter().map(|start| (&start.service.recipe, archives));
-    let layers = needs.iter().flat_map(|needs| needs.bundles.iter().map(|recipe| (recipe, false)));
-    for (recipe, archive) in services.chain(layers) {
-        if !wanted.contains(&(recipe, archive)) {
-            wanted.push((recipe, archive));
-        }
-    }
+    let wanted = bundles(surroundings.services.iter().map(|start| &start.service), needs);
     let mut disks = Disks { machine: Vec::new(), guest: Vec::new(), claim: None };
     for (at, (recipe, archive)) in wanted.into_iter().enumerate() {
         let bundle = carrier.bundles.bundle(recipe)?;
@@ -78,6 +71,25 @@ pub(super) fn of(
     };
     disks.machine.push(disk(SCRATCH, file, false, options));
     Ok(disks)
+}
+
+/// How many disks a guest has that holds these services: those of bundles, and the one that it writes to.
+pub(super) fn count<'a>(services: impl Iterator<Item = &'a Service>, needs: &'a [GuestNeeds]) -> usize {
+    bundles(services, needs).len() + 1
+}
+
+/// The bundles that the guest has as disks, each once, and whether as archives.
+fn bundles<'a>(services: impl Iterator<Item = &'a Service>, needs: &'a [GuestNeeds]) -> Vec<(&'a Recipe, bool)> {
+    let archives = needs.iter().any(|needs| needs.archives);
+    let services = services.map(|service| (&service.recipe, archives));
+    let layers = needs.iter().flat_map(|needs| needs.bundles.iter().map(|recipe| (recipe, false)));
+    let mut wanted: Vec<(&Recipe, bool)> = Vec::new();
+    for bundle in services.chain(layers) {
+        if !wanted.contains(&bundle) {
+            wanted.push(bundle);
+        }
+    }
+    wanted
 }
 
 fn disk(serial: &str, file: PathBuf, read_only: bool, options: &VmOptions) -> Disk {
@@ -146,4 +158,37 @@ fn run(mut command: Command, package: &str) -> Result<(), Fault> {
     }
     let log = String::from_utf8_lossy(&made.stderr).into_owned();
     Err(Fault::new(format!("{program} could not make the guest's disk")).with_log(log))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Vm;
+    use super::*;
+    use tare_core::bundle::Source;
+    use tare_core::host::Layer;
+
+    fn of(package: &str) -> Service {
+        let recipe = Recipe::plain(Source::Packages(vec![package.to_owned()]));
+        Service { recipe, ..crate::sample::service(package) }
+    }
+
+    #[test]
+    fn more_bundles_than_a_machine_has_room_for_take_more_guests() {
+        let services: Vec<Service> = (1..=22).map(|number| of(&format!("p{number}"))).collect();
+        let on = |machine: &str, guests| {
+            let options = VmOptions { machine: machine.to_owned(), guests, ..VmOptions::default() };
+            Vm::fits(&options, &services)
+        };
+        let fault = on("microvm", 1).unwrap_err();
+        assert!(fault.message.contains("needs 23") && fault.remedy.contains("guests:"), "{fault}");
+        assert_eq!((on("microvm", 2), on("q35", 1)), (Ok(()), Ok(())));
+    }
+
+    #[test]
+    fn services_of_one_bundle_share_a_disk() {
+        let services = [of("a"), of("b"), of("a")];
+        assert_eq!(count(services.iter(), &[]), 3);
+        let engine = GuestNeeds { bundles: vec![of("e").recipe], archives: true, ..GuestNeeds::default() };
+        assert_eq!(count(services.iter(), &[engine]), 4);
+    }
 }

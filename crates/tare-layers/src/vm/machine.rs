@@ -1,7 +1,7 @@
 //! The machine that QEMU is told to emulate: its command line, and nothing else.
 
 use super::confinement::{SANDBOX, again, as_it_is};
-use super::options::VmOptions;
+use super::options::{MICROVM_CPUS_MAX, VmOptions};
 use super::size::Size;
 use serde_json::json;
 use std::fs::File;
@@ -82,12 +82,58 @@ impl Disk {
     }
 }
 
+/// How many disks a guest of this machine can have: each is a virtio device, as are its network card and its agent's
+/// line. On PCI these are the slots that the machine itself leaves free. With ACPI, which brings it a second interrupt
+/// controller, QEMU's `microvm` has 24 places for such devices.
+fn most_disks(options: &VmOptions) -> usize {
+    const OTHERS: usize = 2;
+    let places = if options.is_micro() { 24 } else { 30 };
+    places - OTHERS
+}
+
+/// Whether the guest's machine has room for this many disks.
+///
+/// # Errors
+/// That it has not.
+pub(super) fn takes_disks(options: &VmOptions, disks: usize) -> Result<(), Fault> {
+    let most = most_disks(options);
+    if disks <= most {
+        return Ok(());
+    }
+    let message = format!(
+        "a guest of the machine type '{}' has room for {most} disks, and this one needs {disks}: one for each bundle \
+         in it, and one to write to",
+        options.machine
+    );
+    let usual = VmOptions::default();
+    let remedy = if most_disks(&usual) >= disks {
+        format!("use 'machine: {}', or more 'guests:', so that each holds fewer services", usual.machine)
+    } else {
+        "use more 'guests:', so that each holds fewer services".to_owned()
+    };
+    Err(Fault::new(message).remedy(remedy))
+}
+
+/// Whether the guest's machine can have this many CPUs.
+///
+/// # Errors
+/// That it cannot.
+pub(super) fn takes_cpus(options: &VmOptions, cpus: u32) -> Result<(), Fault> {
+    if !options.is_micro() || cpus <= MICROVM_CPUS_MAX {
+        return Ok(());
+    }
+    let message = format!("a guest of the machine type '{}' cannot have {cpus} CPUs", options.machine);
+    Err(Fault::new(message).remedy(format!("give it at most {MICROVM_CPUS_MAX} by 'cpus:', or use 'machine: q35'")))
+}
+
 /// Everything that makes up the command line.
 pub(super) struct QemuMachine<'a> {
     /// The machine's name, as process lists show it.
     pub(super) name: String,
     pub(super) options: &'a VmOptions,
     pub(super) engine: Engine,
+    /// Kernel arguments about the guest's clock, each followed by a space.
+    pub(super) clock: &'a str,
     /// The processor model that the guest sees.
     pub(super) cpu: &'a str,
     pub(super) size: &'a Size,
@@ -133,7 +179,7 @@ impl QemuMachine<'_> {
             out.pair("-sandbox", SANDBOX);
         }
         out.pair("-kernel", again(self.open.kernel)).pair("-initrd", again(self.open.initial));
-        out.pair("-append", format!("{}{KERNEL_ARGUMENTS}", self.engine.kernel_arguments()));
+        out.pair("-append", format!("{}{}{KERNEL_ARGUMENTS}", self.engine.kernel_arguments(), self.clock));
         let console = out.open(self.open.console);
         out.pair("-chardev", format!("file,id=console,path={console}"));
         out.pair("-serial", "chardev:console");
@@ -151,7 +197,7 @@ impl QemuMachine<'_> {
         let vhost = self.open.vhost.map_or("vhost=off".to_owned(), |number| format!("vhost=on,vhostfd={number}"));
         out.pair("-netdev", format!("tap,id=net,fd={},{vhost}", self.open.tap));
         // No option ROM: the guest boots from -kernel, and the ROM file is in another package.
-        let rom = if self.options.machine == "microvm" { "" } else { ",romfile=" };
+        let rom = if self.options.is_micro() { "" } else { ",romfile=" };
         out.pair("-device", self.device("virtio-net", &format!("netdev=net,mac={}{rom}", self.hardware)));
         out.0
     }
@@ -168,6 +214,10 @@ impl QemuMachine<'_> {
         let nodes = &self.size.nodes;
         let memory = if self.options.hugepages || !nodes.is_empty() { ",memory-backend=memory" } else { "" };
         out.pair("-machine", format!("{},accel={}{extra}{memory}", self.options.machine, self.engine.name()));
+        if self.options.is_micro() {
+            // Devices of virtio 1, as those on PCI Express are, instead of those of the drafts before it.
+            out.pair("-global", "virtio-mmio.force-legacy=off");
+        }
         out.pair("-cpu", self.cpu);
         out.pair("-smp", format!("{0},sockets=1,cores={0},threads=1", self.size.cpus));
         out.pair("-m", format!("{mib}M"));
@@ -208,7 +258,7 @@ impl QemuMachine<'_> {
 
     /// A virtio device on the bus that this machine has.
     fn device(&self, kind: &str, properties: &str) -> String {
-        let bus = if self.options.machine == "microvm" { "device" } else { "pci" };
+        let bus = if self.options.is_micro() { "device" } else { "pci" };
         format!("{kind}-{bus},{properties}")
     }
 }
@@ -265,6 +315,7 @@ mod tests {
             name: "tare-abc123-t1".to_owned(),
             options,
             engine: Engine::Tcg,
+            clock: if options.is_micro() { "tsc=reliable tsc_early_khz=2100000 " } else { "" },
             cpu: "max",
             size: &size,
             disks: &[disk("b0", true), disk("scratch", false)],
@@ -304,6 +355,7 @@ mod tests {
             assert!(text.contains(part), "{part} is missing in {text}");
         }
         assert!(text.contains("virtio-blk-pci,drive=disk1,serial=scratch"));
+        assert!(!text.contains("tsc") && !text.contains("virtio-mmio"), "{text}");
         assert_eq!(text.matches("\"read-only\":true").count(), 2, "{text}");
         let by_the_kernel = arguments(&VmOptions { vhost: "on".to_owned(), ..VmOptions::default() });
         assert!(by_the_kernel.contains("fd=7,vhost=on,vhostfd=8"), "{by_the_kernel}");
@@ -343,7 +395,33 @@ mod tests {
         let options =
             VmOptions { machine: "microvm".to_owned(), hugepages: true, iothread: true, ..VmOptions::default() };
         let text = arguments(&options);
-        assert!(!text.contains("-pci") && text.contains("virtio-net-device"), "{text}");
-        assert!(text.contains("hugetlb=on") && text.contains("iothread=disks"), "{text}");
+        assert!(!text.contains("-pci") && !text.contains("romfile"), "{text}");
+        for part in [
+            "-machine microvm,accel=tcg,acpi=on,isa-serial=on,rtc=on,memory-backend=memory",
+            "-global virtio-mmio.force-legacy=off",
+            "-append mitigations=off tsc=reliable tsc_early_khz=2100000 console=ttyS0",
+            "-device virtio-serial-device,id=line -device virtserialport,bus=line.0,chardev=agent",
+            "-device virtio-blk-device,drive=disk0,serial=b0,iothread=disks",
+            "-device virtio-blk-device,drive=disk1,serial=scratch,iothread=disks",
+            "-device virtio-net-device,netdev=net,mac=02:00:00:00:00:01",
+            "hugetlb=on",
+        ] {
+            assert!(text.contains(part), "{part} is missing in {text}");
+        }
+    }
+
+    #[test]
+    fn a_machine_has_room_for_so_many_disks_and_cpus() {
+        let on = |machine: &str| VmOptions { machine: machine.to_owned(), ..VmOptions::default() };
+        for (machine, most) in [("microvm", 22), ("q35", 28), ("pc", 28)] {
+            assert_eq!(takes_disks(&on(machine), most), Ok(()));
+            let fault = takes_disks(&on(machine), most + 1).unwrap_err();
+            assert!(fault.message.contains(&format!("room for {most} disks")), "{fault}");
+            assert_eq!(fault.remedy.contains("machine: q35"), machine == "microvm", "{fault}");
+        }
+        assert!(!takes_disks(&on("microvm"), 29).unwrap_err().remedy.contains("q35"), "nor has that room for them");
+        assert_eq!((takes_cpus(&on("microvm"), 288), takes_cpus(&on("q35"), 300)), (Ok(()), Ok(())));
+        let fault = takes_cpus(&on("microvm"), 289).unwrap_err();
+        assert!(fault.message.contains("289 CPUs") && fault.remedy.contains("at most 288"), "{fault}");
     }
 }

@@ -16,6 +16,7 @@ mod host;
 mod initramfs;
 mod leftovers;
 mod machine;
+mod micro;
 mod modules;
 mod options;
 mod process;
@@ -95,7 +96,11 @@ impl Layer for Vm {
     }
 
     fn fits(options: &VmOptions, services: &[Service]) -> Result<(), Fault> {
-        dealing::dealt_out(services, options.guests).map(drop)
+        let dealt = dealing::dealt_out(services, options.guests)?;
+        (0..options.guests as usize).try_for_each(|guest| {
+            let own = services.iter().zip(&dealt).filter(|(_, at)| **at == guest);
+            machine::takes_disks(options, disks::count(own.map(|(service, _)| service), &[]))
+        })
     }
 
     fn leftovers() -> Result<Vec<Leftover>, Fault> {
@@ -124,8 +129,12 @@ fn examine(options: &VmOptions, carrier: &MachineServices) -> Result<(Facts, Opt
         block::examine(device, 0)?;
     }
     let kernel = carrier.bundles.kernel()?;
+    if options.is_micro() {
+        micro::check(&qemu, &kernel)?;
+    }
     let found = accelerator::choose(&qemu, carrier, &options.accelerator)?;
     let facts = [
+        ("vm.machine", options.machine.clone()),
         ("vm.accelerator", found.engine.name().to_owned()),
         ("vm.cpu", found.cpu),
         ("vm.qemu", qemu.version),
@@ -142,5 +151,8 @@ fn words(facts: &Facts) -> String {
     let cpu = fact("vm.cpu");
     // Guests are expected to see the whole processor, or all that an emulated one offers.
     let cpu = if cpu.contains(',') { format!(", processor {cpu}") } else { String::new() };
-    format!("QEMU {}{under}, guests with Linux {}{cpu}", short_version(fact("vm.qemu")), fact("vm.kernel"))
+    let machine = fact("vm.machine");
+    // Guests are expected to have this one.
+    let machine = if matches!(machine, "" | "q35") { String::new() } else { format!(", machine type {machine}") };
+    format!("QEMU {}{under}, guests with Linux {}{machine}{cpu}", short_version(fact("vm.qemu")), fact("vm.kernel"))
 }

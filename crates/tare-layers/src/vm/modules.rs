@@ -34,6 +34,14 @@ pub(super) fn to_load(kernel: &Kernel, more: &[String]) -> Result<Vec<PathBuf>, 
     Ok(files.iter().map(|file| kernel.modules.join(file)).collect())
 }
 
+/// Whether a kernel has a module, as a file or built in. One without a list of modules is taken to have it built in.
+pub(super) fn has(kernel: &Kernel, module: &str) -> bool {
+    let read = |name: &str| fs::read_to_string(kernel.modules.join(name));
+    let Ok(dependencies) = read("modules.dep") else { return true };
+    let table = Table::new(&dependencies, &read("modules.builtin").unwrap_or_default());
+    table.files.contains_key(module) || table.built_in.contains(module)
+}
+
 /// A kernel's modules and their dependencies.
 struct Table<'a> {
     /// By module name: its file, and the files it depends on as `modules.dep` lists them.

@@ -6,6 +6,10 @@ use tare_core::config::{Fields, Node, NodeKind, Problems};
 
 /// The most guests of one form: as many as there are address ranges for what is in them, see [`super::wiring`].
 pub(super) const GUESTS_MAX: u64 = 60;
+/// QEMU's machine without PCI.
+pub(super) const MICROVM: &str = "microvm";
+/// The most virtual CPUs that it has.
+pub(super) const MICROVM_CPUS_MAX: u32 = 288;
 /// Memory that a guest gets in addition to its services' memory, for its kernel and the agent, in bytes.
 pub(super) const RESERVE: u64 = 192 << 20;
 
@@ -86,6 +90,11 @@ impl Default for VmOptions {
 }
 
 impl VmOptions {
+    /// Whether the machine is QEMU's `microvm`.
+    pub(super) fn is_micro(&self) -> bool {
+        self.machine == MICROVM
+    }
+
     /// Whether disks must bypass the host's page cache.
     pub(super) fn is_direct(&self) -> bool {
         matches!(self.cache.as_str(), "none" | "directsync")
@@ -104,6 +113,7 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<VmOptions> {
     let mut fields = Fields::of(node, "layer 'vm'", problems)?;
     let guests = fields.integer("guests", 1..=GUESTS_MAX, problems).and_then(|guests| u32::try_from(guests).ok());
     let guests = guests.unwrap_or(default.guests);
+    let cpus_place = fields.get("cpus").map(|node| node.place);
     let cpus = fields.integer("cpus", 1..=1024, problems).and_then(|cpus| u32::try_from(cpus).ok());
     let memory_place = fields.get("memory").map(|node| node.place);
     let memory = fields.bytes("memory", problems);
@@ -116,7 +126,7 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<VmOptions> {
     let mut word = |name, choices: &[&'static str], default: String| {
         fields.choice(name, choices, problems).map_or(default, str::to_owned)
     };
-    let machine = word("machine", &["q35", "microvm", "pc"], default.machine);
+    let machine = word("machine", &["q35", MICROVM, "pc"], default.machine);
     let accelerator = word("accelerator", &["auto", "kvm", "tcg"], default.accelerator);
     let vhost = word("vhost", &["auto", "on", "off"], default.vhost);
     let cache = word("cache", &["none", "writeback", "unsafe", "directsync", "writethrough"], default.cache);
@@ -133,6 +143,11 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<VmOptions> {
     if let Some(place) = disk_place.filter(|_| guests > 1 && matches!(options.disk, Carried::Block(_))) {
         let message = format!("{guests} guests cannot write to one block device");
         problems.add(place, message, "use 'disk: raw' or 'disk: qcow2', for which each guest gets a file of its own");
+    }
+    let too_many = cpus.filter(|cpus| options.is_micro() && *cpus > MICROVM_CPUS_MAX);
+    if let Some((place, cpus)) = cpus_place.zip(too_many) {
+        let message = format!("QEMU's machine '{MICROVM}' cannot have {cpus} CPUs");
+        problems.add(place, message, format!("at most {MICROVM_CPUS_MAX}, or use 'machine: q35'"));
     }
     if let Some(place) = aio_place.filter(|_| options.aio == "native" && !options.is_direct()) {
         let message =
@@ -209,6 +224,7 @@ mod tests {
             ("{aio: native, cache: writeback}", "contradict each other"),
             ("{guests: 2, disk: {block: /dev/vdb}}", "2 guests cannot write to one block device"),
             ("guests: 61", "60"),
+            ("{cpus: 289, machine: microvm}", "QEMU's machine 'microvm' cannot have 289 CPUs"),
         ];
         for (text, wanted) in cases {
             let found = options(text).unwrap_err().join("\n");
