@@ -156,3 +156,23 @@ fn words(facts: &Facts) -> String {
     let machine = if matches!(machine, "" | "q35") { String::new() } else { format!(", machine type {machine}") };
     format!("QEMU {}{under}, guests with Linux {}{machine}{cpu}", short_version(fact("vm.qemu")), fact("vm.kernel"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_other_than_the_usual_one_is_named() {
+        let said = |machine: &str| {
+            let facts = [
+                ("vm.machine", machine),
+                ("vm.accelerator", "kvm"),
+                ("vm.cpu", "host"),
+                ("vm.qemu", "7.2.22 (Debian 1:7.2+dfsg-7)"),
+                ("vm.kernel", "6.1.0-56-cloud-amd64"),
+            ];
+            words(&facts.map(|(key, value)| (key.to_owned(), value.to_owned())).into())
+        };
+        assert_eq!(said("microvm"), said("q35") + ", machine type microvm");
+    }
+}
