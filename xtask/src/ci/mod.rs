@@ -55,6 +55,19 @@ enum Part {
     Lints,
     /// Build and run the tests
     Tests,
+    /// The same, but only those that run on this machine itself
+    Here,
+    /// The same, but only those that run in the guest with control groups of version 2
+    Guest,
+}
+
+impl Wanted {
+    /// Whether a test is in the parts of the tests that were asked for: in all, unless some were.
+    fn includes(&self, test: &programs::Test) -> bool {
+        let part = if test.name.starts_with(guest::PREFIX) { Part::Guest } else { Part::Here };
+        let asked = |part: &Part| self.only.contains(part);
+        asked(&part) || asked(&Part::Tests) || !(asked(&Part::Here) || asked(&Part::Guest))
+    }
 }
 
 /// Runs every step and reports the results. A failed step does not stop the following ones, except that tests need a
@@ -64,7 +77,8 @@ pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<bool> {
     let binary = program(root, "debug")?;
     let everything = wanted.only.is_empty() && wanted.names.is_empty() && !wanted.list;
     let wants = |part: Part| everything || wanted.only.contains(&part);
-    let wants_tests = wants(Part::Tests) || !wanted.names.is_empty() || wanted.list;
+    let parts = [Part::Tests, Part::Here, Part::Guest];
+    let wants_tests = parts.into_iter().any(wants) || !wanted.names.is_empty() || wanted.list;
 
     let mut gate = Gate { steps: Vec::new() };
     if wants(Part::Format) {
@@ -91,6 +105,7 @@ pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<bool> {
     if wanted.names.is_empty() || wanted.thorough || names_guest {
         tests.extend(guest::tests(&tests));
     }
+    tests.retain(|test| wanted.includes(test));
     if !wanted.names.is_empty() {
         tests.retain(|test| wanted.names.iter().any(|name| test.name.contains(name.as_str())));
         if tests.is_empty() {
