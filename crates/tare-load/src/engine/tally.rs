@@ -202,6 +202,21 @@ impl Recorder {
         }
     }
 
+    /// The same, when a worker is in the midst of a batch of answers. The last span of planned operations stays open:
+    /// what came due in it while the worker was held up is started, and counted in it, after the batch.
+    #[inline]
+    fn pass(&mut self, now_ns: u64) {
+        while now_ns >= self.next_cut.at_ns && !self.waits_for_overdue() {
+            self.cut();
+        }
+    }
+
+    /// Whether the span being counted is the last one of planned operations.
+    #[cold]
+    fn waits_for_overdue(&self) -> bool {
+        self.windows.is_some() && self.timeline.as_ref().is_some_and(|line| line.end_ns() <= self.next_cut.at_ns)
+    }
+
     /// Checks whether the run was told to end early; if so, counting ends then.
     fn heed_end(&mut self) {
         let Some(timeline) = self.timeline.as_ref().filter(|line| line.told_end_ns() < self.end_ns) else { return };
@@ -212,7 +227,7 @@ impl Recorder {
         }
         if self.sending() {
             self.next_cut.at_ns = self.next_cut.at_ns.min(self.end_ns);
-            self.advance(clock::monotonic_ns());
+            self.pass(clock::monotonic_ns());
         }
     }
 
@@ -272,7 +287,7 @@ impl Recorder {
     /// Counts the reply to `flight`, read at `now_ns`.
     #[inline]
     pub(crate) fn answered(&mut self, now_ns: u64, flight: &Flight, reply: Reply) {
-        self.advance(now_ns);
+        self.pass(now_ns);
         let operation = usize::from(flight.operation);
         self.ledger.answered[operation] += 1;
         match reply {
@@ -304,7 +319,7 @@ impl Recorder {
 
     /// Counts an operation left unanswered after its companion was ended: it is neither right nor a failure.
     pub(crate) fn let_go(&mut self, now_ns: u64, flight: &Flight) {
-        self.advance(now_ns);
+        self.pass(now_ns);
         if let Some(windows) = &mut self.windows {
             windows.after_end(flight.planned_ns, flight.operation);
         }
@@ -326,7 +341,7 @@ impl Recorder {
     /// Records an answer that belongs to a ruler's weight: the operation was made and answered, and appears in no
     /// figure.
     pub(crate) fn uncounted(&mut self, now_ns: u64, flight: &Flight, reply: Reply) {
-        self.advance(now_ns);
+        self.pass(now_ns);
         let operation = usize::from(flight.operation);
         self.ledger.answered[operation] += 1;
         self.ledger.empty[operation] += u64::from(reply == Reply::Empty);
@@ -334,7 +349,7 @@ impl Recorder {
 
     /// Counts an operation that will not be answered any more.
     pub(crate) fn lost(&mut self, now_ns: u64, planned_ns: u64, operation: u16, failure: Failure) {
-        self.advance(now_ns);
+        self.pass(now_ns);
         self.ledger.lost[usize::from(operation)] += 1;
         self.tally.errors[usize::from(operation)] += 1;
         self.tally.failures.count(failure);
@@ -345,8 +360,8 @@ impl Recorder {
 
     /// Counts a connection that failed with nothing in flight; after the end of measuring that is not counted.
     pub(crate) fn broken(&mut self, now_ns: u64, failure: Failure) {
-        self.advance(now_ns);
-        if !self.sending() {
+        self.pass(now_ns);
+        if !self.sending() || self.over(now_ns).is_some() {
             return;
         }
         self.tally.failures.count(failure);

@@ -1,8 +1,9 @@
 //! Servers that go away, refuse, or send unrequested answers, and how the load reacts.
 
 use super::{DIALECTS, away, closed_port, drive, each_connection, plan};
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tare_core::load::{Arrivals, Behaviour, Distribution, LoadProfile, LoadSummary, LoadTask, Pause, UserConnections};
 use tare_testkit::peer::answering;
@@ -117,10 +118,25 @@ fn an_answer_that_nobody_asked_for_is_not_the_next_ones() {
 
 #[test]
 fn a_connection_that_the_server_closes_for_idleness_is_no_failure() {
-    let strict = each_connection(|_, mut stream| {
-        let mut request = [0; 4096];
-        stream.set_read_timeout(Some(Duration::from_millis(170))).unwrap();
-        while stream.read(&mut request).is_ok_and(|received| received > 0) && stream.write_all(PONG).is_ok() {}
+    // It closes every connection half way between two operations, which are 100 ms apart: none is about to be used.
+    let asked = Arc::new(Mutex::new(None));
+    let strict = each_connection(move |_, mut stream| {
+        let (opened, mut request) = (Instant::now(), [0; 4096]);
+        stream.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+        loop {
+            match stream.read(&mut request) {
+                Ok(received) if received > 0 && stream.write_all(PONG).is_ok() => {
+                    *asked.lock().unwrap() = Some(Instant::now());
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let close = asked.lock().unwrap().map(|at: Instant| at + Duration::from_millis(50));
+                    if close.is_some_and(|close| opened < close && close <= Instant::now()) {
+                        return;
+                    }
+                }
+                _ => return,
+            }
+        }
     });
     let mut plan = plan("redis", DIALECTS[0].options, strict);
     (plan.profile, plan.measure) = (open(10.0, 8, 1000), Duration::from_millis(1500));
