@@ -112,6 +112,11 @@ const LEFT: &[(&str, &str)] = &[
         "a search twice over; searching:: runs one whole, whole:: and suites:: interrupt runs and go on, and the runner's \
          tests keep searches in records",
     ),
+    (
+        "tare::end_to_end::makes::",
+        "twenty images are built by the engine and run in three forms each, for minutes; images:: has one whose script \
+         begins as root, and weighing:: one of a server alone",
+    ),
     ("tare::end_to_end::secrets::", "two runs, one after the other; the runner's tests and the lock's hold each part"),
     (
         "tare::end_to_end::traces::",

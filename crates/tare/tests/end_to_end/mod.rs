@@ -11,6 +11,7 @@ mod foreseeing;
 mod images;
 mod kill;
 mod lab;
+mod makes;
 mod own;
 mod peaking;
 mod placing;
