@@ -78,12 +78,16 @@ pub struct ServiceStart {
     /// The NUMA nodes of this host that its memory comes from; empty leaves that to the kernel.
     #[serde(default)]
     pub memory: Vec<u32>,
+    /// The names that it can look up in its /etc/hosts, each with the address at which it reaches what has the name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub names: BTreeMap<String, IpAddr>,
 }
 
 impl ServiceStart {
-    /// A service under its own name, on these CPUs of the host, with memory from any node.
+    /// A service under its own name, on these CPUs of the host, with memory from any node. It knows no names.
     pub fn on(service: Service, cpus: Option<CpuSet>) -> Self {
-        ServiceStart { instance: service.name.clone(), service, cpus, free: false, memory: Vec::new() }
+        let (instance, memory, names) = (service.name.clone(), Vec::new(), BTreeMap::new());
+        ServiceStart { instance, service, cpus, free: false, memory, names }
     }
 }
 

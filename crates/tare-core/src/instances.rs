@@ -18,6 +18,7 @@ use crate::parameters::{mentions, put_in};
 use crate::workload::{FIRST_OWN, INSTANCES_MAX, Replica, Service, TILES, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// The first port that is not reserved for well-known services.
 const FIRST_PORT: u16 = 1024;
@@ -165,6 +166,12 @@ impl Instances {
                     let order = (tile - 1) * count + number - 1;
                     instance.ports =
                         if first && order == 0 { service.ports.clone() } else { ports.near(service, order) };
+                    if number > 1 || instance.ports != service.ports {
+                        // Who looks up a name expects the usual ports, where another instance may listen.
+                        instance.names.clear();
+                    } else {
+                        instance.names.insert(service.name.clone());
+                    }
                     if instance.own_user {
                         instance.user = users.next().map_or(service.user, |id| (id, id));
                     }
@@ -252,6 +259,26 @@ pub fn introduced(service: &Service, started: &[(&Service, &Instance)]) -> Servi
         Some(others.filter_map(address).collect::<Vec<_>>().join(" "))
     });
     introduced
+}
+
+/// The names that a service can look up, each with the address at which it reaches what has the name: its own, at the
+/// loopback, and those of the instances of its tile that were started before it and listen somewhere. An instance has
+/// its service's names if it is the first and listens where the workload says, and one of several has its own.
+#[must_use]
+pub fn known_names(service: &Service, started: &[(&Service, &Instance)]) -> BTreeMap<String, IpAddr> {
+    let mut known = BTreeMap::new();
+    let own = (service, Some(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+    let others = started.iter().filter(|(other, _)| other.tile() == service.tile()).map(|(other, instance)| {
+        (*other, instance.peers.values().chain(instance.endpoints.values()).next().map(SocketAddr::ip))
+    });
+    for (named, address) in std::iter::once(own).chain(others) {
+        let Some(address) = address else { continue };
+        let names = named.names.iter().chain(named.replica.as_ref().map(|_| &named.name));
+        for name in names.filter(|name| *name != "localhost") {
+            known.entry(name.clone()).or_insert(address);
+        }
+    }
+    known
 }
 
 /// The texts of a service that may contain references.

@@ -1,11 +1,13 @@
 //! A workload: what is deployed, which requests are made of it, and which answers count as correct. It never names a
 //! form.
 
+mod names;
 mod prepared;
 mod references;
 mod resources;
 mod service;
 
+pub use names::is_host_name;
 pub use prepared::Prepared;
 pub(crate) use references::TILES;
 pub(crate) use resources::refuse_idle_quota;
@@ -19,10 +21,11 @@ use crate::load::{Behaviour, OwnMetric, SpokenNames, read_behaviours};
 use crate::parameters::{self, Parameters};
 use crate::protocol::ProtocolFacts;
 use crate::qos::Qos;
+use names::refuse_shared_names;
 use references::refuse_bad_references;
 use serde::{Deserialize, Serialize};
 use service::{Around, read_service};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -129,6 +132,10 @@ pub struct Service {
     pub directory: Option<String>,
     /// Port numbers by name.
     pub ports: BTreeMap<String, u16>,
+    /// The names by which services that start later find it, beside its own. In a workload that is spelled out
+    /// ([`crate::instances`]) its own is among them, and an instance that listens elsewhere than stated has none.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub names: BTreeSet<String>,
     /// When it counts as ready.
     pub ready: Readiness,
     /// Paths in the bundle where it may write, each with the bytes it may need.
@@ -184,6 +191,7 @@ impl Service {
             as_image: false,
             directory: None,
             ports: BTreeMap::new(),
+            names: BTreeSet::new(),
             ready,
             volumes: BTreeMap::new(),
             resources: Resources::default(),
@@ -327,6 +335,7 @@ impl Workload {
                 services.extend(read_service(key, *place, node, &around, problems));
             }
             refuse_bad_references(node, &services, problems);
+            refuse_shared_names(node, problems);
         }
         let protocol = fields.require("load", problems).and_then(|n| read_protocol(n, &services, catalog, problems));
         let known = protocol.as_ref().map(|spoken| spoken.facts(catalog).operations).unwrap_or_default();

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::host::{Host, Instance, InstanceState, ServiceStart};
-use tare_core::instances::introduced;
+use tare_core::instances::{introduced, known_names};
 use tare_core::load::{Inside, LoadPlan, LoadTask};
 use tare_core::qos::Qos;
 use tare_core::secrets::with_secrets;
@@ -38,7 +38,7 @@ fn one_site(entries: Vec<Entry>) -> Vec<Entry> {
     first.map(|first| Entry { also, ..first }).into_iter().collect()
 }
 
-/// The service about to be started, with the addresses of those that are running.
+/// The service about to be started, with the addresses and names of those that are running.
 fn introduce(
     host: &dyn Host,
     start: &ServiceStart,
@@ -49,7 +49,8 @@ fn introduce(
         other.peers.clear();
     }
     let running: Vec<(&Service, &Instance)> = starts.iter().map(|start| &start.service).zip(&started).collect();
-    ServiceStart { service: introduced(&start.service, &running), ..start.clone() }
+    let (service, names) = (introduced(&start.service, &running), known_names(&start.service, &running));
+    ServiceStart { service, names, ..start.clone() }
 }
 
 /// The addresses of a tile's instances: by service if it has one port, and by `service.port`.

@@ -258,3 +258,61 @@ fn a_rule_may_be_for_one_instance() {
     assert_eq!(placed.services["shard-1"].cpus.to_string(), "0");
     assert_eq!(placed.services["shard-2"].cpus.to_string(), "1");
 }
+
+const NAMED: &str = r#"
+workload: toy
+services:
+  db:
+    bundle: {packages: [toy]}
+    command: [/usr/bin/toy]
+    ports: {main: 7000}
+    names: [database, db.internal]
+  app:
+    bundle: {packages: [toy]}
+    command: [/usr/bin/app, --db, database]
+    ports: {in: 7001}
+load: {service: app, protocol: {"null": {}}}
+"#;
+
+/// The names that each service knows, if all before it were started at these addresses.
+fn known(workload: &Workload, at: &[&str]) -> Vec<Vec<String>> {
+    let instances: Vec<Instance> =
+        workload.services.iter().zip(at).map(|(service, address)| started(service, address)).collect();
+    let running: Vec<(&Service, &Instance)> = workload.services.iter().zip(&instances).collect();
+    let told = |number: usize| known_names(&workload.services[number], &running[..number]);
+    let shown = |(name, address): (String, IpAddr)| format!("{name} {address}");
+    (0..running.len()).map(|number| told(number).into_iter().map(shown).collect()).collect()
+}
+
+#[test]
+fn a_service_knows_itself_and_those_before_it_by_name() {
+    let workload = deployed(NAMED, "forms: {a: []}", "a");
+    let names = known(&workload, &["10.0.0.1", "10.0.0.2"]);
+    assert_eq!(names[0], ["database 127.0.0.1", "db 127.0.0.1", "db.internal 127.0.0.1"]);
+    assert_eq!(names[1], ["app 127.0.0.1", "database 10.0.0.1", "db 10.0.0.1", "db.internal 10.0.0.1"]);
+    // Where others reach it elsewhere than the load does.
+    let (db, app) = (&workload.services[0], &workload.services[1]);
+    let apart = Instance { peers: started(db, "172.17.0.2").endpoints, ..started(db, "10.0.0.1") };
+    assert_eq!(known_names(app, &[(db, &apart)])["db"].to_string(), "172.17.0.2");
+    let nowhere = Instance { endpoints: BTreeMap::new(), ..started(db, "10.0.0.1") };
+    assert_eq!(known_names(app, &[(db, &nowhere)]).keys().collect::<Vec<_>>(), ["app"]);
+}
+
+#[test]
+fn a_name_leads_to_the_instance_with_the_usual_port_alone() {
+    let workload = deployed(SHARDED, "forms: {a: []}", "a");
+    let names = known(&workload, &["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
+    assert_eq!(names[0], ["shard 127.0.0.1", "shard-1 127.0.0.1"]);
+    assert_eq!(names[1], ["shard 10.0.0.1", "shard-1 10.0.0.1", "shard-2 127.0.0.1"]);
+    assert_eq!(names[2], ["proxy 127.0.0.1", "shard 10.0.0.1", "shard-1 10.0.0.1", "shard-2 10.0.0.2"]);
+    // At the usual port of the second tile listens the first, or nobody.
+    let tiles = deployed(SHARDED, "instances: 2\nforms: {a: []}", "a");
+    let names = known(&tiles, &["10.0.0.1"; 6]);
+    assert_eq!(names[5], ["proxy-2 127.0.0.1", "shard-2-1 10.0.0.1", "shard-2-2 10.0.0.1"]);
+    // So it is for a form that stands beside another one.
+    let (study, workload) = read(SHARDED, "instances: {shard: 1}\nforms: {a: [], b: []}").unwrap();
+    let mut ports = Ports::default();
+    let beside = [0, 1].map(|form: usize| study.deployed_beside(&workload, &study.forms[form], &mut ports));
+    assert_eq!(known(&beside[0], &["10.0.0.1"; 2])[1], ["proxy 127.0.0.1", "shard 10.0.0.1"]);
+    assert!(known(&beside[1], &["10.0.0.1"; 2]).iter().all(Vec::is_empty));
+}

@@ -1,5 +1,6 @@
 //! `services:` of a workload.
 
+use super::names::read_names;
 use super::{
     FILE_WANTED, INSTANCES_MAX, OwnResources, Readiness, Resources, Service, ServiceOption, StopSignal,
     refuse_idle_quota, why_not_in_image, why_not_stated,
@@ -55,6 +56,7 @@ pub(super) fn read_service(
     };
     let directory = read_directory(&mut fields, image.as_mut(), problems);
     let ports = read_ports(&mut fields, image.as_mut(), problems);
+    let names = fields.get("names").map(|node| read_names(node, problems)).unwrap_or_default();
     let ready = read_ready(&mut fields, &ports, image.as_ref(), around, problems);
     let volumes = read_volumes(&mut fields, image.as_mut(), as_image, problems);
     let resources = read_resources(&mut fields, problems);
@@ -71,6 +73,7 @@ pub(super) fn read_service(
         as_image,
         directory,
         ports,
+        names,
         volumes,
         resources: resources?,
         stop_signal: stop_signal.unwrap_or(usual.stop_signal),

@@ -136,6 +136,7 @@ fn header(study: Study, plan: Vec<PlannedTrial>) -> Header {
         own_user: false,
         as_image: false,
         ports: [("main".to_owned(), 6379)].into(),
+        names: Default::default(),
         ready: Readiness::Port { port: "main".into(), within: Duration::from_secs(10) },
         volumes: BTreeMap::new(),
         resources: Resources { cpus: 1, cpu_quota: None, memory_bytes: 512 << 20 },

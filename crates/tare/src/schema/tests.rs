@@ -43,7 +43,7 @@ const STUDIES: &[&str] = &[
 
 /// The same for workloads.
 const WORKLOADS: &[&str] = &[
-    "{workload: w, services: {s: {bundle: {packages: [p]}, command: [/p], ports: {main: 1}, ready: {port: main}, \
+    "{workload: w, services: {s: {bundle: {packages: [p]}, command: [/p], ports: {main: 1}, names: [n], ready: {port: main}, \
      resources: {cpus: 1}, options: {o: {default: a, levels: {a: [], b: [-b]}}}, build: {packages: [gcc], sources: [x.c], \
      command: [gcc, x.c], installs: {/p: a.out}}}}, load: {protocol: {redis: {}}, spread: true, behaviours: {b: {markov: \
      {start: get, next: {get: [{when: {c: {at_most: 3}}, unless: {c: 1}, to: {get: 1}}, {to: {get: 1}}]}, companions: {c: {after: get, cycle: {normal: \
