@@ -99,9 +99,10 @@ pub fn runtime_log(bytes: &[u8]) {
     container::chew_runtime_log(&String::from_utf8_lossy(bytes));
 }
 
-/// An image's list of users.
+/// An image's list of users, or of hosts.
 pub fn users_file(bytes: &[u8]) {
     local::accounts::chew(bytes);
+    local::hosts::chew(bytes);
 }
 
 /// What a kernel says about its modules.

@@ -25,6 +25,8 @@ mod escapes;
 mod image;
 #[path = "contract/mock.rs"]
 mod mock;
+#[path = "contract/names.rs"]
+mod names;
 #[path = "contract/native.rs"]
 mod native;
 #[path = "contract/private.rs"]

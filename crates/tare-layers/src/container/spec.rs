@@ -145,6 +145,7 @@ fn host_config(order: &Order, ports: &[u16]) -> Result<HostConfig, Fault> {
         uts_mode: shared.then(|| "host".to_owned()),
         userns_mode: order.by_podman.then(|| "host".to_owned()),
         cgroupns_mode: shared.then_some(HostConfigCgroupnsModeEnum::HOST),
+        extra_hosts: names(order),
         sysctls: low_ports(order),
         readonly_rootfs: Some(order.options.read_only && !as_image),
         tmpfs: Some(in_memory(order)),
@@ -165,6 +166,13 @@ fn host_config(order: &Order, ports: &[u16]) -> Result<HostConfig, Fault> {
 
 fn ulimit(name: &str, most: i64) -> ResourcesUlimits {
     ResourcesUlimits { name: Some(name.to_owned()), soft: Some(most), hard: Some(most) }
+}
+
+/// The names that a service can look up. An engine writes them to the container's /etc/hosts, below what it has there
+/// of its own; even with the host's network, where it would otherwise copy the host's file.
+fn names(order: &Order) -> Option<Vec<String>> {
+    let names = &order.start.names;
+    (!names.is_empty()).then(|| names.iter().map(|(name, address)| format!("{name}:{address}")).collect())
 }
 
 /// What lets a service listen below 1024 in a network of its own. Some engines do this unasked, others do not.

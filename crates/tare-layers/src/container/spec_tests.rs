@@ -196,3 +196,17 @@ fn overlay_volumes_are_directories_of_the_service() {
     header[148..156].fill(b' ');
     assert_eq!(stated, header.iter().map(|byte| u32::from(*byte)).sum::<u32>());
 }
+
+#[test]
+fn names_of_services_are_those_of_hosts() {
+    let extra = |start: &ServiceStart, network| {
+        built(ContainerOptions { network, ..Default::default() }, start, None).1.extra_hosts
+    };
+    let names = [("db", "10.99.0.2"), ("six", "fd00::1")];
+    let names = names.map(|(name, at)| (name.to_owned(), at.parse::<IpAddr>().unwrap())).into();
+    let start = ServiceStart { names, ..start() };
+    for network in [Network::Published, Network::Bridge, Network::Host] {
+        assert_eq!(extra(&start, network).unwrap(), ["db:10.99.0.2", "six:fd00::1"]);
+    }
+    assert_eq!(extra(&self::start(), Network::Published), None);
+}

@@ -68,7 +68,7 @@ impl Accounts {
     }
 
     /// The place as text, unless something else is mounted there or above it.
-    fn free(&self, tree: &OwnedFd, service: &Service, place: PathBuf) -> Result<String, String> {
+    pub(super) fn free(&self, tree: &OwnedFd, service: &Service, place: PathBuf) -> Result<String, String> {
         let mounted = KERNEL.iter().chain(&IN_MEMORY).copied().chain(service.volumes.keys().map(String::as_str));
         // Where they really are, since `place` is free of links too.
         let mut mounted = mounted.map(|path| located(tree, path).map_or_else(|_| path.into(), |(real, _)| real));
@@ -77,7 +77,7 @@ impl Accounts {
         }
         let text = place.to_str().ok_or_else(|| format!("{} is no text", place.display()))?;
         match self.files.iter().any(|(other, _)| other == text) {
-            true => Err(format!("{text} is the place of /etc/passwd too")),
+            true => Err(format!("{text} is the place of another of these files")),
             false => Ok(text.to_owned()),
         }
     }
@@ -132,7 +132,7 @@ pub(crate) fn environment(stated: &BTreeMap<String, String>, home: &str) -> BTre
 }
 
 /// Where /etc/`name` is in a tree, free of links, and its content: nothing if there is no such file.
-fn found(tree: &OwnedFd, name: &str) -> Result<(PathBuf, Vec<u8>), String> {
+pub(super) fn found(tree: &OwnedFd, name: &str) -> Result<(PathBuf, Vec<u8>), String> {
     let path = format!("/etc/{name}");
     let missing = match located(tree, &path) {
         Ok((place, file)) => return read(&file).map(|text| (place, text)),
@@ -195,7 +195,7 @@ fn with_line(mut text: Vec<u8>, id: u32, rest: &str) -> Vec<u8> {
 }
 
 /// Writes a world-readable file in place of an existing one.
-fn write(path: &Path, text: &[u8]) -> io::Result<()> {
+pub(super) fn write(path: &Path, text: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(path)?;
     file.write_all(text)?;
     // Regardless of this process's umask.

@@ -26,8 +26,8 @@ const LIMITS: Limits = Limits {
 /// How often to check whether anybody still waits for what a bundle holds.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What engines put into every container, whatever its image has there; and the files that name users, which replace
-/// the bundle's if a service has a user of its own.
+/// What engines put into every container, whatever its image has there; and the files that name users and services,
+/// which replace the bundle's in the other forms.
 const ENGINES_OWN: [&str; 7] =
     ["/.dockerenv", "/etc/group", "/etc/hostname", "/etc/hosts", "/etc/mtab", "/etc/passwd", "/etc/resolv.conf"];
 /// Pseudo file systems, whose files are not real files: reading one may do something, or wait for ever.

@@ -106,6 +106,7 @@ impl LocalHost {
             };
             let group = Group::create(&self.surroundings.run, &group, &start.service.resources)?;
             let accounts = Accounts::write(&self.surroundings.scratch, name, &bundle, start)?;
+            let accounts = accounts.with_names(&self.surroundings.scratch, name, &bundle, start)?;
             let root = Root { bundle, assembly: directory.join("root"), volumes, accounts, program: None, own };
             Ok((directory.clone(), root, group))
         };

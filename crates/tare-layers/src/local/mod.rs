@@ -12,6 +12,7 @@ pub(crate) mod content;
 mod facts;
 pub(crate) mod files;
 pub(crate) mod host;
+pub(crate) mod hosts;
 mod inside;
 pub(crate) mod launch;
 pub(crate) mod logs;

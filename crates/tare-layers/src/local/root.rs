@@ -38,7 +38,7 @@ pub(crate) struct Root {
     pub(crate) assembly: PathBuf,
     /// A path inside, and the directory that is mounted there writable.
     pub(crate) volumes: Vec<(String, PathBuf)>,
-    /// The files that name the service's own user.
+    /// The files that name the service's own user, and other services.
     pub(crate) accounts: Accounts,
     /// A program of this machine that will be at [`PROGRAM_INSIDE`].
     pub(crate) program: Option<PathBuf>,
@@ -136,7 +136,25 @@ impl Root {
         for path in KERNEL {
             self.make_folders(&inside, path)?;
         }
+        self.make_files(&inside)?;
+        self.mount_accounts(&self.assembly)?;
         Ok(self.assembly.clone())
+    }
+
+    /// Makes the files that a root of the service's own lacks for others to be mounted on; those belong to its root
+    /// user, who may write to them as in a container.
+    fn make_files(&self, inside: &OwnedFd) -> Result<(), Fault> {
+        let owner = Some(self.owner());
+        for (path, file) in &self.accounts.files {
+            std::os::unix::fs::chown(file, owner, owner).doing(format!("give {} to its service", file.display()))?;
+            if let Err(Errno::NOENT) = open_inside(inside, path) {
+                let (folder, name) = path.rsplit_once('/').expect("a place in a root is an absolute path");
+                self.make_folders(inside, folder)?;
+                let place = format!("{}/{name}", place_of(inside, folder)?);
+                fs::File::create_new(place).doing(format!("make {path} in the service's root"))?;
+            }
+        }
+        Ok(())
     }
 
     /// Moves this thread, and what it starts, into the root and the namespaces of a running process. The thread must
@@ -192,10 +210,11 @@ impl Root {
 
     fn mount_accounts(&self, root: &Path) -> Result<(), Fault> {
         let inside = open_tree(root)?;
+        let kept = if self.own.is_some() { MountFlags::empty() } else { MountFlags::RDONLY };
         for (path, file) in &self.accounts.files {
             bind(file, place_of(&inside, path)?)?;
             // A path leads to what was mounted there last.
-            let flags = STRANGE | MountFlags::NOEXEC | MountFlags::RDONLY;
+            let flags = STRANGE | MountFlags::NOEXEC | kept;
             restrict(place_of(&inside, path)?, flags).doing(format!("restrict {path} in the service's root"))?;
         }
         Ok(())

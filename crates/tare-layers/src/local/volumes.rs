@@ -9,9 +9,9 @@ use tare_core::fault::{Doing, Fault};
 use tare_core::host::ServiceStart;
 use tare_core::workload::Service;
 
-/// Below a host's directory: where the volumes of all its services are, and the files that name their users. It is not
-/// next to what is made for a process, which is removed with the process: what a service leaves here outlives it. No
-/// service can have this name.
+/// Below a host's directory: where the volumes of all its services are, and the files that name users and services. It
+/// is not next to what is made for a process, which is removed with the process: what a service leaves here outlives
+/// it. No service can have this name.
 pub(super) const VOLUMES: &str = ".volumes";
 
 /// Where a service's volumes are: (path inside, path on the host).

@@ -2,7 +2,7 @@
 
 use crate::cage::Cage;
 use crate::stage::{self, Check, LAYERS, Stage, left_of, property, service};
-use crate::{commands, confined, escapes, image, mock, private, users};
+use crate::{commands, confined, escapes, image, mock, names, private, users};
 use rustix::process::{Pid, Signal};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -33,6 +33,7 @@ pub(crate) fn all() -> Vec<Check> {
         ("a_link_of_an_image_leads_nowhere_outside_of_it".to_owned(), true, image::linked),
         ("instances_are_users_of_their_own".to_owned(), true, users::apart),
         ("instances_find_their_users_by_name".to_owned(), true, users::named),
+        ("names_of_services_are_known_in_each_network".to_owned(), true, names::in_each_network),
         ("an_unknown_layer_closes_the_outer_host".to_owned(), false, unknown_layer),
         ("a_layer_that_fails_to_open_leaves_nothing".to_owned(), false, failing_open),
         ("options_are_written_down_with_their_defaults".to_owned(), false, mock::options_are_written_down),
@@ -97,6 +98,7 @@ fn contract(form: &str, layers: &[LayerUse]) {
     let stage = Stage::open(|_| {});
     let mut start = service("one", stage::free_port(), &[]);
     start.service.directory = Some("/data".to_owned());
+    start.names = names::told();
     let mut host = stage.host(std::slice::from_ref(&start), layers);
     assert!(!host.facts().unwrap().is_empty());
     let resources = host.resources(&start).unwrap();
@@ -119,6 +121,7 @@ fn contract(form: &str, layers: &[LayerUse]) {
         reach_and_read(form, &stage, host.as_mut(), instance.endpoints["main"]);
         confined::without_privileges(form, host.as_mut(), &stage.ask(instance.endpoints["main"]));
         commands::beside(form, &stage, host.as_mut(), instance.endpoints["main"]);
+        names::known(form, host.as_mut());
         assert_eq!(commands::seen(host.as_mut(), "/data/laid-down"), beside_us, "{form}");
     } else {
         commands::beside_nothing(host.as_mut());

@@ -2,6 +2,7 @@
 
 use crate::commands::{printed, seen};
 use crate::escapes::forms_as_image;
+use crate::names;
 use crate::stage::{self, Stage, free_port, property, service};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
@@ -31,6 +32,7 @@ fn image(tree: &Path) {
 fn start() -> ServiceStart {
     let mut start = service("one", free_port(), &[]);
     (start.service.user, start.service.as_image) = ((0, 0), true);
+    start.names = names::told();
     // As the first process of a container it does not hear that it is to end.
     start.service.stop_within = Duration::from_millis(200);
     start
@@ -71,10 +73,13 @@ fn runs(form: &str, layers: &[LayerUse]) {
         assert!(told("environment").contains("\"HOME\": \"/root\""), "{form}: {}", told("environment"));
     }
     owners(form, host.as_mut(), &start);
+    names::known(form, host.as_mut());
+    assert_eq!(printed(host.as_mut(), "one", "/bin/service", &["give", "/etc/hosts", "0"]), "given\n", "{form}");
     assert_eq!(printed(host.as_mut(), "one", "/bin/service", &["give", "/left", "0"]), "given\n", "{form}");
     host.stop("one").unwrap();
     stage.ask(host.start(&start).unwrap().endpoints["main"]);
     assert!(!seen(host.as_mut(), "/left"), "{form}: each deployment begins with the image");
+    names::known(form, host.as_mut());
     assert!(seen(host.as_mut(), "/data/given"), "{form}: and with the volumes as they were left");
     host.close().unwrap();
     for nothing in ["left", "probe", "data/given"] {

@@ -202,6 +202,8 @@ fn commands(host: &mut dyn Host) {
     let long = Duration::from_secs(120);
     let end = run(&["redis-cli", "-h", "127.0.0.1", "PING"], long).unwrap();
     assert_eq!((end.ended, end.stdout.as_str(), end.cpu_s), (Ended::Exit(0), "PONG\n", Some(0.0)), "{end:?}");
+    // By one of the names that it was told.
+    assert_eq!(run(&["redis-cli", "-h", "cache", "PING"], long).unwrap().stdout, "PONG\n");
     // The bundle has no such file: packages are only unpacked here.
     let line = "tare-65536:x:65536:65536::/nonexistent:/usr/sbin/nologin\n";
     assert_eq!(run(&["busybox", "cat", "/etc/passwd"], long).unwrap().stdout, line);

@@ -200,7 +200,8 @@ pub(crate) fn redis() -> ServiceStart {
         resources: Resources { memory_bytes: MEMORY, ..Resources::default() },
         ..Service::of("redis", recipe, words.map(str::to_owned).to_vec(), ready)
     };
-    ServiceStart { instance: "redis".to_owned(), ..ServiceStart::on(service, Some(CpuSet::new([0]))) }
+    let names = BTreeMap::from([("cache".to_owned(), Ipv4Addr::LOCALHOST.into())]);
+    ServiceStart { instance: "redis".to_owned(), names, ..ServiceStart::on(service, Some(CpuSet::new([0]))) }
 }
 
 /// The layer `vm`, emulated unless told otherwise: what is checked is Tare, not this machine's KVM.

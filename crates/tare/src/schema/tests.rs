@@ -43,7 +43,7 @@ const STUDIES: &[&str] = &[
 
 /// The same for workloads.
 const WORKLOADS: &[&str] = &[
-    "{workload: w, services: {s: {bundle: {packages: [p]}, command: [/p], ports: {main: 1}, names: [n], ready: {port: main}, \
+    "{workload: w, services: {s: {bundle: {packages: [p]}, command: [/p], ports: {main: 1}, ready: {port: main}, \
      resources: {cpus: 1}, options: {o: {default: a, levels: {a: [], b: [-b]}}}, build: {packages: [gcc], sources: [x.c], \
      command: [gcc, x.c], installs: {/p: a.out}}}}, load: {protocol: {redis: {}}, spread: true, behaviours: {b: {markov: \
      {start: get, next: {get: [{when: {c: {at_most: 3}}, unless: {c: 1}, to: {get: 1}}, {to: {get: 1}}]}, companions: {c: {after: get, cycle: {normal: \
@@ -52,7 +52,7 @@ const WORKLOADS: &[&str] = &[
      [get]}}}, qos_sets: {q: \
      {get: {p99: 1ms, share: {of: 5%, within: 5%}}, failures: 1%}}}",
     "{workload: w, services: {d: {bundle: {packages: [p]}, command: [/p], ports: {main: 1}, volumes: {/d: 1MiB}}, \
-     s: {bundle: {packages: [p]}, command: [/p], ports: {main: 2}}}, prepared: {volumes: [d], by: s}, \
+     s: {bundle: {packages: [p]}, command: [/p], ports: {main: 2}, names: [n]}}, prepared: {volumes: [d], by: s}, \
      load: {protocol: {redis: {}}}}",
 ];
 

@@ -58,7 +58,9 @@ impl Launch<'_> {
             return Err(refused);
         }
         let directory = self.surroundings.scratch.join(self.name);
-        let accounts = Accounts::write(&self.surroundings.scratch, self.name, self.bundle, self.start);
+        let scratch = &self.surroundings.scratch;
+        let accounts = Accounts::write(scratch, self.name, self.bundle, self.start)
+            .and_then(|accounts| accounts.with_names(scratch, self.name, self.bundle, self.start));
         let made = accounts.and_then(|accounts| {
             let child = self.create(&directory, &accounts, stdout, stderr)?;
             Ok(Started { warnings: accounts.warnings, ..self.let_go(child, &directory)? })
