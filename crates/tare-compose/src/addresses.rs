@@ -1,4 +1,5 @@
-//! Puts references to addresses in the place of services' names, and says where that is impossible.
+//! Puts references to addresses in the place of services' names where their ports stand beside them. Elsewhere names
+//! stay, for they resolve once the services that they name have started. Says where neither is possible.
 
 use crate::known;
 use crate::model::{Service, Words};
@@ -9,9 +10,6 @@ use std::collections::BTreeSet;
 
 /// How a workload marks a reference.
 const REFERENCE: &str = "${{";
-/// What to do about a name that stands alone.
-const ALONE: &str = "names of services do not resolve; write the name with its port (NAME:PORT), for which the address \
-                     is put in, or have the program's start divide such an address";
 
 /// The services' names and ports, while references to them are put in.
 pub(crate) struct Addresses<'a> {
@@ -19,8 +17,10 @@ pub(crate) struct Addresses<'a> {
     names: Vec<(String, Option<usize>)>,
     /// The services' names in the workload.
     own: Vec<String>,
-    /// The ports at which each is known to listen.
-    ports: Vec<BTreeSet<u16>>,
+    /// The ports at which each is known to listen; none where its image may tell later.
+    ports: Vec<Option<BTreeSet<u16>>>,
+    /// Services that others may name: which should start first, and before which.
+    supposed: Vec<(usize, usize)>,
     order: &'a mut Order,
     sources: &'a mut Sources,
 }
@@ -51,12 +51,18 @@ impl<'a> Addresses<'a> {
             names.push((service.name.clone(), Some(number)));
         }
         for (number, service) in services.iter().enumerate() {
-            names.extend(service.aliases.iter().map(|alias| (alias.clone(), Some(number))));
+            // As the file writes them, and as they are looked up.
+            let written = service.aliases.iter().map(|alias| &alias.name);
+            names.extend(service.names.iter().chain(written).map(|name| (name.clone(), Some(number))));
         }
         names.extend(left_out.iter().map(|name| (name.clone(), None)));
-        let ports = services.iter().map(usual_ports).collect();
+        let known = |service: &Service| {
+            let ports = usual_ports(service);
+            (service.says.is_some() || !ports.is_empty()).then_some(ports)
+        };
+        let ports = services.iter().map(known).collect();
         let own = services.iter().map(|service| service.own.clone()).collect();
-        Addresses { names, own, ports, order, sources }
+        Addresses { names, own, ports, supposed: Vec::new(), order, sources }
     }
 
     /// Puts references into the environments and commands of all services, and adds the ports that they name.
@@ -83,7 +89,11 @@ impl<'a> Addresses<'a> {
                     last = Some(std::mem::replace(word, filled));
                 }
             }
-            self.look_into_files(of, service);
+            self.look_into_files(of, service, &mut wanted);
+        }
+        // What is known of the order comes first.
+        for (first, second) in self.supposed {
+            self.order.add(first, second);
         }
         for (of, port) in wanted {
             services[of].ports.insert(port);
@@ -120,70 +130,112 @@ impl<'a> Addresses<'a> {
     /// The service and port that a mention refers to; none, with a note, where no reference can stand.
     fn reference(&mut self, mention: &Mention, place: &Text) -> Option<(usize, u16)> {
         let name = &mention.name;
-        let instead = match (self.named(name)?, mention.port) {
-            (Some(of), Some(port)) if !mention.sure && !self.ports[of].contains(&port) => {
+        let listens = |of: usize, port: u16| self.ports[of].as_ref().is_some_and(|ports| ports.contains(&port));
+        let (weight, instead) = match (self.named(name)?, mention.port) {
+            (Some(of), Some(port)) if !mention.sure && !listens(of, port) => {
                 if of != place.of {
                     let instead = format!(
                         "'{name}:{port}' stays as it is, for '{name}' is not known to listen there: if it is an \
                          address, add {port} to the 'expose:' of '{name}'"
                     );
                     self.sources.note(place.at, place.key.clone(), Weight::Differs, instead);
+                    self.supposed.push((of, place.of));
                 }
                 return None;
             }
             (Some(of), Some(port)) if of != place.of && self.order.add(of, place.of) => return Some((of, port)),
-            (Some(of), _) if of == place.of => format!(
-                "it names '{name}' itself, and a service cannot be told its own address: leave the name out, or write \
-                 the port by ${{{{port.NUMBER}}}}"
-            ),
-            (Some(_), Some(_)) => format!(
-                "'{name}' starts after '{}', and has no address before: services can refer only to those before them",
-                self.own[place.of]
-            ),
-            (Some(_), None) => format!("the port of '{name}' cannot be told from this: write {name}:PORT"),
-            (None, _) => format!("'{name}' is not deployed: ask for its profile by --profile"),
+            (Some(of), _) if of == place.of => {
+                let instead = format!(
+                    "it names '{name}' itself, which finds itself at the loopback by that name: a server must listen at \
+                     all addresses (0.0.0.0) instead, for others to reach it"
+                );
+                (Weight::Differs, instead)
+            }
+            (Some(_), Some(_)) => (Weight::Stops, self.too_late(name, place.of)),
+            (Some(of), None) => (Weight::Stops, self.why_not_found(name, of, place.of)?),
+            (None, _) => (Weight::Stops, not_deployed(name)),
         };
-        self.sources.note(place.at, place.key.clone(), Weight::Stops, instead);
+        self.sources.note(place.at, place.key.clone(), weight, instead);
         None
     }
 
-    /// Notes a name that stands alone where a host is wanted.
+    /// Has a service start before the one that names it, so that it is found by its name; why it is not, else.
+    fn why_not_found(&mut self, name: &str, of: usize, by: usize) -> Option<String> {
+        if !self.order.add(of, by) {
+            return Some(self.too_late(name, by));
+        }
+        let nowhere = self.ports[of].as_ref().is_some_and(BTreeSet::is_empty);
+        nowhere.then(|| {
+            format!(
+                "'{name}' is not known to listen at a port, and only services that do are found by their names: add it to \
+                 the 'expose:' of '{name}'"
+            )
+        })
+    }
+
+    fn too_late(&self, name: &str, by: usize) -> String {
+        let by = &self.own[by];
+        format!("'{name}' starts after '{by}', and has no address before: services can refer only to those before them")
+    }
+
+    /// Looks for a name that stands alone where a host is wanted.
     fn look_for_hosts(&mut self, text: &str, place: &Text) {
         let is_host = |name: &str| match place.variable {
             Some(variable) => text == name && names::names_host(variable),
             None => names::is_host_argument(place.last, text, name),
         };
-        let found = self.names.iter().find(|(name, of)| *of != Some(place.of) && is_host(name));
-        if let Some((name, _)) = found {
-            let instead = format!("it names '{name}': {ALONE}");
-            self.sources.note(place.at, place.key.clone(), Weight::Stops, instead);
+        let found = self.names.iter().find(|(name, of)| *of != Some(place.of) && is_host(name)).cloned();
+        let Some((name, of)) = found else { return self.suppose(text, place.of) };
+        let why = match of {
+            Some(of) => self.why_not_found(&name, of, place.of),
+            None => Some(not_deployed(&name)),
+        };
+        if let Some(why) = why {
+            self.sources.note(place.at, place.key.clone(), Weight::Stops, why);
         }
     }
 
-    /// Notes names in copied files, into which nothing is put.
-    fn look_into_files(&mut self, of: usize, service: &Service) {
+    /// Any other word may be a name that is looked up, too.
+    fn suppose(&mut self, text: &str, by: usize) {
+        let words = names::words_in(text);
+        let named = self.names.iter().filter(|(name, _)| words.contains(name.as_str())).filter_map(|(_, of)| *of);
+        self.supposed.extend(named.filter(|of| *of != by).map(|of| (of, by)));
+    }
+
+    /// Looks for names in copied files, into which nothing is put.
+    fn look_into_files(&mut self, of: usize, service: &Service, wanted: &mut Vec<(usize, u16)>) {
         for (path, copied) in &service.files {
-            let mut told: Vec<String> = Vec::new();
+            let mut seen: Vec<String> = Vec::new();
             let mentions = names::find(&copied.content, &|name| self.named(name).is_some());
-            for mention in mentions {
-                let other = self.named(&mention.name).flatten();
-                if other == Some(of) || told.contains(&mention.name) {
+            for Mention { name, port, sure, .. } in mentions {
+                let other = self.named(&name).flatten();
+                if other == Some(of) || seen.contains(&name) {
                     continue;
                 }
-                let name = &mention.name;
-                let instead = match other {
-                    Some(other) => format!(
-                        "{path} names '{name}', which does not resolve, and nothing is put into files: have the \
-                         service's start write the file from a variable with ${{{{addresses.{}.PORT}}}}",
-                        self.own[other]
-                    ),
-                    None => format!("{path} names '{name}', which is not deployed: ask for its profile by --profile"),
+                let why = match other {
+                    Some(other) => {
+                        let unknown = sure && self.ports[other].as_ref().is_none_or(BTreeSet::is_empty);
+                        if let Some(port) = port.filter(|_| unknown) {
+                            wanted.push((other, port));
+                            self.ports[other].get_or_insert_default().insert(port);
+                        }
+                        self.why_not_found(&name, other, of)
+                    }
+                    None => Some(not_deployed(&name)),
                 };
-                self.sources.note(copied.at, service.key(copied.of), Weight::Stops, instead);
-                told.push(mention.name);
+                if let Some(why) = why {
+                    let instead = format!("{path} names '{name}': {why}");
+                    self.sources.note(copied.at, service.key(copied.of), Weight::Stops, instead);
+                }
+                seen.push(name);
             }
+            self.suppose(&copied.content, of);
         }
     }
+}
+
+fn not_deployed(name: &str) -> String {
+    format!("'{name}' is not deployed: ask for its profile by --profile")
 }
 
 /// The ports at which a service is known to listen.

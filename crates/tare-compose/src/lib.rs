@@ -6,6 +6,7 @@
 //! It opens no file, asks no engine and starts nothing: the binary hands it a [`Disk`] and what it knows of images.
 
 mod addresses;
+mod called;
 mod disk;
 mod dotenv;
 mod interpolate;
@@ -104,6 +105,7 @@ fn make(file: &Path, around: &Around, sources: &mut Sources) -> Option<Imported>
         return None;
     }
     let (mut services, left_out) = read_services(file, &project, &name, around, wanted, left_out, sources);
+    called::settle(&mut services, sources);
     let mut order = Order::of(&services, &left_out, sources);
     Addresses::new(&services, &left_out, &mut order, sources).put_in(&mut services);
     note_networks(&project, sources);

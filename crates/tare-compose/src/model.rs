@@ -35,8 +35,12 @@ pub(crate) struct Service {
     pub(crate) ports: BTreeSet<u16>,
     /// Of its published TCP ports the first whose protocol is known, else the first.
     pub(crate) published: Option<u16>,
-    /// Further names by which others reach it.
-    pub(crate) aliases: Vec<String>,
+    /// Further names by which others reach it, as the file writes them.
+    pub(crate) aliases: Vec<Alias>,
+    /// Names by which it calls other services, each with the other's name in the Compose file.
+    pub(crate) calls: Vec<(String, Alias)>,
+    /// The names by which others find it, beside the one that it has in the workload.
+    pub(crate) names: Vec<String>,
     /// The services that start before it.
     pub(crate) after: Vec<Dependency>,
     /// Paths where it may write, each with the bytes it may need.
@@ -57,6 +61,15 @@ pub(crate) struct Service {
     pub(crate) within: Option<Duration>,
     /// Where its health check names a command.
     pub(crate) health: Option<At>,
+}
+
+/// A further name of a service.
+#[derive(Debug, Clone)]
+pub(crate) struct Alias {
+    pub(crate) name: String,
+    pub(crate) at: At,
+    /// The key that has it.
+    pub(crate) key: &'static str,
 }
 
 /// The words of a command, and where it stands.

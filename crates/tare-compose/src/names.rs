@@ -2,6 +2,7 @@
 //! their place.
 
 use crate::known::port_of_scheme;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// A name of a service that was found in a text.
@@ -29,12 +30,17 @@ pub(crate) fn find(text: &str, is_name: &dyn Fn(&str) -> bool) -> Vec<Mention> {
     found
 }
 
+/// The words of a text that may be names of hosts.
+pub(crate) fn words_in(text: &str) -> BTreeSet<&str> {
+    words(text).into_iter().map(|range| &text[range]).collect()
+}
+
 /// What hosts' names may be made of.
 fn in_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || "-_.".contains(c)
 }
 
-/// The words of a text that may be names of hosts.
+/// Where these words stand.
 fn words(text: &str) -> Vec<Range<usize>> {
     let mut words: Vec<Range<usize>> = Vec::new();
     for (at, c) in text.char_indices().filter(|(_, c)| in_name(*c)) {

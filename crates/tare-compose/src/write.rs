@@ -107,6 +107,9 @@ fn service(text: &mut String, planned: &Planned, loaded: bool, port: Option<u16>
         let ports: Vec<String> = ports.iter().map(|port| format!("\"{port}\": {port}")).collect();
         writeln!(text, "    ports: {{{}}}", ports.join(", "))?;
     }
+    if !service.names.is_empty() {
+        writeln!(text, "    names: {}", list(&service.names))?;
+    }
     let known = known::image(&service.image);
     let within = known.map_or(WITHIN_S, |known| known.within_s);
     let within = typed_duration(service.within.unwrap_or(Duration::from_secs(within)).max(Duration::from_secs(10)));

@@ -42,10 +42,10 @@ pub(super) const KEYS: &[(&str, Fate)] = &[
     ("dns_search", Fate::Noted(Differs, NETWORK)),
     ("domainname", Fate::Noted(Differs, NETWORK)),
     ("external_links", Fate::Noted(Stops, "containers outside of this file are not there")),
-    ("extra_hosts", Fate::Noted(Differs, "the names do not resolve: only engines write /etc/hosts anew")),
+    ("extra_hosts", Fate::Noted(Differs, "these names do not resolve: only services of this file have names")),
     ("gpus", Fate::Noted(Stops, DEVICES)),
     ("group_add", Fate::Noted(Differs, "a service has one group, in every form")),
-    ("hostname", Fate::Noted(Differs, "the form decides the host's name")),
+    ("hostname", Fate::Noted(Differs, "others find it by this name; what it finds itself called is up to the form")),
     (
         "init",
         Fate::Noted(Differs, "the program is started by itself; it must end on its stop signal and await its children"),

@@ -13,7 +13,7 @@ pub(crate) use volumes::VOLUME_BYTES;
 use crate::disk::Disk;
 use crate::keys::Keys;
 use crate::known;
-use crate::model::{Dependency, Service, Words};
+use crate::model::{Alias, Dependency, Service, Words};
 use crate::project::{Environment, Project};
 use crate::shell;
 use crate::sources::{At, Sources, Weight};
@@ -224,8 +224,11 @@ impl Reader<'_> {
 
     /// The names by which others reach it.
     fn reached(&mut self, keys: &mut Keys, service: &mut Service) {
-        let name = keys.get_filled("container_name").and_then(|entry| entry.value.text(self.sources));
-        service.aliases.extend(name);
+        for key in ["container_name", "hostname"] {
+            let Some(entry) = keys.get_filled(key) else { continue };
+            let name = entry.value.text(self.sources);
+            service.aliases.extend(name.map(|name| Alias { name, at: entry.at, key }));
+        }
         let Some(entry) = keys.get("networks") else { return };
         for network in entry.value.entries() {
             let what = format!("network '{}' of service '{}'", network.key, service.name);
@@ -233,7 +236,8 @@ impl Reader<'_> {
             keys.know(&["priority", "gw_priority", "interface_name"]);
             if let Some(entry) = keys.get("aliases") {
                 for alias in entry.value.items(self.sources).to_vec() {
-                    service.aliases.extend(alias.text(self.sources));
+                    let name = alias.text(self.sources);
+                    service.aliases.extend(name.map(|name| Alias { name, at: alias.at, key: "networks.aliases" }));
                 }
             }
             for name in ["ipv4_address", "ipv6_address", "link_local_ips", "mac_address", "driver_opts"] {
@@ -268,8 +272,8 @@ impl Reader<'_> {
                 let (name, alias) = text.split_once(':').unwrap_or((&text, ""));
                 service.after.push(Dependency { name: name.to_owned(), at: item.at, optional: false });
                 if !alias.is_empty() && alias != name {
-                    let instead = format!("the name '{alias}' does not resolve: write '{name}' and its port");
-                    self.sources.note(item.at, service.key("links"), Weight::Differs, instead);
+                    let alias = Alias { name: alias.to_owned(), at: item.at, key: "links" };
+                    service.calls.push((name.to_owned(), alias));
                 }
             }
         }
@@ -347,6 +351,8 @@ fn blank(entry: &Entry, own: String) -> Service {
         ports: BTreeSet::new(),
         published: None,
         aliases: Vec::new(),
+        calls: Vec::new(),
+        names: Vec::new(),
         after: Vec::new(),
         volumes: BTreeMap::new(),
         files: BTreeMap::new(),
