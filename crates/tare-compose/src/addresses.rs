@@ -146,8 +146,8 @@ impl<'a> Addresses<'a> {
             (Some(of), Some(port)) if of != place.of && self.order.add(of, place.of) => return Some((of, port)),
             (Some(of), _) if of == place.of => {
                 let instead = format!(
-                    "it names '{name}' itself, which finds itself at the loopback by that name: a server must listen at \
-                     all addresses (0.0.0.0) instead, for others to reach it"
+                    "it names '{name}' itself, which finds itself at the loopback by that name: a server must listen \
+                     at all addresses (0.0.0.0) instead, for others to reach it"
                 );
                 (Weight::Differs, instead)
             }
@@ -167,8 +167,8 @@ impl<'a> Addresses<'a> {
         let nowhere = self.ports[of].as_ref().is_some_and(BTreeSet::is_empty);
         nowhere.then(|| {
             format!(
-                "'{name}' is not known to listen at a port, and only services that do are found by their names: add it to \
-                 the 'expose:' of '{name}'"
+                "'{name}' is not known to listen at a port, and only services that do are found by their names: add \
+                 it to the 'expose:' of '{name}'"
             )
         })
     }

@@ -227,8 +227,8 @@ fn a_name_alone_has_its_service_start_before_and_is_told_where_it_cannot() {
 
 #[test]
 fn each_name_leads_to_one_service() {
-    let text = "services:\n  a:\n    image: x\n    ports: ['80']\n    networks: {default: {aliases: [db, 'no name']}}\n  \
-                b: {image: y, hostname: DB, container_name: a, links: ['a:web']}\n";
+    let text = "services:\n  a:\n    image: x\n    ports: ['80']\n    networks: {default: {aliases: [db, 'no \
+                name']}}\n  b: {image: y, hostname: DB, container_name: a, links: ['a:web']}\n";
     let made = of_text(text).unwrap();
     let workload = read(&made);
     assert!(workload.services[0].names.iter().eq(["db", "web"]), "{:?}", workload.services[0].names);

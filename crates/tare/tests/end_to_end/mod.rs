@@ -12,6 +12,7 @@ mod images;
 mod kill;
 mod lab;
 mod makes;
+mod naming;
 mod own;
 mod peaking;
 mod placing;
