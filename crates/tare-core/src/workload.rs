@@ -6,12 +6,14 @@ mod prepared;
 mod references;
 mod resources;
 mod service;
+mod volumes;
 
 pub use names::is_host_name;
 pub use prepared::Prepared;
 pub(crate) use references::TILES;
 pub(crate) use resources::refuse_idle_quota;
 pub use resources::{OwnResources, Quota};
+pub use volumes::{Shared, Volume, volume_bytes};
 
 use crate::bundle::Recipe;
 use crate::catalog::Catalog;
@@ -28,6 +30,7 @@ use service::{Around, read_service};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use volumes::settle_shared;
 
 pub use crate::stop_signal::StopSignal;
 pub use crate::users::{FIRST_OWN, NOBODY, why_not_in_image, why_not_stated, why_not_user};
@@ -138,8 +141,8 @@ pub struct Service {
     pub names: BTreeSet<String>,
     /// When it counts as ready.
     pub ready: Readiness,
-    /// Paths in the bundle where it may write, each with the bytes it may need.
-    pub volumes: BTreeMap<String, u64>,
+    /// Its volumes, by their paths in the bundle.
+    pub volumes: BTreeMap<String, Volume>,
     /// The resources it gets, the same in every form that does not say otherwise.
     pub resources: Resources,
     /// The signal that asks it to end.
@@ -336,6 +339,7 @@ impl Workload {
             }
             refuse_bad_references(node, &services, problems);
             refuse_shared_names(node, problems);
+            settle_shared(node, &mut services, problems);
         }
         let protocol = fields.require("load", problems).and_then(|n| read_protocol(n, &services, catalog, problems));
         let known = protocol.as_ref().map(|spoken| spoken.facts(catalog).operations).unwrap_or_default();

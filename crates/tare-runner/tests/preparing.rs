@@ -6,7 +6,7 @@ use stage::{Ran, Trouble, fresh, header, outcomes, run, run_with};
 use std::path::Path;
 use tare_core::record::{Header, TrialRecord};
 use tare_core::trial::{Outcome, Stage};
-use tare_core::workload::Prepared;
+use tare_core::workload::{Prepared, Volume};
 use tare_runner::{Ending, read_record};
 
 const KEEP: &str = "keep /places/store/0 of store filler";
@@ -25,7 +25,7 @@ fn prepared(forms: &[&str], repeat: u32) -> Header {
         service
     };
     let (mut store, filler) = (named("store"), named("filler"));
-    store.volumes.insert("/data".to_owned(), 1);
+    store.volumes.insert("/data".to_owned(), Volume::of(1));
     header.workload.services = vec![store, filler, toy.clone()];
     header.workload.prepared = Some(Prepared { volumes: vec!["store".to_owned()], by: "filler".to_owned() });
     header

@@ -4,7 +4,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tare_core::bundle::{Bundle, Kernel, Recipe, Source};
-use tare_core::workload::Readiness;
+use tare_core::workload::{Readiness, Volume};
 
 struct Stage {
     folder: tempfile::TempDir,
@@ -160,7 +160,7 @@ fn the_key_follows_from_what_decides_the_data_and_nothing_else() {
         user: (1, 1),
         own_user: false,
         ports: [("main".to_owned(), 1)].into(),
-        volumes: [("/data".to_owned(), 1)].into(),
+        volumes: [("/data".to_owned(), Volume::of(1))].into(),
         ..Service::of("database", recipe, vec!["/start".to_owned()], ready)
     };
     let key = |service: &Service, holders: &[&str]| {
@@ -178,7 +178,7 @@ fn the_key_follows_from_what_decides_the_data_and_nothing_else() {
         |service| service.command.push("-x".to_owned()),
         |service| drop(service.environment.insert("SEED".to_owned(), "2".to_owned())),
         |service| service.user = (2, 2),
-        |service| service.volumes.extend([("/more".to_owned(), 1)]),
+        |service| service.volumes.extend([("/more".to_owned(), Volume::of(1))]),
     ];
     for change in changes {
         let mut other = service.clone();

@@ -93,7 +93,7 @@ fn try_out(study: &str, workload: &str) -> Result<(), String> {
     for form in &study.forms {
         let spelled = form.instances.over(&study.instances).spell_out(&workload);
         let memory: u64 = spelled.services.iter().map(|service| service.resources.memory_bytes).sum();
-        let volumes: u64 = spelled.services.iter().flat_map(|service| service.volumes.values()).sum();
+        let volumes = crate::workload::volume_bytes(&spelled.services);
         assert!(memory.checked_add(volumes).is_some());
     }
     let whole = (study.settle + study.measure + study.timeout) * study.repeat * study.forms.len() as u32;

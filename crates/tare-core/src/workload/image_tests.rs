@@ -1,6 +1,6 @@
 //! Workloads made from images: what is taken, what overrides it, and what cannot be known yet.
 
-use super::{NOBODY, Readiness, Service, StopSignal, Workload};
+use super::{NOBODY, Readiness, Service, StopSignal, Volume, Workload};
 use crate::catalog::Catalog;
 use crate::config::{Node, Problems};
 use crate::fault::Fault;
@@ -90,7 +90,7 @@ fn what_a_workload_leaves_out_is_the_images() {
     assert_eq!(service.directory.as_deref(), Some("/data"));
     assert_eq!(service.ports, [("6379".to_owned(), 6379)].into());
     assert!(matches!(&service.ready, Readiness::Port { port, .. } if port == "6379"));
-    assert_eq!(service.volumes, [("/data".to_owned(), 512 << 20)].into());
+    assert_eq!(service.volumes, [("/data".to_owned(), Volume::of(512 << 20))].into());
     let told = service.image.as_ref().unwrap().lines();
     assert_eq!(
         told,
@@ -117,7 +117,8 @@ fn what_a_workload_says_goes_over_it_field_by_field() {
     assert_eq!(environment, ["B=b", "PATH=/opt/bin:/bin", "REDIS_VERSION=8"]);
     assert_eq!((service.user, service.own_user, service.directory.as_deref()), ((5, 6), false, None));
     assert_eq!(service.ports, [("main".to_owned(), 7000)].into());
-    assert_eq!(service.volumes, [("/data".to_owned(), 1 << 20), ("/more".to_owned(), 2 << 20)].into());
+    let volume = |path: &str, bytes| (path.to_owned(), Volume::of(bytes));
+    assert_eq!(service.volumes, [volume("/data", 1 << 20), volume("/more", 2 << 20)].into());
     assert_eq!(taken(&service), ["environment"]);
     let service = self::service(redis(), "    directory: /srv/x\n");
     assert_eq!(service.directory.as_deref(), Some("/srv/x"));
@@ -126,7 +127,8 @@ fn what_a_workload_says_goes_over_it_field_by_field() {
 #[test]
 fn a_place_is_one_volume_however_it_is_written() {
     let service = service(redis(), "    volumes: {/data/: 1MiB, /more//x/./: 2MiB}\n");
-    assert_eq!(service.volumes, [("/data".to_owned(), 1 << 20), ("/more/x".to_owned(), 2 << 20)].into());
+    let volume = |path: &str, bytes| (path.to_owned(), Volume::of(bytes));
+    assert_eq!(service.volumes, [volume("/data", 1 << 20), volume("/more/x", 2 << 20)].into());
     assert!(!taken(&service).contains(&"volumes"), "the image's is the same one");
     let read = |volumes: &str| read_on(Shelf(Ok(Some(redis()))), &format!("    volumes: {volumes}\n"), "").unwrap_err();
     let told = read("{/data: 1MiB, /data/: 2MiB}");

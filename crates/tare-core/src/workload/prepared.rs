@@ -31,6 +31,10 @@ impl Prepared {
                 let message = format!("service '{name}' has no volume that could hold data");
                 problems.add(item.place, message, "name services with `volumes:`");
             }
+            if own.values().any(|volume| volume.shared.is_some()) {
+                let message = format!("service '{name}' shares a volume, and no copy can be kept of what is shared");
+                problems.add(item.place, message, "let it hold the data in a volume of its own");
+            }
             if let Some(by) = by.filter(|by| *by <= at) {
                 let message =
                     format!("service '{name}' does not start before '{}', which is to fill it", services[by].name);
@@ -71,7 +75,7 @@ mod tests {
     use crate::bundle::{Recipe, Source};
     use crate::config::parse;
     use crate::instances::Instances;
-    use crate::workload::{Readiness, Workload};
+    use crate::workload::{Readiness, Volume, Workload};
     use std::collections::BTreeMap;
 
     fn services() -> Vec<Service> {
@@ -80,7 +84,7 @@ mod tests {
         let service = |name: &str, volumes: &[(&str, u64)]| Service {
             user: (1, 1),
             own_user: false,
-            volumes: volumes.iter().map(|(path, bytes)| ((*path).to_owned(), *bytes)).collect(),
+            volumes: volumes.iter().map(|(path, bytes)| ((*path).to_owned(), Volume::of(*bytes))).collect(),
             ..Service::of(name, recipe.clone(), vec!["/p".to_owned()], ready.clone())
         };
         let data = [("/data", 1)];
@@ -88,9 +92,13 @@ mod tests {
     }
 
     fn read(text: &str) -> (Option<Prepared>, Vec<String>) {
+        read_for(&services(), text)
+    }
+
+    fn read_for(services: &[Service], text: &str) -> (Option<Prepared>, Vec<String>) {
         let mut problems = Problems::new("workload.yaml", text);
         let node = parse(text, &mut problems).unwrap();
-        let read = Prepared::read(&node, &services(), &mut problems);
+        let read = Prepared::read(&node, services, &mut problems);
         let told =
             problems.into_vec().into_iter().map(|problem| format!("{}: {}", problem.place.line, problem.message));
         (read, told.collect())
@@ -113,6 +121,14 @@ mod tests {
         assert!(told("{volumes: [], by: data}").contains("no volume is said"));
         assert!(told("{volumes: [database]}").contains("by"));
         assert!(told("{volumes: [database], by: data, of: x}").contains("of"));
+    }
+
+    #[test]
+    fn no_copy_is_kept_of_what_is_shared() {
+        let mut services = services();
+        services[0].volumes.insert("/more".to_owned(), Volume::shared("site", 1, false));
+        let told = read_for(&services, "by: data\nvolumes:\n- database\n").1.join("; ");
+        assert!(told.starts_with("3: service 'database' shares a volume"), "{told}");
     }
 
     fn made_by<T>(workload: &Workload, instances: &Instances, what: impl Fn(&Service) -> T) -> Vec<T> {

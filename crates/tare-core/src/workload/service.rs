@@ -1,6 +1,7 @@
 //! `services:` of a workload.
 
 use super::names::read_names;
+use super::volumes::read_volumes;
 use super::{
     FILE_WANTED, INSTANCES_MAX, OwnResources, Readiness, Resources, Service, ServiceOption, StopSignal,
     refuse_idle_quota, why_not_in_image, why_not_stated,
@@ -9,8 +10,7 @@ use crate::bundle::{Build, ExtraFile, Recipe, Source, read_packages};
 use crate::catalog::Catalog;
 use crate::config::{Fields, Node, Place, Problems};
 use crate::environment;
-use crate::image::{FromImage, IMAGE_VOLUME_BYTES, listed_ports, plain_path};
-use crate::units::show_bytes;
+use crate::image::{FromImage, listed_ports};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -320,58 +320,6 @@ fn read_ready(
             None
         }
     }
-}
-
-fn read_volumes(
-    fields: &mut Fields,
-    image: Option<&mut FromImage>,
-    as_image: bool,
-    problems: &mut Problems,
-) -> BTreeMap<String, u64> {
-    let mut volumes = BTreeMap::new();
-    let own = fields.get("volumes").and_then(|node| Fields::of(node, "volumes", problems));
-    for (written, place, value) in own.iter().flat_map(Fields::entries) {
-        let path = plain_path(written);
-        if !written.starts_with('/') || path == "/" || path.split('/').any(|part| part == "..") {
-            problems.add(*place, "a volume's path must be absolute, without '..'", "");
-        } else if is_kernels(&path) {
-            problems.add(*place, format!("{path} is the kernel's in every form, so no volume can be there"), "");
-        }
-        let Some(bytes) = value.bytes(problems) else { continue };
-        if bytes == 0 {
-            problems.add(value.place, "a volume of no size holds nothing", "write for example 64MiB");
-        }
-        if volumes.insert(path.clone(), bytes).is_some() {
-            problems.add(
-                *place,
-                format!("the volume {path} is named twice"),
-                "name each place once, without a '/' at its end",
-            );
-        }
-    }
-    let Some(image) = image else { return volumes };
-    let wanted = image.says.iter().flat_map(|says| says.volume_paths());
-    let wanted = wanted.filter(|path| !volumes.contains_key(path));
-    let (left_out, more): (Vec<String>, Vec<String>) = wanted.partition(|path| is_kernels(path));
-    let mut told = Vec::new();
-    if !more.is_empty() {
-        let size = show_bytes(IMAGE_VOLUME_BYTES);
-        let holding = if as_image { "with what the image holds there" } else { "empty" };
-        told.push(format!("{}, {holding}, with {size} each", more.join(", ")));
-        volumes.extend(more.into_iter().map(|path| (path, IMAGE_VOLUME_BYTES)));
-    }
-    if !left_out.is_empty() {
-        told.push(format!("{} left out, the kernel's in every form", left_out.join(", ")));
-    }
-    if !told.is_empty() {
-        image.note("volumes", told.join("; "));
-    }
-    volumes
-}
-
-/// Whether a path is in what the kernel shows, which is mounted in every form.
-fn is_kernels(path: &str) -> bool {
-    ["/proc", "/sys", "/dev"].iter().any(|shown| Path::new(path).starts_with(shown))
 }
 
 fn read_stop_signal(fields: &mut Fields, image: Option<&mut FromImage>, problems: &mut Problems) -> Option<StopSignal> {

@@ -392,7 +392,7 @@ impl Host for ContainerHost {
         // In the container's own layer they do not exist before it does.
         let inner = &self.inner;
         let folders = || local::volumes::volume_folders(&inner.surroundings.scratch, &start.instance, start);
-        (inner.options.storage == Storage::Volume).then(|| folders().into_iter().map(|(_, folder)| folder).collect())
+        (inner.options.storage == Storage::Volume).then(|| folders().into_iter().map(|volume| volume.folder).collect())
     }
 
     fn state(&mut self, instance: &str) -> Result<InstanceState, Fault> {

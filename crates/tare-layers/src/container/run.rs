@@ -66,7 +66,7 @@ fn start_created(engine: &Engine, order: &Order, name: &str) -> Result<(), Start
         CallError::Ending(fault) | CallError::Broken(fault) => StartError::Broken(fault),
     };
     let in_writable_layer = order.options.storage == super::options::Storage::Overlay;
-    if in_writable_layer && !order.start.service.volumes.is_empty() {
+    if in_writable_layer && order.start.service.volumes.values().any(|volume| volume.shared.is_none()) {
         let archive = Bytes::from(spec::volume_archive(order).map_err(StartError::Broken)?);
         let options = UploadToContainerOptionsBuilder::new().path("/").build();
         let body = bollard::body_full(archive);

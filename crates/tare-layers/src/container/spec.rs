@@ -2,7 +2,7 @@
 
 use super::options::{Capabilities, ContainerOptions, Limits, Namespaces, Network, Seccomp, Storage};
 use crate::local::accounts::{Accounts, environment};
-use crate::local::{self, content::has_directory, volumes::volume_folders as volume_folders_of};
+use crate::local::{self, content::has_directory, volumes::{VolumeFolder, volume_folders as volume_folders_of}};
 use crate::network;
 use bollard::models::{
     ContainerCreateBody, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount, MountType, PortBinding,
@@ -10,7 +10,7 @@ use bollard::models::{
 };
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tare_core::fault::Fault;
 use tare_core::host::{ServiceStart, TrialContext};
 use tare_core::units::CpuSet;
@@ -68,12 +68,13 @@ pub(crate) fn container_name(surroundings: &TrialContext, instance: &str) -> Str
     format!("tare-{}-{}-{instance}", surroundings.run, surroundings.trial)
 }
 
-/// Where a service's volumes are on the host: (path in the container, path on the host).
-pub(crate) fn volume_folders(order: &Order) -> Vec<(String, PathBuf)> {
-    if order.options.storage == Storage::Overlay {
-        return Vec::new();
-    }
-    volume_folders_of(&order.surroundings.scratch, &order.start.instance, order.start)
+/// The service's volumes that are folders of the host. What is shared is one with any storage, but the resource probe
+/// gets none of it: the first service begins it.
+pub(crate) fn volume_folders(order: &Order) -> Vec<VolumeFolder> {
+    let mut all = volume_folders_of(&order.surroundings.scratch, &order.start.instance, order.start);
+    let in_container = order.options.storage == Storage::Overlay;
+    all.retain(|volume| if volume.shared { order.probe.is_none() } else { !in_container });
+    all
 }
 
 /// The container to create under this name.
@@ -261,22 +262,24 @@ fn mounts(order: &Order) -> Vec<Mount> {
         read_only: Some(read_only),
         ..Default::default()
     };
-    let volumes = volume_folders(order).into_iter().map(|(inside, outside)| bind(inside, &outside, false));
+    let volumes = volume_folders(order).into_iter();
+    let volumes = volumes.map(|volume| bind(volume.inside, &volume.folder, volume.read_only));
     let accounts = order.accounts.files.iter().map(|(inside, outside)| bind(inside.clone(), outside, true));
     let program = order.probe.map(|program| bind(PROGRAM_INSIDE.to_owned(), program, true));
     volumes.chain(accounts).chain(program).collect()
 }
 
-/// A tar archive with nothing but a directory for each volume, owned by the service: it makes the volumes of `storage:
-/// overlay` writable before the container starts.
+/// A tar archive with nothing but a directory for each volume that is not shared, owned by the service: it makes the
+/// volumes of `storage: overlay` writable before the container starts.
 ///
 /// # Errors
 /// When a path is too long for the format.
 pub(crate) fn volume_archive(order: &Order) -> Result<Vec<u8>, Fault> {
     let mut archive = Vec::new();
     // One that runs as its image does finds those that its image has, as they are.
-    let there = |path: &&String| order.start.service.as_image && has_directory(order.bundle, path);
-    for path in order.start.service.volumes.keys().filter(|path| !there(path)) {
+    let lacking = |path: &&String| !(order.start.service.as_image && has_directory(order.bundle, path));
+    let own = order.start.service.volumes.iter().filter(|(_, volume)| volume.shared.is_none());
+    for path in own.map(|(path, _)| path).filter(lacking) {
         archive.extend_from_slice(&directory_header(path, order.start.service.user)?);
     }
     archive.extend_from_slice(&[0; 1024]);

@@ -1,7 +1,7 @@
 use super::*;
 use crate::sample;
 use std::collections::BTreeMap;
-use tare_core::workload::{Resources, Service, StopSignal, USUAL_PATH};
+use tare_core::workload::{Resources, Service, StopSignal, USUAL_PATH, Volume};
 
 fn surroundings() -> TrialContext {
     let around = tare_testkit::sample::surroundings("abc123", Path::new("/run/tare/abc123"), [10, 99, 0, 1], (10, 99));
@@ -13,7 +13,7 @@ fn start() -> ServiceStart {
         command: vec!["/bin/db".to_owned(), "--fast".to_owned()],
         environment: BTreeMap::from([("MODE".to_owned(), "x".to_owned())]),
         ports: BTreeMap::from([("main".to_owned(), 6379)]),
-        volumes: BTreeMap::from([("/data".to_owned(), 1 << 20)]),
+        volumes: BTreeMap::from([("/data".to_owned(), Volume::of(1 << 20))]),
         resources: Resources { cpus: 2, memory_bytes: 64 << 20, ..Resources::default() },
         ..sample::service("db")
     };
@@ -178,6 +178,28 @@ fn the_probe_differs_only_in_program_and_ports() {
     assert_eq!((body.env, body.user), (service_body.env, service_body.user));
     assert_eq!((host.memory, host.cpuset_cpus), (service_host.memory, service_host.cpuset_cpus));
     assert_eq!((host.ulimits, host.tmpfs), (service_host.ulimits, service_host.tmpfs));
+}
+
+#[test]
+fn what_is_shared_is_a_folder_of_the_host_with_any_storage() {
+    let mut start = start();
+    start.service.volumes.insert("/srv".to_owned(), Volume::shared("site", 1 << 20, true));
+    let mounts = |storage, probe| {
+        let (_, host) = built(ContainerOptions { storage, ..Default::default() }, &start, probe);
+        let own = host.mounts.unwrap().into_iter().filter(|mount| mount.target.as_deref() != Some(PROGRAM_INSIDE));
+        own.map(|mount| (mount.target.unwrap(), mount.source.unwrap(), mount.read_only.unwrap())).collect::<Vec<_>>()
+    };
+    let of = |inside: &str, folder: &str, read_only| {
+        (inside.to_owned(), format!("/run/tare/abc123/t1/.volumes/{folder}"), read_only)
+    };
+    let (own, shared) = (of("/data", "db/0", false), of("/srv", ".shared/site.1", true));
+    assert_eq!(mounts(Storage::Volume, None), [own.clone(), shared.clone()]);
+    assert_eq!(mounts(Storage::Overlay, None), [shared]);
+    let probe = Some(Path::new("/usr/bin/tare"));
+    assert_eq!(mounts(Storage::Volume, probe), [own], "the first service begins what is shared");
+    let surroundings = surroundings();
+    let order = order(ContainerOptions { storage: Storage::Overlay, ..Default::default() }, &surroundings, &start);
+    assert_eq!(volume_archive(&order).unwrap().len(), 512 + 1024);
 }
 
 #[test]

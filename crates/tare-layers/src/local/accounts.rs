@@ -207,7 +207,7 @@ mod tests {
     use super::*;
     use crate::sample;
     use std::os::unix::fs::symlink;
-    use tare_core::workload::NOBODY;
+    use tare_core::workload::{NOBODY, Volume};
 
     /// A scratch directory and, beside it, the tree of a bundle with an empty /etc.
     fn stage() -> tempfile::TempDir {
@@ -217,7 +217,7 @@ mod tests {
     }
 
     fn start(own_user: bool, volumes: &[&str]) -> ServiceStart {
-        let volumes = volumes.iter().map(|path| ((*path).to_owned(), 1)).collect();
+        let volumes = volumes.iter().map(|path| ((*path).to_owned(), Volume::of(1))).collect();
         let service = Service { user: (65_540, 65_541), own_user, volumes, ..sample::service("s") };
         ServiceStart::on(service, None)
     }

@@ -318,7 +318,7 @@ impl Host for LocalHost {
 
     fn volumes(&self, start: &ServiceStart) -> Option<Vec<PathBuf>> {
         let folders = volume_folders(&self.surroundings.scratch, &start.instance, start);
-        Some(folders.into_iter().map(|(_, folder)| folder).collect())
+        Some(folders.into_iter().map(|volume| volume.folder).collect())
     }
 
     fn state(&mut self, instance: &str) -> Result<InstanceState, Fault> {

@@ -10,6 +10,7 @@ use super::attributes::restrict;
 use super::inside::{IN_MEMORY, KERNEL, open_inside, open_tree, place_of};
 use super::shift::Shift;
 use super::stubs::{Stub, add_stub, copy_owner};
+use super::volumes::VolumeFolder;
 use rustix::fs::{AtFlags, CWD, Mode};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags};
@@ -36,8 +37,8 @@ pub(crate) struct Root {
     pub(crate) bundle: PathBuf,
     /// An empty directory where the root is assembled, in the private namespace only.
     pub(crate) assembly: PathBuf,
-    /// A path inside, and the directory that is mounted there writable.
-    pub(crate) volumes: Vec<(String, PathBuf)>,
+    /// The volumes.
+    pub(crate) volumes: Vec<VolumeFolder>,
     /// The files that name the service's own user, and other services.
     pub(crate) accounts: Accounts,
     /// A program of this machine that will be at [`PROGRAM_INSIDE`].
@@ -76,9 +77,12 @@ impl Root {
             bind(program, &place)?;
             restrict(&place, STRANGE).doing(format!("restrict {PROGRAM_INSIDE} in the service's root"))?;
         }
-        for (path, directory) in &self.volumes {
-            self.mount_volume(&inside, path, directory)?;
+        let (shared, own): (Vec<&VolumeFolder>, Vec<&VolumeFolder>) =
+            self.volumes.iter().partition(|volume| volume.shared);
+        for volume in own {
+            self.mount_volume(volume, &self.make_place(&inside, volume)?)?;
         }
+        self.mount_shared(&inside, &shared)?;
         switch_to(&root)
     }
 
@@ -179,7 +183,7 @@ impl Root {
         fs::create_dir(&stubs).doing(format!("make {}", stubs.display()))?;
         let mut needed = KERNEL.map(str::to_owned).to_vec();
         needed.extend(IN_MEMORY.map(str::to_owned));
-        needed.extend(self.volumes.iter().map(|(path, _)| path.clone()));
+        needed.extend(self.volumes.iter().map(|volume| volume.inside.clone()));
         let mut lacking = self.add_accounts(&bundle, &stubs)?;
         for path in &needed {
             let added = add_stub(&bundle, &stubs, path, Stub::Directory);
@@ -230,17 +234,38 @@ impl Root {
         self.own.as_ref().map_or(0, |own| own.shift.here((0, 0)).0)
     }
 
-    fn mount_volume(&self, inside: &OwnedFd, path: &str, directory: &Path) -> Result<(), Fault> {
+    /// Where a volume is to be mounted, made if it is missing.
+    fn make_place(&self, inside: &OwnedFd, volume: &VolumeFolder) -> Result<String, Fault> {
         // Whatever lies below /tmp and /run is created now, since those are new and empty, and so is everything in a
         // root of the service's own; everything else exists as a stub.
-        self.make_folders(inside, path)?;
-        let place = place_of(inside, path)?;
+        self.make_folders(inside, &volume.inside)?;
+        place_of(inside, &volume.inside)
+    }
+
+    fn mount_volume(&self, volume: &VolumeFolder, place: &str) -> Result<(), Fault> {
         match &self.own {
-            None => bind(directory, &place)?,
-            Some(own) => own.shift.mount(directory, Path::new(&place))?,
+            None => bind(&volume.folder, place)?,
+            Some(own) => own.shift.mount(&volume.folder, Path::new(place))?,
         }
+        let flags = if volume.read_only { STRANGE | MountFlags::RDONLY } else { STRANGE };
         // A path leads to what was mounted there last.
-        restrict(&place, STRANGE).doing(format!("restrict {path} in the service's root"))
+        restrict(place, flags).doing(format!("restrict {} in the service's root", volume.inside))
+    }
+
+    /// Mounts what other services have too, last of all: from then on they may put links into this root at any moment,
+    /// so nothing more is looked up, made or mounted in it, and no place lies within another.
+    fn mount_shared(&self, inside: &OwnedFd, volumes: &[&VolumeFolder]) -> Result<(), Fault> {
+        let places: Vec<String> =
+            volumes.iter().map(|volume| self.make_place(inside, volume)).collect::<Result<_, _>>()?;
+        for (number, place) in places.iter().enumerate() {
+            let within = |other: &String| Path::new(place).starts_with(other) || Path::new(other).starts_with(place);
+            if let Some(at) = places[..number].iter().position(within) {
+                let (one, other) = (&volumes[at].inside, &volumes[number].inside);
+                let message = format!("by the links of the bundle, the shared volume {other} is inside of {one}");
+                return Err(Fault::new(message).remedy("mount them at places that are apart").as_mistake());
+            }
+        }
+        volumes.iter().zip(&places).try_for_each(|(volume, place)| self.mount_volume(volume, place))
     }
 
     /// Makes those of the directories on the way to `path` that a root lacks, and the one at its end.

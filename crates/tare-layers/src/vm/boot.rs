@@ -106,7 +106,8 @@ fn prepare(
 /// What is each guest's own: the services in it, its size, its disks.
 fn each(carrier: &MachineServices, wish: &BootRequest, surroundings: &TrialContext) -> Result<Vec<Own>, OpenError> {
     let options = &wish.options;
-    let dealt = dealt_out(surroundings.services.iter().map(|start| &start.service), options.guests)?;
+    let dealt = dealt_out(surroundings.services.iter().map(|start| &start.service), options.guests)
+        .map_err(OpenError::Unavailable)?;
     let share = |at: usize| {
         let own = surroundings.services.iter().zip(&dealt).filter(|(_, guest)| **guest == at);
         let services = own.map(|(start, _)| start.clone()).collect();

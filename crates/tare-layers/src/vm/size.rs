@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use tare_core::fault::Fault;
 use tare_core::host::{GuestNeeds, ServiceStart, TrialContext};
 use tare_core::units::CpuSet;
+use tare_core::workload::volume_bytes;
 
 /// Room on the writable disk in addition to what the services' volumes may need, bytes.
 const DISK_SLACK: u64 = 512 << 20;
@@ -61,7 +62,7 @@ impl Size {
         let services: u64 = surroundings.services.iter().map(|start| start.service.resources.memory_bytes).sum();
         let inner: u64 = needs.iter().map(|needs| needs.memory_bytes).sum();
         let memory = memory(options, services, inner);
-        let volumes: u64 = surroundings.services.iter().flat_map(|start| start.service.volumes.values()).sum();
+        let volumes = volume_bytes(surroundings.services.iter().map(|start| &start.service));
         // What an inner engine writes for its containers: twice the memory it asks for is a generous estimate.
         let disk = (volumes + DISK_SLACK + 2 * inner).div_ceil(1 << 20) << 20;
         let nodes = surroundings.services.iter().flat_map(|start| start.memory.iter().copied()).collect();
@@ -118,12 +119,12 @@ mod tests {
     use crate::sample;
     use std::collections::BTreeMap;
     use std::path::Path;
-    use tare_core::workload::{Resources, Service};
+    use tare_core::workload::{Resources, Service, Volume};
     use tare_testkit::sample::surroundings;
 
     fn start(cpus: u32, on: Option<&str>) -> ServiceStart {
         let resources = Resources { cpus, memory_bytes: 100 << 20, ..Resources::default() };
-        let volumes = BTreeMap::from([("/data".to_owned(), 1 << 30)]);
+        let volumes = BTreeMap::from([("/data".to_owned(), Volume::of(1 << 30))]);
         let service = Service { resources, volumes, ..sample::service("a") };
         ServiceStart::on(service, on.map(|text| CpuSet::parse(text).unwrap()))
     }

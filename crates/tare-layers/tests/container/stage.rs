@@ -17,7 +17,7 @@ use tare_core::host::{
 use tare_core::layer::{LayerOptions, LayerUse};
 use tare_core::telemetry::{Prober, Scope, TelemetryRow};
 use tare_core::units::CpuSet;
-use tare_core::workload::{Readiness, Resources, Service};
+use tare_core::workload::{Readiness, Resources, Service, Volume};
 use tare_layers::container::{self, Container};
 use tare_layers::network::{GeneratorSeat, free_subnets};
 use tare_layers::run_mark::RunMark;
@@ -240,7 +240,7 @@ impl Stage {
             user: USER,
             own_user: false,
             ports: BTreeMap::from([("main".to_owned(), port)]),
-            volumes: BTreeMap::from([("/var/lib/echo".to_owned(), 1 << 20)]),
+            volumes: BTreeMap::from([("/var/lib/echo".to_owned(), Volume::of(1 << 20))]),
             resources: Resources { memory_bytes: 48 << 20, ..Resources::default() },
             // As the first process of its namespace a service that does not ask for it never gets SIGTERM.
             stop_within: Duration::ZERO,

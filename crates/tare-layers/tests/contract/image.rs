@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tare_core::host::{Availability, Host, ServiceStart};
 use tare_core::layer::LayerUse;
+use tare_core::workload::Volume;
 use tare_testkit::files;
 
 /// Chown, write, drop and the like, but neither raw sockets nor devices: see SECURITY.md.
@@ -150,7 +151,7 @@ pub(crate) fn linked() {
         symlink("/dev", tree.join("linked")).unwrap();
     };
     let (stage, mut start) = (Stage::open_numbered(12, hostile), start());
-    start.service.volumes.insert("/linked".to_owned(), 1 << 20);
+    start.service.volumes.insert("/linked".to_owned(), Volume::of(1 << 20));
     let mut host = stage.host(std::slice::from_ref(&start), &[]);
     // Whether it can be had like this does not matter.
     let _ = host.resources(&start);

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tare_core::host::{Host, InstanceState, ServiceStart, Wait};
 use tare_core::units::CpuSet;
+use tare_core::workload::Volume;
 
 pub(crate) fn all() -> Vec<Check> {
     let checks: [(&str, fn()); 15] = [
@@ -128,7 +129,7 @@ fn linked_volumes() {
     };
     with_host(fill, |stage, host| {
         let mut start = service("one", free_port(), &[]);
-        start.service.volumes = ["/data/deep/er", "/var/run/kept"].map(|path| (path.to_owned(), 1)).into();
+        start.service.volumes = ["/data/deep/er", "/var/run/kept"].map(|path| (path.to_owned(), Volume::of(1))).into();
         let place = host.start(&start).unwrap().endpoints["main"];
         let served = stage.ask(place);
         assert_eq!(property(&served, "write /run/kept"), "yes");
@@ -142,7 +143,7 @@ fn linked_volumes() {
 fn own_devices() {
     with_plain_host(|stage, host| {
         let mut start = service("one", free_port(), &[]);
-        start.service.volumes.insert("/dev".to_owned(), 1 << 20);
+        start.service.volumes.insert("/dev".to_owned(), Volume::of(1 << 20));
         let place = host.start(&start).unwrap().endpoints["main"];
         stage.ask(place);
         let pid = scope_of(host, "one").pids[0];

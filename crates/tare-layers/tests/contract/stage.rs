@@ -15,7 +15,7 @@ use tare_core::host::{Host, Layers, MachineServices, PlacedBundle, ResourceRepor
 use tare_core::layer::LayerUse;
 use tare_core::telemetry::{Prober, Scope, TelemetryRow};
 use tare_core::units::CpuSet;
-use tare_core::workload::{FIRST_OWN, Readiness, Resources, Service};
+use tare_core::workload::{FIRST_OWN, Readiness, Resources, Service, Volume};
 use tare_layers::container::Container;
 use tare_layers::local::LocalHost;
 use tare_layers::network::{GeneratorSeat, free_subnets};
@@ -119,7 +119,7 @@ pub(crate) fn service(instance: &str, port: u16, words: &[&str]) -> ServiceStart
         user: USER,
         own_user: false,
         ports: BTreeMap::from([("main".to_owned(), port)]),
-        volumes: BTreeMap::from([("/data".to_owned(), 1 << 20), ("/run/kept".to_owned(), 1 << 20)]),
+        volumes: ["/data", "/run/kept"].map(|path| (path.to_owned(), Volume::of(1 << 20))).into(),
         resources: Resources { memory_bytes: MEMORY, ..Resources::default() },
         stop_within: Duration::from_secs(5),
         ..Service::of(instance, Recipe::plain(Source::Folder("self".into())), command, ready)

@@ -15,7 +15,7 @@ use tare_core::host::{Host, MachineServices, OpenError, Property, ResourceReport
 use tare_core::layer::LayerUse;
 use tare_core::telemetry::{Prober, Scope, TelemetryRow, Vantage};
 use tare_core::units::CpuSet;
-use tare_core::workload::{FIRST_OWN, Readiness, Resources, Service};
+use tare_core::workload::{FIRST_OWN, Readiness, Resources, Service, Volume};
 use tare_layers::local::LocalHost;
 use tare_layers::network::{GeneratorSeat, free_subnets};
 use tare_layers::run_mark::RunMark;
@@ -196,7 +196,7 @@ pub(crate) fn redis() -> ServiceStart {
     let service = Service {
         user: (FIRST_OWN, FIRST_OWN),
         ports: BTreeMap::from([("main".to_owned(), PORT)]),
-        volumes: BTreeMap::from([("/data".to_owned(), 64 << 20)]),
+        volumes: BTreeMap::from([("/data".to_owned(), Volume::of(64 << 20))]),
         resources: Resources { memory_bytes: MEMORY, ..Resources::default() },
         ..Service::of("redis", recipe, words.map(str::to_owned).to_vec(), ready)
     };

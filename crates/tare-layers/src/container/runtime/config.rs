@@ -6,9 +6,10 @@ use super::super::spec::{QUOTA_PERIOD_US, cpu_quota, nodes};
 use crate::local::accounts::environment;
 use crate::local::confinement::BOUNDS;
 use crate::local::root::PROGRAM_INSIDE;
+use crate::local::volumes::VolumeFolder;
 use crate::local::{CORE_BYTES, PROCESSES};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tare_core::host::ServiceStart;
 use tare_core::units::CpuSet;
 
@@ -69,8 +70,8 @@ pub(super) struct Order<'a> {
     pub(super) home: &'a str,
     /// Where the root file system is mounted.
     pub(super) root: &'a Path,
-    /// A path inside, and the host directory that is mounted there writable.
-    pub(super) volumes: &'a [(String, PathBuf)],
+    /// The volumes.
+    pub(super) volumes: &'a [VolumeFolder],
     /// The program that runs in the service's place to report what it gets, if any.
     pub(super) probe: Option<&'a Path>,
     /// The container's group, relative to the root of each hierarchy.
@@ -174,7 +175,13 @@ fn mounts(order: &Order) -> Vec<Value> {
     all.push(mount("/dev", "tmpfs", &["nosuid", "mode=755", "size=64k"]));
     all.push(mount("/dev/pts", "devpts", &["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"]));
     all.push(mount("/dev/shm", "tmpfs", &["nosuid", "nodev", "noexec", "mode=1777", "size=64m"]));
-    all.extend(order.volumes.iter().map(|(to, from)| bind(to, from, &["rbind", "rw", "nosuid", "nodev"])));
+    // What is shared comes last, so that nothing is mounted in what others may change meanwhile.
+    let (shared, own): (Vec<&VolumeFolder>, Vec<&VolumeFolder>) =
+        order.volumes.iter().partition(|volume| volume.shared);
+    all.extend(own.into_iter().chain(shared).map(|VolumeFolder { inside, folder, read_only, .. }| {
+        let access = if *read_only { "ro" } else { "rw" };
+        bind(inside, folder, &["rbind", access, "nosuid", "nodev"])
+    }));
     all.extend(order.probe.map(|program| bind(PROGRAM_INSIDE, program, &["bind", "ro"])));
     all
 }

@@ -2,7 +2,7 @@ use super::super::super::options::{By, Capabilities, Network, RootKind, Seccomp}
 use super::*;
 use crate::sample;
 use std::collections::BTreeMap;
-use tare_core::workload::{Resources, Service, USUAL_PATH};
+use tare_core::workload::{Resources, Service, USUAL_PATH, Volume};
 
 const VERSION_1: HostFacts = HostFacts { limits_swap: true, unified: false, capabilities: (1 << 41) - 1 };
 
@@ -24,7 +24,7 @@ fn start() -> ServiceStart {
         command: vec!["/bin/web".to_owned(), "-f".to_owned()],
         environment: BTreeMap::from([("MODE".to_owned(), "a b".to_owned())]),
         user: (100, 101),
-        volumes: BTreeMap::from([("/data".to_owned(), 1 << 20)]),
+        volumes: BTreeMap::from([("/data".to_owned(), Volume::of(1 << 20))]),
         resources: Resources { cpus: 2, cpu_quota: None, memory_bytes: 64 << 20 },
         ..sample::service("web")
     };
@@ -32,7 +32,14 @@ fn start() -> ServiceStart {
 }
 
 fn written(options: ContainerOptions, machine: HostFacts, change: impl Fn(&mut Order, &mut ServiceStart)) -> Value {
-    let (volumes, cpus) = ([("/data".to_owned(), PathBuf::from("/v/0"))], CpuSet::new([1, 2]));
+    let folder = |inside: &str, folder: &str, shared: bool| VolumeFolder {
+        inside: inside.to_owned(),
+        folder: folder.into(),
+        shared,
+        read_only: shared,
+    };
+    let volumes = [folder("/common", "/v/common", true), folder("/data", "/v/0", false)];
+    let cpus = CpuSet::new([1, 2]);
     let mut order = Order {
         options,
         start: &start(),
@@ -82,6 +89,9 @@ fn the_least_container_is_a_chroot_in_a_cgroup() {
     assert_eq!(mount_at(&config, "/sys")["options"], json!(["rbind", "rro"]));
     let volume = json!({ "destination": "/data", "type": "bind", "source": "/v/0", "options": ["rbind", "rw", "nosuid", "nodev"] });
     assert_eq!(*mount_at(&config, "/data"), volume);
+    assert_eq!(mount_at(&config, "/common")["options"], json!(["rbind", "ro", "nosuid", "nodev"]));
+    let last = config["mounts"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["destination"], "/common", "nothing is mounted in what others may change");
     // Its process is bound to its CPUs, so the group has no CPU set.
     assert_eq!(config["linux"]["resources"]["cpu"], json!({}));
 }

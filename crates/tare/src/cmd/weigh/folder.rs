@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(service.command, ["/usr/bin/redis-server", "--port", "${{port.main}}", "a \"b\""]);
         assert_eq!((service.environment["A"].as_str(), service.ports["main"]), ("x: y # z", 6379));
         assert_eq!((service.user, service.own_user), ((5, 6), false));
-        assert_eq!((service.volumes["/data"], service.resources.memory_bytes), (512 << 20, 512 << 20));
+        assert_eq!((service.volumes["/data"].bytes, service.resources.memory_bytes), (512 << 20, 512 << 20));
         assert!(matches!(study.load, LoadProfile::Closed { connections: 20, .. }), "{:?}", study.load);
         assert_eq!(study.at_most, Some(Duration::from_secs(40)));
         let forms: Vec<&str> = study.forms.iter().map(|form| form.name.as_str()).collect();
