@@ -190,6 +190,7 @@ fn read_services(
         root: &root,
         sources: &mut *sources,
         mounted: Vec::new(),
+        taken: Vec::new(),
         left_out: left_out.clone(),
     };
     let mut services: Vec<Service> = Vec::new();
@@ -200,6 +201,8 @@ fn read_services(
             None => left_out.push(entry.key.clone()),
         }
     }
+    let Reader { mounted, taken, .. } = reader;
+    read::share(&mounted, &taken, &mut services, sources);
     (services, left_out)
 }
 
@@ -255,7 +258,7 @@ fn assumed(services: &[Service], left_out: &[String]) -> Vec<String> {
         assumed.push(format!("service {} gets {resources}; change `resources:` in workload.yaml", service.own));
     }
     for service in services {
-        let usual = service.volumes.iter().filter(|(_, bytes)| **bytes == VOLUME_BYTES);
+        let usual = service.volumes.iter().filter(|(_, volume)| volume.bytes == VOLUME_BYTES);
         let usual: Vec<&str> = usual.map(|(path, _)| path.as_str()).collect();
         if !usual.is_empty() {
             let paths = usual.join(", ");

@@ -4,7 +4,7 @@ use crate::sources::At;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tare_core::image::ImageConfig;
-use tare_core::workload::StopSignal;
+use tare_core::workload::{StopSignal, Volume};
 
 /// A service.
 #[derive(Debug, Clone)]
@@ -43,8 +43,8 @@ pub(crate) struct Service {
     pub(crate) names: Vec<String>,
     /// The services that start before it.
     pub(crate) after: Vec<Dependency>,
-    /// Paths where it may write, each with the bytes it may need.
-    pub(crate) volumes: BTreeMap<String, u64>,
+    /// Its volumes, by path.
+    pub(crate) volumes: BTreeMap<String, Volume>,
     /// Files on top of its image, by path, each with the file in the workload's folder.
     pub(crate) files: BTreeMap<String, Copied>,
     /// CPU time that it may use, in CPUs.

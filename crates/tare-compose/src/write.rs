@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 use tare_core::units::typed_duration;
+use tare_core::workload::Volume;
 
 /// The memory of a service for which none is stated, unless its image is known to need more, in MiB.
 const MEMORY_MIB: u64 = 512;
@@ -55,6 +56,13 @@ fn size(bytes: u64) -> String {
         _ if bytes.is_multiple_of(1 << 10) => format!("{}KiB", bytes >> 10),
         _ => format!("{bytes}B"),
     }
+}
+
+/// The space of a volume, and with whom it is shared.
+fn space(volume: &Volume) -> String {
+    let Some(shared) = &volume.shared else { return size(volume.bytes) };
+    let access = if shared.read_only { ", read_only: true" } else { "" };
+    format!("{{shared: {}, space: {}{access}}}", scalar(&shared.name), size(volume.bytes))
 }
 
 /// The text of `workload.yaml`.
@@ -125,8 +133,8 @@ fn service(text: &mut String, planned: &Planned, loaded: bool, port: Option<u16>
     if !service.volumes.is_empty() {
         writeln!(text, "    # Volumes begin in each trial with what the image has there.")?;
         writeln!(text, "    volumes:")?;
-        for (path, bytes) in &service.volumes {
-            writeln!(text, "      {}: {}", scalar(path), size(*bytes))?;
+        for (path, volume) in &service.volumes {
+            writeln!(text, "      {}: {}", scalar(path), space(volume))?;
         }
     }
     if !service.files.is_empty() {

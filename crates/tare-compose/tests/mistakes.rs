@@ -178,15 +178,15 @@ fn a_service_that_is_left_out_and_not_required_keeps_nothing_from_running() {
 }
 
 #[test]
-fn services_that_share_files_or_name_each_other_are_told() {
-    let text = "services:\n  a: {image: x, ports: ['80'], volumes: [d:/d], environment: [B=http://b:81]}\n  b:\n    \
-                image: y\n    expose: ['81']\n    volumes: [d:/d]\n    environment: [A=http://a:80]\nvolumes: {d: }\n";
+fn services_that_name_each_other_are_told() {
+    let text = "services:\n  a: {image: x, ports: ['80'], environment: [B=http://b:81]}\n  b:\n    \
+                image: y\n    expose: ['81']\n    environment: [A=http://a:80]\n";
     let made = of_text(text).unwrap();
-    assert_eq!(notes(&made), ["!6 services.b.volumes", "!7 services.b.environment.A"]);
-    let note = &made.notes[1];
+    assert_eq!(notes(&made), ["!6 services.b.environment.A"]);
+    let note = &made.notes[0];
     assert!(note.instead.contains("'a' starts after 'b'"), "{}", note.instead);
     let problem = note.as_problem().to_string();
-    assert!(problem.contains("compose.yaml:7:19") && problem.contains("A=http://a:80"), "{problem}");
+    assert!(problem.contains("compose.yaml:6:19") && problem.contains("A=http://a:80"), "{problem}");
 }
 
 #[test]
@@ -343,6 +343,64 @@ networks:
         "20 networks.n.ipam",
     ];
     assert_eq!(notes(&of_text(text).unwrap()), wanted);
+}
+
+#[test]
+fn a_named_volume_of_several_services_is_shared() {
+    let text = "\
+services:
+  web:
+    image: x
+    ports: ['80']
+    volumes: [Site_a:/srv:ro, own:/own]
+    depends_on: [app]
+  app:
+    image: y
+    volumes: [Site_a:/var/www, /scratch, /var/www/cache]
+  cron:
+    image: z
+    volumes_from: [app:ro]
+  off:
+    image: z
+    profiles: [off]
+    volumes: [own:/own]
+volumes: {Site_a: , own: }
+";
+    let made = of_text(text).unwrap();
+    assert_eq!(notes(&made), ["9 services.app.volumes", "10 services.cron.volumes"], "{:?}", made.notes);
+    assert!(made.notes[0].instead.contains("/var/www/cache is a part of the volume at /var/www"), "{:?}", made.notes);
+    let (text, workload) = (&made.files["workload.yaml"], read(&made));
+    let volumes = workload.services.iter().flat_map(|service| service.volumes.values());
+    assert_eq!(volumes.filter(|volume| volume.shared.is_some()).count(), 5);
+    for line in [
+        "      /srv: {shared: site-a, space: 512MiB, read_only: true}\n",
+        "      /own: 512MiB\n",
+        "      /var/www: {shared: site-a, space: 512MiB}\n",
+        "      /scratch: {shared: app-0, space: 512MiB}\n",
+        "      /scratch: {shared: app-0, space: 512MiB, read_only: true}\n",
+        "      /var/www: {shared: site-a, space: 512MiB, read_only: true}\n",
+    ] {
+        assert!(text.contains(line), "{line}:\n{text}");
+    }
+}
+
+#[test]
+fn what_cannot_be_shared_is_told() {
+    let of = |volumes: &str, more: &str| {
+        of_text(&format!(
+            "services:\n  a: {{image: x, ports: ['80'], volumes: {volumes}}}\n  b: {{image: y, volumes: [v:/v, \
+             w:/w]{more}}}\nvolumes: {{v: , w: }}\n"
+        ))
+    };
+    let made = of("[v:/v, w:/v/w]", "").unwrap();
+    assert_eq!(notes(&made), ["!2 services.a.volumes"]);
+    assert!(made.notes[0].instead.starts_with("/v/w and /v are shared"), "{:?}", made.notes);
+    let hidden = of("[v:/v, ./compose.yaml:/v/c:ro]", "").unwrap();
+    assert!(hidden.notes.iter().any(|note| note.instead.starts_with("/v/c is a part of the image")), "{hidden:?}");
+    let outside = of("[]", ", volumes_from: ['container:old']").unwrap();
+    assert_eq!(notes(&outside), ["!3 services.b.volumes_from"]);
+    let told = of("[]", ", volumes_from: [a:rx]").unwrap_err().join("\n");
+    assert!(told.contains("'a:rx' has no mode that is known"), "{told}");
 }
 
 #[test]

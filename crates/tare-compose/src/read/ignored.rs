@@ -85,7 +85,6 @@ pub(super) const KEYS: &[(&str, Fate)] = &[
     ("use_api_socket", Fate::Noted(Stops, "no form hands over the engine's socket")),
     ("userns_mode", Fate::Noted(Differs, NAMESPACES)),
     ("uts", Fate::Noted(Differs, NAMESPACES)),
-    ("volumes_from", Fate::Noted(Stops, "services share no files; put them into one service, or into the images")),
 ];
 
 #[cfg(test)]

@@ -4,10 +4,12 @@ mod ignored;
 mod limits;
 mod nested;
 mod ports;
+mod shared;
 mod variables;
 mod volumes;
 
 pub(crate) use nested::sections;
+pub(crate) use shared::share;
 pub(crate) use volumes::VOLUME_BYTES;
 
 use crate::disk::Disk;
@@ -19,6 +21,7 @@ use crate::shell;
 use crate::sources::{At, Sources, Weight};
 use crate::yaml::{Entry, Kind, Value};
 use ignored::{Fate, KEYS};
+use shared::{Mounted, Taken};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use tare_core::bundle::ENGINE_IMAGE;
@@ -74,8 +77,10 @@ pub(crate) struct Reader<'a> {
     pub(crate) root: &'a Path,
     /// Where mistakes and notes go.
     pub(crate) sources: &'a mut Sources,
-    /// Named volumes, each with a service that has it.
-    pub(crate) mounted: Vec<(String, String)>,
+    /// Where named volumes are mounted.
+    pub(crate) mounted: Vec<Mounted>,
+    /// Which services have the volumes of others.
+    pub(crate) taken: Vec<Taken>,
     /// The services whose profiles are not asked for.
     pub(crate) left_out: Vec<String>,
 }
@@ -101,6 +106,9 @@ impl Reader<'_> {
         self.depends(&mut keys, &mut service);
         if let Some(entry) = keys.get("volumes") {
             self.volumes(&entry.value, &mut service);
+        }
+        if let Some(entry) = keys.get("volumes_from") {
+            self.volumes_from(&entry.value, &mut service);
         }
         if let Some(entry) = keys.get("tmpfs") {
             self.tmpfs(&entry.value, &mut service);

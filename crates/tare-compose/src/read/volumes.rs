@@ -1,5 +1,6 @@
 //! `volumes:`, `tmpfs:`, `secrets:` and `configs:`: what is writable, and which files are put on top of the image.
 
+use super::shared::Mounted;
 use super::{Reader, nested};
 use crate::disk::Thing;
 use crate::keys::Keys;
@@ -7,6 +8,7 @@ use crate::model::{Copied, Service};
 use crate::sources::{At, Weight, is_below, plain};
 use crate::yaml::{Entry, Kind, Value};
 use std::path::{Component, Path, PathBuf};
+use tare_core::workload::Volume;
 
 /// The size of a volume for which none is stated, in bytes.
 pub(crate) use tare_core::image::IMAGE_VOLUME_BYTES as VOLUME_BYTES;
@@ -35,6 +37,8 @@ struct Mount {
     kind: MountKind,
     read_only: bool,
     bytes: Option<u64>,
+    /// Whether it is a folder of a volume, and not the whole of it.
+    partial: bool,
 }
 
 #[derive(PartialEq, Eq)]
@@ -77,8 +81,8 @@ impl Reader<'_> {
                 self.sources.note(item.at, service.key("tmpfs"), Weight::Differs, instead);
             }
             let target = target.to_owned();
-            let mount = Mount { at: item.at, source: None, target, kind: MountKind::Tmpfs, read_only: false, bytes };
-            self.mount(mount, service);
+            let (kind, read_only, partial) = (MountKind::Tmpfs, false, false);
+            self.mount(Mount { at: item.at, source: None, target, kind, read_only, bytes, partial }, service);
         }
     }
 
@@ -101,7 +105,7 @@ impl Reader<'_> {
         };
         let is_path = source.as_ref().is_some_and(|source| source.starts_with(['.', '/', '~']));
         let kind = if is_path { MountKind::Bind } else { MountKind::Volume };
-        Some(Mount { at: item.at, source, target, kind, read_only, bytes: None })
+        Some(Mount { at: item.at, source, target, kind, read_only, bytes: None, partial: false })
     }
 
     fn long_mount(&mut self, item: &Value, key: &str) -> Option<Mount> {
@@ -116,17 +120,18 @@ impl Reader<'_> {
         let source = keys.text("source", self.sources);
         let target = keys.text("target", self.sources);
         let read_only = keys.flag("read_only", false, self.sources);
-        let bytes = self.mount_options(&mut keys, key);
+        let (bytes, partial) = self.mount_options(&mut keys, key);
         keys.finish(self.sources);
         if target.is_none() {
             self.sources.wrong(item.at, "a volume has no 'target'", "add 'target:', the path inside the container");
         }
-        Some(Mount { at: item.at, source, target: target?, kind, read_only, bytes })
+        Some(Mount { at: item.at, source, target: target?, kind, read_only, bytes, partial })
     }
 
-    /// What is said of one kind of mount alone. Returns the size of a `tmpfs`.
-    fn mount_options(&mut self, keys: &mut Keys, key: &str) -> Option<u64> {
-        let mut bytes = None;
+    /// What is said of one kind of mount alone. Returns the size of a `tmpfs`, and whether no more than a folder of a
+    /// volume is mounted.
+    fn mount_options(&mut self, keys: &mut Keys, key: &str) -> (Option<u64>, bool) {
+        let (mut bytes, mut partial) = (None, false);
         for (kind, known) in MOUNT_OPTIONS {
             let Some(entry) = keys.get(kind) else { continue };
             nested::check(&entry.value, &format!("'{kind}'"), known, self.sources);
@@ -139,13 +144,16 @@ impl Reader<'_> {
                     _ if value.is_null() => continue,
                     ("tmpfs", "mode") => "its mode is that of every volume",
                     ("volume", "nocopy") if is_true(value) => COPIED,
-                    ("volume", "subpath") => "the mount is a volume of its own, which begins empty in each trial",
+                    ("volume", "subpath") => {
+                        partial = true;
+                        "the mount is a volume of its own, which begins empty in each trial"
+                    }
                     _ => continue,
                 };
                 self.sources.note(*at, format!("{key}.{kind}.{name}"), Weight::Differs, instead);
             }
         }
-        bytes
+        (bytes, partial)
     }
 
     fn mount(&mut self, mount: Mount, service: &mut Service) {
@@ -155,7 +163,8 @@ impl Reader<'_> {
             return;
         };
         let bytes = mount.bytes.filter(|bytes| *bytes > 0).unwrap_or(VOLUME_BYTES);
-        if mount.read_only && matches!(mount.kind, MountKind::Volume | MountKind::Tmpfs) {
+        let named = mount.kind == MountKind::Volume && mount.source.is_some() && !mount.partial;
+        if mount.read_only && !named && matches!(mount.kind, MountKind::Volume | MountKind::Tmpfs) {
             let instead = "the service can write to the volume, too";
             self.sources.note(mount.at, service.key("volumes"), Weight::Differs, instead);
         }
@@ -167,15 +176,21 @@ impl Reader<'_> {
             }
             (MountKind::Volume, Some(name)) => {
                 self.named(mount.at, &name, service);
-                service.volumes.insert(target, bytes);
+                let volume = if mount.partial {
+                    Volume::of(VOLUME_BYTES)
+                } else {
+                    Volume::shared(&name, VOLUME_BYTES, mount.read_only)
+                };
+                service.volumes.insert(target.clone(), volume);
+                self.mounted.push(Mounted { at: mount.at, service: service.name.clone(), target });
             }
             (MountKind::Volume | MountKind::Tmpfs, _) => {
-                service.volumes.insert(target, bytes);
+                service.volumes.insert(target, Volume::of(bytes));
             }
         }
     }
 
-    /// A named volume must be declared; one that other services have too, or that lies elsewhere, is not the same.
+    /// A named volume must be declared; one that lies elsewhere is not the same.
     fn named(&mut self, at: At, name: &str, service: &Service) {
         let Some(declared) = self.project.section("volumes").iter().find(|entry| entry.key == name) else {
             let known: Vec<&str> = self.project.section("volumes").iter().map(|entry| entry.key.as_str()).collect();
@@ -187,14 +202,6 @@ impl Reader<'_> {
             let instead = "the volume begins empty in each trial, whatever it holds elsewhere";
             self.sources.note(at, service.key("volumes"), Weight::Differs, instead);
         }
-        if let Some((_, other)) = self.mounted.iter().find(|(volume, of)| volume == name && *of != service.name) {
-            let instead = format!(
-                "'{other}' has the volume '{name}', too, and services share no files: put them into one service, or \
-                 what is shared into both images"
-            );
-            self.sources.note(at, service.key("volumes"), Weight::Stops, instead);
-        }
-        self.mounted.push((name.to_owned(), service.name.clone()));
     }
 
     /// Copies what stands at a path of this machine.
@@ -216,7 +223,7 @@ impl Reader<'_> {
             None => {
                 let instead = format!("{source} does not exist, so {target} is a volume that begins empty");
                 self.sources.note(at, key, Weight::Differs, instead);
-                service.volumes.insert(target, VOLUME_BYTES);
+                service.volumes.insert(target, Volume::of(VOLUME_BYTES));
             }
             Some(Thing::Other) => {
                 self.sources.note(at, key, Weight::Stops, format!("{source} is neither a file nor a folder"));
@@ -242,7 +249,7 @@ impl Reader<'_> {
             if !read_only {
                 let instead = format!("{shown} is empty; {target} is a volume that begins empty in each trial");
                 self.sources.note(at, key, Weight::Differs, instead);
-                service.volumes.insert(target, VOLUME_BYTES);
+                service.volumes.insert(target, Volume::of(VOLUME_BYTES));
             }
             return;
         }
