@@ -261,7 +261,7 @@ impl Root {
             let within = |other: &String| Path::new(place).starts_with(other) || Path::new(other).starts_with(place);
             if let Some(at) = places[..number].iter().position(within) {
                 let (one, other) = (&volumes[at].inside, &volumes[number].inside);
-                let message = format!("by the links of the bundle, the shared volume {other} is inside of {one}");
+                let message = format!("of the shared volumes {one} and {other}, one is inside of the other by a link");
                 return Err(Fault::new(message).remedy("mount them at places that are apart").as_mistake());
             }
         }

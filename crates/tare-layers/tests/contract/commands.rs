@@ -43,6 +43,11 @@ pub(crate) fn seen(host: &mut dyn Host, path: &str) -> bool {
     run(host, &["seen", path], LONG).unwrap().stdout == "yes\n"
 }
 
+/// Whether the service of this name sees a file.
+pub(crate) fn seen_by(host: &mut dyn Host, service: &str, path: &str) -> bool {
+    printed(host, service, "/bin/service", &["seen", path]) == "yes\n"
+}
+
 /// A number that no other command of this machine has.
 fn mark() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);

@@ -76,13 +76,17 @@ fn an_unknown_compression_of_an_archive_is_reported() {
     assert!(flat.contains("it is compressed with xz, which is not supported to do: decompress it"), "{said}");
 }
 
-/// What an image holds that begins as root, as those of well-known servers do: it makes directories, gives them away
-/// and drops to a user. Its programs are this machine's.
-const ENTRY: &str = r##"
-for program in sh mkdir chown setpriv redis-server; do
+/// Puts the programs of this machine that `$programs` names into an image.
+const COPY: &str = r##"
+for program in $programs; do
   file=$(command -v $program)
   for part in $file $(ldd $file | grep -o '/[^ )]*'); do mkdir -p .${part%/*}; cp -L $part .$part; done
 done
+"##;
+
+/// What an image holds that begins as root, as those of well-known servers do: it makes directories, gives them away
+/// and drops to a user.
+const ENTRY: &str = r##"
 mkdir -p etc data tmp; chmod 1777 tmp; echo image > data/begun
 printf 'root:x:0:0::/root:/bin/sh\nweb:x:33:33::/var/www:/bin/sh\n' > etc/passwd
 {
@@ -106,7 +110,7 @@ fn an_image_that_begins_as_root_and_drops_to_a_user_runs_in_each_form() {
     let Some(lab) = Lab::with_engine(&["tar", "sha256sum", "setpriv", "redis-server"]) else { return };
     std::fs::create_dir_all(lab.path("entry")).unwrap();
     let says = r#""Entrypoint":["/entry"],"Cmd":["--appendonly","no"],"Volumes":{"/data":{}},"StopSignal":"SIGINT""#;
-    save(&lab.path("entry/app.tar"), says, ENTRY);
+    save(&lab.path("entry/app.tar"), says, &format!("programs='sh mkdir chown setpriv redis-server'{COPY}{ENTRY}"));
     let redis = "{mix: {get: 1, set: 1}, keys: 100, value_bytes: 8, populate: all, verify: true}";
     let workload = format!(
         "workload: entry\nservices: {{app: {{bundle: {{image: ./app.tar}}, as_image: true}}}}\n\
@@ -122,5 +126,56 @@ fn an_image_that_begins_as_root_and_drops_to_a_user_runs_in_each_form() {
     for trial in record.trials.iter().map(|trial| &trial.record) {
         assert_eq!(trial.outcome, Outcome::Measured, "{}", trial.trial.arm());
         assert!(trial.load.as_ref().unwrap().failures.is_empty(), "{}", trial.trial.arm());
+    }
+}
+
+/// An image whose service makes a file for others, or serves once it has read it.
+const SHARING: &str = r##"
+mkdir -p etc data tmp; chmod 1777 tmp
+printf 'root:x:0:0::/root:/bin/sh\nweb:x:33:33::/var/www:/bin/sh\n' > etc/passwd
+{
+  echo "#!$(command -v sh)"
+  cat <<'END'
+set -e
+if test "$1" = maker; then
+  echo made > /site/made
+  chown 33:33 /site/made
+  chmod 600 /site/made
+else
+  test "$(setpriv --reuid 33 --regid 33 --clear-groups cat /common/made)" = made
+  if touch /common/other; then exit 1; fi
+fi
+exec redis-server --port "$2" --bind 0.0.0.0 --protected-mode no --dir /data --save ''
+END
+} > entry
+chmod 755 entry
+"##;
+
+#[test]
+fn services_share_a_volume_in_each_form() {
+    let Some(lab) = Lab::with_engine(&["tar", "sha256sum", "setpriv", "redis-server"]) else { return };
+    std::fs::create_dir_all(lab.path("sharing")).unwrap();
+    let files = format!("programs='sh chown chmod cat touch setpriv redis-server'{COPY}{SHARING}");
+    save(&lab.path("sharing/app.tar"), r#""Entrypoint":["/entry"]"#, &files);
+    let service = |name: &str, port: u16, volume: &str| {
+        format!(
+            "  {name}: {{bundle: {{image: ./app.tar}}, as_image: true, command: [/entry, {name}, '{port}'], ports: \
+             {{main: {port}}}, volumes: {{{volume}}}}}\n"
+        )
+    };
+    let workload = format!(
+        "workload: sharing\nservices:\n{}{}load:\n  service: reader\n  protocol: {{redis: {{mix: {{get: 1, set: 1}}, \
+         keys: 100, value_bytes: 8, populate: all}}}}\n",
+        service("maker", 8081, "/site: {shared: site, space: 1MiB}"),
+        service("reader", 8080, "/common: {shared: site, read_only: true}")
+    );
+    lab.write("sharing/workload.yaml", workload);
+    let study = "study: sharing\nworkload: ./sharing\nload: {closed: {connections: 2}}\nrepeat: 1\n\
+                 time: {settle: 0s, measure: 1s}\n\
+                 forms: {native: [], container: [container], host: [container: {network: host}]}\n";
+    let (_, record) = lab.run(study);
+    assert!(!record.trials.is_empty());
+    for trial in record.trials.iter().map(|trial| &trial.record) {
+        assert_eq!(trial.outcome, Outcome::Measured, "{}", trial.trial.arm());
     }
 }
