@@ -13,6 +13,8 @@ use tare_core::fault::{Doing, Fault};
 /// without such a directory leaves the volume as it is. Files keep owners and modes, and several names of one file
 /// become files of their own; pipes and sockets are left out. There must be fewer than `most` bytes.
 ///
+/// Nobody else may be able to write to the volume yet: places in it are found by their paths.
+///
 /// # Errors
 /// When something cannot be read or written.
 pub(super) fn begin_with(bundle: &Path, path: &str, volume: &Path, most: u64) -> Result<(), Fault> {
