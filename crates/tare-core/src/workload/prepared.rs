@@ -17,7 +17,8 @@ impl Prepared {
     /// Reads `prepared:` of a workload with these services.
     pub(super) fn read(node: &Node, services: &[Service], problems: &mut Problems) -> Option<Prepared> {
         let mut fields = Fields::of(node, "prepared", problems)?;
-        let by = fields.require("by", problems).and_then(|node| service(node, services, problems));
+        let maker = fields.require("by", problems);
+        let by = maker.and_then(|node| service(node, services, problems));
         let mut volumes = Vec::new();
         let list = fields.require("volumes", problems);
         let items = list.and_then(|node| node.items(problems));
@@ -31,7 +32,7 @@ impl Prepared {
                 let message = format!("service '{name}' has no volume that could hold data");
                 problems.add(item.place, message, "name services with `volumes:`");
             }
-            if own.values().any(|volume| volume.shared.is_some()) {
+            if shares(&services[at]) {
                 let message = format!("service '{name}' shares a volume, and no copy can be kept of what is shared");
                 problems.add(item.place, message, "let it hold the data in a volume of its own");
             }
@@ -45,6 +46,13 @@ impl Prepared {
             }
             volumes.push(name.clone());
         }
+        // What they leave in it would be there in the deployment that makes the copy, and in no later one.
+        let makers = by.map_or(&services[..0], |by| &services[..=by]);
+        let other = makers.iter().find(|one| shares(one) && !volumes.contains(&one.name));
+        if let (Some(node), Some(other)) = (maker, other) {
+            let message = format!("'{}', which is started to make the data, shares a volume", other.name);
+            problems.add(node.place, message, "let services that share one start after this, or leave 'prepared' out");
+        }
         fields.finish(problems);
         Some(Prepared { volumes, by: services[by?].name.clone() })
     }
@@ -56,6 +64,10 @@ impl Prepared {
         let all = services.iter().enumerate();
         all.filter(|(at, service)| last(service.tile()) >= Some(*at)).map(|(_, service)| service).collect()
     }
+}
+
+fn shares(service: &Service) -> bool {
+    service.volumes.values().any(|volume| volume.shared.is_some())
 }
 
 /// The index of the service that `node` names.
@@ -129,6 +141,10 @@ mod tests {
         services[0].volumes.insert("/more".to_owned(), Volume::shared("site", 1, false));
         let told = read_for(&services, "by: data\nvolumes:\n- database\n").1.join("; ");
         assert!(told.starts_with("3: service 'database' shares a volume"), "{told}");
+        services[0].volumes.remove("/more");
+        services[1].volumes.insert("/more".to_owned(), Volume::shared("site", 1, false));
+        let told = read_for(&services, "by: data\nvolumes:\n- database\n").1.join("; ");
+        assert!(told.starts_with("1: 'data', which is started to make the data, shares a volume"), "{told}");
     }
 
     fn made_by<T>(workload: &Workload, instances: &Instances, what: impl Fn(&Service) -> T) -> Vec<T> {

@@ -52,8 +52,9 @@ const WORKLOADS: &[&str] = &[
      [get]}}}, qos_sets: {q: \
      {get: {p99: 1ms, share: {of: 5%, within: 5%}}, failures: 1%}}}",
     "{workload: w, services: {d: {bundle: {packages: [p]}, command: [/p], ports: {main: 1}, volumes: {/d: 1MiB}}, \
-     s: {bundle: {packages: [p]}, command: [/p], ports: {main: 2}, names: [n], volumes: {/e: {shared: x, space: 1MiB, \
-     read_only: true}}}}, prepared: {volumes: [d], by: s}, \
+     s: {bundle: {packages: [p]}, command: [/p], ports: {main: 2}, names: [n]}, t: {bundle: {packages: [p]}, \
+     command: [/p], ports: {main: 3}, volumes: {/e: {shared: x, space: 1MiB, read_only: true}}}}, prepared: {volumes: \
+     [d], by: s}, \
      load: {protocol: {redis: {}}}}",
 ];
 
