@@ -2,7 +2,8 @@
 
 use super::options::{Capabilities, ContainerOptions, Limits, Namespaces, Network, Seccomp, Storage};
 use crate::local::accounts::{Accounts, environment};
-use crate::local::{self, content::has_directory, volumes::{VolumeFolder, volume_folders as volume_folders_of}};
+use crate::local::volumes::{VolumeFolder, volume_folders as volume_folders_of};
+use crate::local::{self, content::has_directory};
 use crate::network;
 use bollard::models::{
     ContainerCreateBody, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount, MountType, PortBinding,

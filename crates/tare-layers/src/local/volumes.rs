@@ -113,10 +113,8 @@ mod tests {
         let of_web = folders("web", &web);
         let places: Vec<&Path> = of_web.iter().map(|volume| volume.folder.as_path()).collect();
         assert_eq!(places, ["/s/.volumes/web/0", "/s/.volumes/.shared/site.1"].map(Path::new));
-        assert_eq!(of_web.iter().map(|volume| (volume.shared, volume.read_only)).collect::<Vec<_>>(), [
-            (false, false),
-            (true, true)
-        ]);
+        let kinds: Vec<(bool, bool)> = of_web.iter().map(|volume| (volume.shared, volume.read_only)).collect();
+        assert_eq!(kinds, [(false, false), (true, true)]);
         let of_app = folders("app", &app);
         assert_eq!((&of_app[0].folder, of_app[0].read_only), (&of_web[1].folder, false));
         let probe = folders("web.resources", &web);

@@ -36,7 +36,7 @@ fn refuse_parted(services: &[&Service], dealt: &[usize]) -> Result<(), Fault> {
     for (service, guest) in services.iter().zip(dealt) {
         for shared in service.volumes.values().filter_map(|volume| volume.shared.as_ref()) {
             let here = (*guest, service.name.as_str());
-            let (first, other) = *seen.entry((service.tile(), &shared.name)).or_insert(here);
+            let (first, other) = *seen.entry((service.tile(), shared.name.as_str())).or_insert(here);
             if first != *guest {
                 let (own, name) = (&service.name, &shared.name);
                 let message = format!(
