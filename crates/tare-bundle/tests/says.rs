@@ -3,9 +3,10 @@
 use crate::images::{architecture, digest, gzip, pack, recipe, tarball, write};
 use serde_json::{Value, json};
 use std::path::Path;
+use std::time::Duration;
 use tare_bundle::{Store, image_says, says_of};
 use tare_core::bundle::BundleStore;
-use tare_core::image::ImageConfig;
+use tare_core::image::{HealthCheck, ImageConfig};
 
 /// The parts of an OCI layout of one layer, whose configuration says `run`; `index` gets the manifest's descriptor.
 fn layout(run: &Value, layer: &[u8], index: impl FnOnce(Value) -> Value) -> Vec<(String, Vec<u8>)> {
@@ -37,7 +38,8 @@ fn all_that_an_image_says_is_read_without_unpacking_it() {
     let root = folder.path().join("store");
     let run = json!({"Entrypoint": ["/entry", "-x"], "Cmd": ["run"], "Env": ["A=b", "PATH=/x"], "User": "me:us",
         "WorkingDir": "/data", "ExposedPorts": {"6379/tcp": {}, "53/udp": {}}, "Volumes": {"/data": {}},
-        "Labels": null, "StopSignal": "SIGQUIT", "Healthcheck": {"Test": ["NONE"]}, "OnBuild": null});
+        "Labels": null, "StopSignal": "SIGQUIT", "Shell": ["/bin/ash", "-c"], "OnBuild": null,
+        "Healthcheck": {"Test": ["CMD-SHELL", "ask"], "Interval": 2_000_000_000_u64, "StartPeriod": -1, "Retries": 0}});
     let parts = layout(&run, &tarball(&[("x", b"x")]), plain);
     let image = write(folder.path(), "image.tar", &pack(&parts));
     let texts = |all: &[&str]| all.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
@@ -50,13 +52,19 @@ fn all_that_an_image_says_is_read_without_unpacking_it() {
         ports: texts(&["53/udp", "6379/tcp"]),
         volumes: texts(&["/data"]),
         stop_signal: "SIGQUIT".to_owned(),
+        shell: texts(&["/bin/ash", "-c"]),
+        health: Some(HealthCheck {
+            interval: Duration::from_secs(2),
+            ..HealthCheck::of(texts(&["/bin/ash", "-c", "ask"]))
+        }),
     };
     assert_eq!(says(&root, &image).as_ref(), Some(&wanted));
     let document = json!({"architecture": "any", "config": run}).to_string();
     assert_eq!(says_of(document.as_bytes()).unwrap(), wanted, "its configuration says the same by itself");
     assert!(says_of(b"{").is_err() && says_of(b"{\"config\": null}").unwrap() == ImageConfig::default());
     assert!(!root.exists(), "who only looks makes nothing");
-    let nulls = json!({"Entrypoint": null, "Cmd": null, "Env": null, "ExposedPorts": null, "Volumes": null});
+    let nulls = json!({"Entrypoint": null, "Cmd": null, "Env": null, "ExposedPorts": null, "Volumes": null,
+        "Healthcheck": {"Test": ["NONE"]}, "Shell": null});
     let bare = write(folder.path(), "bare.tar", &pack(&layout(&nulls, &tarball(&[("x", b"x")]), plain)));
     assert_eq!(says(&root, &bare), Some(ImageConfig::default()));
     assert_eq!(says(&root, &folder.path().join("missing.tar")), None, "the workload's reader says so, with its place");

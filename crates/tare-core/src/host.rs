@@ -6,7 +6,7 @@ mod plugin;
 pub use plugin::{ErasedLayer, FetchImage, Layer, Layers, layer_named};
 
 use crate::bundle::{Bundle, BundleStore, Recipe};
-use crate::command::{CommandEnd, CommandStart};
+use crate::command::{CommandEnd, CommandStart, Ended};
 use crate::fault::Fault;
 use crate::held::Held;
 use crate::layer::LayerUse;
@@ -119,6 +119,13 @@ pub enum InstanceState {
     Running,
     /// It ended; how, in words: "exit code 1", "killed by signal 9", "killed for want of memory".
     Ended(String),
+}
+
+impl InstanceState {
+    /// Whether it ended with exit code 0, and nothing of it was killed.
+    pub fn succeeded(&self) -> bool {
+        matches!(self, InstanceState::Ended(how) if *how == Ended::Exit(0).to_string())
+    }
 }
 
 /// What a service really gets in its form, read by a short program that is started exactly as the service is.

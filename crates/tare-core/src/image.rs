@@ -1,10 +1,12 @@
 //! What an image says about how its program is started: the defaults of a service made from it.
 
 use crate::config::{Place, Problems};
+use crate::units::DURATION_MAX;
 use crate::users::{why_not_in_image, why_not_stated};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 /// The size assumed for a volume that an image asks for, since images name no size; in bytes.
 pub const IMAGE_VOLUME_BYTES: u64 = 512 << 20;
@@ -50,6 +52,76 @@ pub struct ImageConfig {
     /// The signal that asks the program to end, as the image writes it; empty for SIGTERM.
     #[serde(default)]
     pub stop_signal: String,
+    /// The shell that its command lines are for, and its arguments; empty for [`USUAL_SHELL`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shell: Vec<String>,
+    /// How its running program is asked whether it works.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<HealthCheck>,
+}
+
+/// The shell of an image that names none.
+pub const USUAL_SHELL: [&str; 2] = ["/bin/sh", "-c"];
+
+/// How a running program is asked whether it works, as images and Compose files say it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HealthCheck {
+    /// The program, a path or a name to be found in PATH, and its arguments. It works if that ends with exit code 0.
+    pub command: Vec<String>,
+    /// The time between two attempts.
+    pub interval: Duration,
+    /// How long one attempt may take.
+    pub timeout: Duration,
+    /// How long the program may take to start; failures do not count until then.
+    pub start_period: Duration,
+    /// The number of failures in a row after which it does not work.
+    pub retries: u32,
+}
+
+impl HealthCheck {
+    /// The usual time between two attempts.
+    pub const INTERVAL: Duration = Duration::from_secs(30);
+    /// The usual time that one attempt may take.
+    pub const TIMEOUT: Duration = Duration::from_secs(30);
+    /// The usual number of failures.
+    pub const RETRIES: u32 = 3;
+    /// The longest time between two attempts while a service starts: engines ask as seldom as `interval` says, which
+    /// would add to the time of each start.
+    const EVERY_MAX: Duration = Duration::from_secs(1);
+    /// The least time that a service has to become ready.
+    const WITHIN_MIN: Duration = Duration::from_secs(30);
+
+    /// A check with the usual times.
+    pub fn of(command: Vec<String>) -> HealthCheck {
+        let (interval, timeout) = (HealthCheck::INTERVAL, HealthCheck::TIMEOUT);
+        HealthCheck { command, interval, timeout, start_period: Duration::ZERO, retries: HealthCheck::RETRIES }
+    }
+
+    /// The command of a `test` as images and Compose files write it: `CMD` and words, or `CMD-SHELL` and a line for
+    /// `shell`, which is [`USUAL_SHELL`] if empty. None for `NONE`, and where no command is named.
+    pub fn command_of(test: &[String], shell: &[String]) -> Option<Vec<String>> {
+        let (kind, words) = test.split_first()?;
+        let named = words.first().is_some_and(|word| !word.is_empty());
+        match kind.as_str() {
+            "CMD" if named => Some(words.to_vec()),
+            "CMD-SHELL" if named && shell.is_empty() => {
+                Some(USUAL_SHELL.iter().map(|word| (*word).to_owned()).chain(words.iter().cloned()).collect())
+            }
+            "CMD-SHELL" if named => Some(shell.iter().chain(words).cloned().collect()),
+            _ => None,
+        }
+    }
+
+    /// How often it is run while a service starts.
+    pub fn every(&self) -> Duration {
+        self.interval.min(HealthCheck::EVERY_MAX)
+    }
+
+    /// How long a service may take until it succeeds: engines give it up after this time.
+    pub fn within(&self) -> Duration {
+        let attempts = self.interval.saturating_add(self.timeout).saturating_mul(self.retries.max(1));
+        self.start_period.saturating_add(attempts).clamp(HealthCheck::WITHIN_MIN, DURATION_MAX)
+    }
 }
 
 impl ImageConfig {
@@ -366,6 +438,31 @@ mod tests {
         assert!(numbers(&others).is_empty());
         assert_eq!(says(&others).unread_ports(), Some(others.join(", ")));
         assert_eq!(says(&["x"; 10]).unread_ports().as_deref(), Some("x, x, x, x, x, x, x, x and 2 more"));
+    }
+
+    #[test]
+    fn a_health_check_is_a_command_or_a_line_for_a_shell() {
+        let texts = |all: &[&str]| all.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let command = |test: &[&str], shell: &[&str]| HealthCheck::command_of(&texts(test), &texts(shell));
+        assert_eq!(command(&["CMD", "redis-cli", "ping"], &[]), Some(texts(&["redis-cli", "ping"])));
+        assert_eq!(command(&["CMD-SHELL", "a && b"], &[]), Some(texts(&["/bin/sh", "-c", "a && b"])));
+        let bash = command(&["CMD-SHELL", "a"], &["/bin/bash", "-o", "pipefail", "-c"]);
+        assert_eq!(bash, Some(texts(&["/bin/bash", "-o", "pipefail", "-c", "a"])));
+        for none in [&["NONE"][..], &[], &["CMD"], &["CMD-SHELL", ""], &["redis-cli", "ping"]] {
+            assert_eq!(command(none, &[]), None, "{none:?}");
+        }
+    }
+
+    #[test]
+    fn a_health_check_is_given_as_long_as_an_engine_gives_it() {
+        let usual = HealthCheck::of(vec!["x".to_owned()]);
+        assert_eq!((usual.every(), usual.within()), (Duration::from_secs(1), Duration::from_secs(180)));
+        let seconds = Duration::from_secs;
+        let often = HealthCheck { interval: Duration::from_millis(200), timeout: seconds(1), ..usual.clone() };
+        assert_eq!((often.every(), often.within()), (Duration::from_millis(200), seconds(30)));
+        let slow = HealthCheck { start_period: seconds(300), interval: seconds(5), timeout: seconds(5), ..usual };
+        assert_eq!(slow.within(), seconds(330));
+        assert_eq!(HealthCheck { retries: u32::MAX, interval: Duration::MAX, ..slow }.within(), DURATION_MAX);
     }
 
     #[test]

@@ -169,6 +169,10 @@ pub struct TrialRecord {
     /// then an outcome of the form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_ended: Option<String>,
+    /// By service that does its work and ends ([`Readiness::Ended`](crate::workload::Readiness::Ended)): how long it
+    /// took to end, s. Nothing of it was left after that.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub finished: BTreeMap<String, f64>,
     /// By loaded instance, if there were several: the value of each metric at that instance alone.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub instances: BTreeMap<String, BTreeMap<String, f64>>,
@@ -240,6 +244,7 @@ impl TrialRecord {
             metrics: BTreeMap::new(),
             at_least: BTreeMap::new(),
             service_ended: None,
+            finished: BTreeMap::new(),
             instances: BTreeMap::new(),
             slices: Vec::new(),
             alone: None,

@@ -3,6 +3,7 @@
 
 mod names;
 mod prepared;
+mod readiness;
 mod references;
 mod resources;
 mod service;
@@ -10,6 +11,7 @@ mod volumes;
 
 pub use names::is_host_name;
 pub use prepared::Prepared;
+pub use readiness::Readiness;
 pub(crate) use references::TILES;
 pub(crate) use resources::refuse_idle_quota;
 pub use resources::{OwnResources, Quota};
@@ -253,36 +255,6 @@ pub struct ServiceOption {
     pub default: String,
     /// The arguments that each level adds to the command.
     pub levels: BTreeMap<String, Vec<String>>,
-}
-
-/// When a service counts as ready. Checked from where the load will come from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Readiness {
-    /// A TCP connection to this port (by name) is accepted, and one operation of the load's protocol succeeds if that
-    /// is spoken there.
-    Port {
-        /// The port's name.
-        port: String,
-        /// How long it may take.
-        within: Duration,
-    },
-    /// Its output has a line with this text.
-    Log {
-        /// The text.
-        text: String,
-        /// How long it may take.
-        within: Duration,
-    },
-}
-
-impl Readiness {
-    /// How long the service may take to become ready.
-    pub fn within(&self) -> Duration {
-        match self {
-            Readiness::Port { within, .. } | Readiness::Log { within, .. } => *within,
-        }
-    }
 }
 
 /// The resources a service gets: the same in every form that does not say otherwise, enforced in each form by its own

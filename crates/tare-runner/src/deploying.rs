@@ -1,34 +1,15 @@
 //! Starts the services of a form, until load can enter.
 
-use crate::trial::{Early, Entry, Trial};
+use crate::trial::{Early, Entry, Trial, no_address};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::time::Duration;
 use tare_core::fault::Fault;
-use tare_core::host::{Host, Instance, InstanceState, ServiceStart};
+use tare_core::host::{Host, Instance, ServiceStart};
 use tare_core::instances::{introduced, known_names};
 use tare_core::load::{Inside, LoadPlan, LoadTask};
 use tare_core::qos::Qos;
 use tare_core::secrets::with_secrets;
-use tare_core::workload::{Readiness, Service};
-
-/// How often readiness is checked.
-const READY_POLL: Duration = Duration::from_millis(20);
-/// How much longer everything may take in an emulated guest, which is an order of magnitude slower than a machine.
-const EMULATED_SLOWDOWN: u32 = 10;
-
-/// What services print when their port is taken.
-const PORT_TAKEN: [&str; 3] = ["address already in use", "address in use", "eaddrinuse"];
-
-fn no_address(port: &str) -> Early {
-    Fault::new(format!("the form has no address for port '{port}'")).into()
-}
-
-/// Whether a service's output says that its port is taken.
-fn lost_its_port(log: &str) -> bool {
-    let log = log.to_lowercase();
-    PORT_TAKEN.iter().any(|words| log.contains(words))
-}
+use tare_core::workload::Service;
 
 /// The first entry, extended to spread its connections over all entries.
 fn one_site(entries: Vec<Entry>) -> Vec<Entry> {
@@ -116,72 +97,6 @@ impl Trial<'_, '_> {
         Ok((start, instance))
     }
 
-    pub(crate) fn wait_ready(
-        &mut self,
-        host: &mut dyn Host,
-        start: &ServiceStart,
-        instance: &Instance,
-    ) -> Result<(), Early> {
-        let name = &start.instance;
-        let began = self.clock.now();
-        let within = start.service.ready.within();
-        let within = if self.inputs.emulated { within * EMULATED_SLOWDOWN } else { within };
-        loop {
-            if let InstanceState::Ended(how) = host.state(name)? {
-                let log = host.log(name).unwrap_or_default();
-                // An early end is a result of the form, unless the machine is to blame because the port is taken.
-                if !lost_its_port(&log) {
-                    self.data.record.service_ended = Some(name.clone());
-                }
-                let fault = Fault::new(format!("service {name} ended before it was ready: {how}"));
-                return Err(fault.with_log(log).into());
-            }
-            let Some(last) = self.ready(host, start, instance)? else { return Ok(()) };
-            if self.stop.raised() {
-                return Err(Fault::new("interrupted").into());
-            }
-            if self.clock.now().saturating_sub(began) > within {
-                let within = tare_core::units::exact_duration(within);
-                let fault = Fault::new(format!("service {name} was not ready within {within}: {last}"));
-                let fault = fault.remedy("read its output below; raise `ready: within:` if it only needs more time");
-                return Err(fault.with_log(host.log(name).unwrap_or_default()).into());
-            }
-            self.clock.sleep(READY_POLL);
-        }
-    }
-
-    /// `None` if it is ready, else why it is not.
-    fn ready(
-        &mut self,
-        host: &mut dyn Host,
-        start: &ServiceStart,
-        instance: &Instance,
-    ) -> Result<Option<String>, Early> {
-        match &start.service.ready {
-            Readiness::Log { text, .. } => {
-                let found = host.log(&start.instance)?.contains(text.as_str());
-                Ok((!found).then(|| format!("its output does not contain '{text}'")))
-            }
-            Readiness::Port { port, .. } => {
-                let Some(endpoint) = instance.endpoints.get(port).copied() else {
-                    return Err(no_address(port));
-                };
-                if !self.apparatus.reachable(endpoint) {
-                    return Ok(Some(format!("{endpoint} accepts no connection")));
-                }
-                let spoken = &self.inputs.workload.protocol;
-                if spoken.service != start.service.role() || spoken.port.as_ref() != Some(port) {
-                    return Ok(None);
-                }
-                let (instance, also, services) = (instance.instance.clone(), Vec::new(), BTreeMap::new());
-                let entry = Entry { instance, endpoint, also, services };
-                let plan = self.load_plan(&entry, LoadTask::Ready);
-                let answer = self.drive(host, &entry, &plan, start.service.ready.within());
-                Ok(answer.err().map(|fault| fault.message))
-            }
-        }
-    }
-
     /// Where load enters: at each instance of the loaded service, or at the first for all of them.
     fn entries(&self, starts: &[ServiceStart], started: &[Instance]) -> Result<Vec<Entry>, Early> {
         let spoken = &self.inputs.workload.protocol;
@@ -208,7 +123,7 @@ impl Trial<'_, '_> {
             services: entry.services.clone(),
             settle: study.settle,
             measure: study.measure,
-            timeout: if self.inputs.emulated { study.timeout * EMULATED_SLOWDOWN } else { study.timeout },
+            timeout: study.timeout * self.slowdown(),
             seed: self.inputs.seed,
             cpus: self.inputs.generator_cpus.clone(),
             limits: study.qos.as_ref().map(Qos::longest).unwrap_or_default(),
@@ -242,14 +157,6 @@ pub(crate) fn path_of_all(started: &[Instance]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_service_that_lost_its_port_says_so() {
-        assert!(lost_its_port("1:M # bind: Address already in use"));
-        assert!(lost_its_port("Error: listen EADDRINUSE: address already in use 0.0.0.0:80"));
-        assert!(lost_its_port("{badmatch,{error,eaddrinuse}}"));
-        assert!(!lost_its_port("Segmentation fault (core dumped)"));
-    }
 
     #[test]
     fn what_is_said_of_one_instance_s_path_is_kept_and_said_once() {

@@ -7,7 +7,8 @@ use crate::{Apparatus, Clock, Event, Stop};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
-use tare_core::host::{Host, Instance, ServiceStart};
+use tare_core::command::Ended;
+use tare_core::host::{Host, Instance, InstanceState, ServiceStart};
 use tare_core::record::TrialData;
 use tare_core::secrets::take_out;
 use tare_core::trial::Outcome;
@@ -27,11 +28,13 @@ pub(crate) fn standing(
     let service = |instance: &Instance| {
         let name = &instance.instance;
         let start = starts.iter().find(|start| start.instance == *name);
+        // Of one that has done its work nothing is left to enter.
+        let over = record.finished.contains_key(name);
         StandingService {
             name: name.clone(),
-            state: host.state(name).ok(),
+            state: if over { Some(InstanceState::Ended(Ended::Exit(0).to_string())) } else { host.state(name).ok() },
             endpoints: instance.endpoints.clone(),
-            ways_in: host.ways_in(name),
+            ways_in: if over { Vec::new() } else { host.ways_in(name) },
             volumes: start.map_or_else(BTreeMap::new, |start| volumes(host, start)),
             log: record.logs.get(name).cloned().unwrap_or_default(),
         }

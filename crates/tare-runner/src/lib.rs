@@ -26,6 +26,7 @@ mod probe_rests;
 mod profiling;
 mod progress;
 mod read_record;
+mod readiness;
 mod record_dir;
 mod record_files;
 mod run;

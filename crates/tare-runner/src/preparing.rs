@@ -67,9 +67,13 @@ impl Trial<'_, '_> {
         self.start_all(host, making, started)?;
         // Stop in reverse order, each to its end: the copy must be what a service leaves, not a state in between.
         while let Some(instance) = started.last() {
-            host.stop(&instance.instance)?;
+            if !self.is_over(&instance.instance) {
+                host.stop(&instance.instance)?;
+            }
             started.pop();
         }
+        // They are started once more, and so end once more.
+        self.data.record.finished.clear();
         // Without a copy the data are loaded once more, as if none could be kept.
         let kept = self.apparatus.keep(data).is_ok();
         Ok(kept && self.restore(data) == Restored::Whole)

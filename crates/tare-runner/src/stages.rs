@@ -197,6 +197,9 @@ impl Trial<'_, '_> {
         let (mut voids, stop) = (Vec::new(), self.stop);
         for instance in started {
             let name = &instance.instance;
+            if self.is_over(name) {
+                continue;
+            }
             if let InstanceState::Ended(how) = host.state(name)? {
                 let fault = Fault::new(format!("service {name} ended under load: {how}"));
                 self.data.record.service_ended = Some(name.clone());
@@ -239,7 +242,9 @@ impl Trial<'_, '_> {
         voids.extend(own);
         self.data.record.warnings.extend(failed);
         self.data.record.load = Some(load);
-        if !voids.is_empty() {
+        if voids.is_empty() {
+            self.data.record.logs.clear();
+        } else {
             self.data.record.outcome = Outcome::Invalid { why: Fault::new(voids.join("; ")) };
             self.data.record.metrics.clear();
             self.data.record.at_least.clear();
@@ -260,7 +265,9 @@ impl Trial<'_, '_> {
             Some(peak) => self.data.record.metrics = [(PEAK_LOAD.to_owned(), peak)].into(),
             None => voids.push(outcome.describe()),
         }
-        if !voids.is_empty() {
+        if voids.is_empty() {
+            self.data.record.logs.clear();
+        } else {
             let fault = Fault::new(voids.join("; ")).remedy(outcome.remedy());
             self.data.record.outcome = Outcome::Invalid { why: fault };
             self.data.record.metrics.clear();

@@ -22,6 +22,8 @@ pub(crate) const LEFT: &str = "teardown: ";
 
 /// How much longer than its load a load process may take: for connecting, draining, verifying.
 pub(crate) const DRIVE_SLACK: Duration = Duration::from_secs(60);
+/// How much longer everything may take in an emulated guest, which is an order of magnitude slower than a machine.
+const EMULATED_SLOWDOWN: u32 = 10;
 /// How often telemetry is read.
 pub(crate) const PROBE_PERIOD: Duration = Duration::from_secs(1);
 
@@ -82,6 +84,10 @@ impl From<Fault> for Early {
     }
 }
 
+pub(crate) fn no_address(port: &str) -> Early {
+    Fault::new(format!("the form has no address for port '{port}'")).into()
+}
+
 /// Where load enters a deployment.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Entry {
@@ -108,11 +114,24 @@ pub(crate) struct Trial<'a, 'b> {
 }
 
 impl Trial<'_, '_> {
+    /// How much longer than on a plain machine everything may take.
+    pub(crate) fn slowdown(&self) -> u32 {
+        if self.inputs.emulated { EMULATED_SLOWDOWN } else { 1 }
+    }
+
+    /// Whether a service has done its work and ended, so that its host knows it no more.
+    pub(crate) fn is_over(&self, instance: &str) -> bool {
+        self.data.record.finished.contains_key(instance)
+    }
+
     /// Stops all services, closes the host and waits until nothing is left.
     pub(crate) fn take_down(&mut self, mut host: Box<dyn Host>, started: &[Instance]) {
         self.enter(Stage::Teardown);
         // In reverse order: a service may need those that were started before it.
         for instance in started.iter().rev() {
+            if self.is_over(&instance.instance) {
+                continue;
+            }
             if let Err(fault) = host.stop(&instance.instance) {
                 self.data.record.warnings.push(format!("{LEFT}{fault}"));
             }
@@ -153,6 +172,9 @@ impl Trial<'_, '_> {
     /// When a load fails, the cause is usually on the other side: reports it if it is visible.
     pub(crate) fn blame(&mut self, host: &mut dyn Host, started: &[Instance], fault: Fault) -> Fault {
         for instance in started {
+            if self.is_over(&instance.instance) {
+                continue;
+            }
             match host.state(&instance.instance) {
                 Ok(InstanceState::Ended(how)) => {
                     let log = host.log(&instance.instance).unwrap_or_default();
@@ -169,6 +191,10 @@ impl Trial<'_, '_> {
 
     pub(crate) fn keep_logs(&mut self, host: &mut dyn Host, started: &[Instance]) {
         for instance in started {
+            // The output of one that is over was kept when it ended.
+            if self.is_over(&instance.instance) {
+                continue;
+            }
             if let Ok(log) = host.log(&instance.instance) {
                 self.data.record.logs.insert(instance.instance.clone(), log);
             }

@@ -12,7 +12,7 @@ use tare_bundle::{Needs, needs};
 use tare_core::bundle::Bundle;
 use tare_core::fault::Fault;
 use tare_core::image::{FromImage, ImageConfig, user_numbers};
-use tare_core::workload::{NOBODY, Service, USUAL_PATH, Workload, why_not_in_image};
+use tare_core::workload::{NOBODY, Readiness, Service, USUAL_PATH, Workload, why_not_in_image};
 use tare_layers::{engine_image, engine_name};
 
 /// The most that is read of a file in an image, bytes.
@@ -91,6 +91,12 @@ pub(crate) fn settle(service: &mut Service, bundle: &dyn Bundle) -> Result<(), (
     can_start(&tree, program).map_err(|(why, remedy)| {
         ("command", Fault::new(format!("service '{name}' starts {program}, which {why}")).remedy(remedy).as_mistake())
     })?;
+    if let Some(program) = service.ready.command().and_then(|command| command.first()) {
+        can_start(&tree, program).map_err(|(why, remedy)| {
+            let told = format!("service '{name}' is asked whether it is ready by {program}, which {why}");
+            ("ready", Fault::new(told).remedy(remedy).as_mistake())
+        })?;
+    }
     let made = |path: &str| service.volumes.keys().any(|volume| Path::new(path).starts_with(volume));
     if let Some(directory) = service.directory.as_deref().filter(|path| !made(path) && !tree.is_folder(path)) {
         let fault =
@@ -156,30 +162,62 @@ fn settle_image(service: &mut Service, image: &mut FromImage, bundle: &dyn Bundl
             image.note_user(&user, numbers);
         }
     }
-    if let Some(program) = service.command.first_mut().filter(|program| !program.starts_with('/')) {
-        let path = service.environment.get("PATH").map_or(USUAL_PATH, String::as_str);
-        let here = service.directory.as_deref().unwrap_or("/");
-        let folders: Vec<&str> = if program.contains('/') { vec![here] } else { path.split(':').collect() };
-        let places = folders.into_iter().map(|folder| if folder.is_empty() { here } else { folder });
-        let mut places = places.map(|folder| format!("{}/{program}", folder.trim_end_matches('/')));
-        let found = places
-            .find(|place| place.starts_with('/') && tree.program(place).is_some_and(|file| file.mode() & 0o111 != 0));
-        *program = found.ok_or_else(|| {
+    if let Some(program) = service.command.first().filter(|program| !program.starts_with('/')) {
+        let found = found_in_path(service, program, tree).ok_or_else(|| {
+            let path = path_of(service);
             let fault =
                 Fault::new(format!("service '{name}' starts '{program}', which is not in any folder of PATH {path}"));
             let remedy = "name the program by its path in the bundle; `tare bundle show` lists its files";
             ("command", fault.remedy(remedy).as_mistake())
         })?;
+        service.command[0] = found;
         if image.taken.contains_key("command") {
             image.note("command", service.command.join(" "));
         }
     }
+    settle_check(service, image, tree)?;
     let hidden = |path: &&String| image.taken.contains_key("volumes") && tree.holds_something(path);
     if let Some(path) = service.volumes.keys().find(hidden).filter(|_| !service.as_image) {
         let line = format!("{}; the image's own content of {path} is hidden", image.taken["volumes"]);
         image.note("volumes", line);
     }
     Ok(())
+}
+
+/// Finds the program by which the service is asked whether it is ready. Without it, an image's own check is replaced by
+/// the service's port: engines start such an image all the same.
+fn settle_check(service: &mut Service, image: &mut FromImage, tree: &Tree) -> Result<(), Wrong> {
+    let Some(program) = service.ready.command().and_then(|command| command.first()).cloned() else { return Ok(()) };
+    let path = if program.starts_with('/') { Some(program.clone()) } else { found_in_path(service, &program, tree) };
+    if let Some(path) = path.filter(|path| can_start(tree, path).is_ok()) {
+        service.ready.command_mut()[0] = path;
+        return Ok(());
+    }
+    let only = service.ports.keys().next().filter(|_| service.ports.len() == 1);
+    if let Some(port) = only.filter(|_| image.taken.contains_key("ready")) {
+        let told = format!("not its health check, whose program {program} it does not have: port {port} is asked");
+        image.note("ready", told);
+        service.ready = Readiness::Port { port: port.clone(), within: service.ready.within() };
+        return Ok(());
+    }
+    let name = &service.name;
+    let told = format!("service '{name}' is asked whether it is ready by '{program}', which its image does not have");
+    let remedy = "write `ready:` in the workload, for example `ready: {port: NAME}`";
+    Err(("ready", Fault::new(told).remedy(remedy).as_mistake()))
+}
+
+/// The PATH of a service.
+fn path_of(service: &Service) -> &str {
+    service.environment.get("PATH").map_or(USUAL_PATH, String::as_str)
+}
+
+/// The path of a program that is named without one, as its service would find it.
+fn found_in_path(service: &Service, program: &str, tree: &Tree) -> Option<String> {
+    let here = service.directory.as_deref().unwrap_or("/");
+    let folders: Vec<&str> = if program.contains('/') { vec![here] } else { path_of(service).split(':').collect() };
+    let places = folders.into_iter().map(|folder| if folder.is_empty() { here } else { folder });
+    let mut places = places.map(|folder| format!("{}/{program}", folder.trim_end_matches('/')));
+    places.find(|place| place.starts_with('/') && tree.program(place).is_some_and(|file| file.mode() & 0o111 != 0))
 }
 
 /// A bundle's tree. Links are followed inside it only, because strangers made it.
@@ -226,6 +264,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::path::PathBuf;
     use tare_core::config::Problems;
+    use tare_core::image::HealthCheck;
     use tare_core::parameters::Parameters;
 
     struct Laid(PathBuf, Option<ImageConfig>);
@@ -335,6 +374,23 @@ mod tests {
         assert!(fault(", command: [/opt/bin]", |_| {}).contains("not in its bundle"));
         assert!(fault(", directory: /none", |_| {}).contains("starts in /none, which is not a directory"));
         settled(", directory: /none/below, volumes: {/none: 1MiB}", |_| {}).unwrap();
+    }
+
+    #[test]
+    fn a_health_check_whose_program_is_missing_gives_way_to_the_port() {
+        let health = |program: &'static str| {
+            move |says: &mut ImageConfig| says.health = Some(HealthCheck::of(vec![program.to_owned(), "-h".to_owned()]))
+        };
+        let found = settled("", health("server")).unwrap();
+        assert_eq!(found.ready.command(), Some(&["/opt/bin/server".to_owned(), "-h".to_owned()][..]));
+        let missing = settled("", health("curl")).unwrap();
+        assert!(matches!(&missing.ready, Readiness::Port { port, .. } if port == "m"), "{:?}", missing.ready);
+        let told = &missing.image.unwrap().taken["ready"];
+        assert_eq!(told, "not its health check, whose program curl it does not have: port m is asked");
+        let stated = ", ready: {command: [curl, localhost]}";
+        assert!(fault(stated, |_| {}).contains("'curl', which its image does not have"));
+        let own = settled(", ready: {command: [/srv/own]}", health("curl")).unwrap();
+        assert_eq!(own.ready.command(), Some(&["/srv/own".to_owned()][..]));
     }
 
     #[test]

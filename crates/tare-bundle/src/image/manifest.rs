@@ -5,8 +5,9 @@ use crate::tree;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use tare_core::fault::Fault;
-use tare_core::image::{ImageConfig, this_architecture};
+use tare_core::image::{HealthCheck, ImageConfig, this_architecture};
 
 /// How deep indexes may be nested, and how many layers an image may have. Engines allow 127.
 const MAX_NESTING: usize = 4;
@@ -26,6 +27,7 @@ impl Image {
     pub(super) fn says(self) -> ImageConfig {
         let run = self.config.config.unwrap_or_default();
         let names = |map: Option<BTreeMap<String, IgnoredAny>>| map.unwrap_or_default().into_keys().collect();
+        let shell = run.shell.unwrap_or_default();
         ImageConfig {
             entrypoint: run.entrypoint.unwrap_or_default(),
             command: run.command.unwrap_or_default(),
@@ -35,6 +37,8 @@ impl Image {
             ports: names(run.ports),
             volumes: names(run.volumes),
             stop_signal: run.stop_signal.unwrap_or_default(),
+            health: run.health.and_then(|health| health.check(&shell)),
+            shell,
         }
     }
 }
@@ -78,6 +82,40 @@ struct Run {
     volumes: Option<BTreeMap<String, IgnoredAny>>,
     #[serde(rename = "StopSignal")]
     stop_signal: Option<String>,
+    #[serde(default, rename = "Shell", deserialize_with = "one_or_several")]
+    shell: Option<Vec<String>>,
+    #[serde(rename = "Healthcheck")]
+    health: Option<Health>,
+}
+
+/// How it is asked whether it works. Times are in ns; 0 stands for the usual one.
+#[derive(Debug, Deserialize)]
+struct Health {
+    #[serde(default, rename = "Test", deserialize_with = "or_nothing")]
+    test: Vec<String>,
+    #[serde(default, rename = "Interval", deserialize_with = "or_nothing")]
+    interval: i64,
+    #[serde(default, rename = "Timeout", deserialize_with = "or_nothing")]
+    timeout: i64,
+    #[serde(default, rename = "StartPeriod", deserialize_with = "or_nothing")]
+    start_period: i64,
+    #[serde(default, rename = "Retries", deserialize_with = "or_nothing")]
+    retries: i64,
+}
+
+impl Health {
+    /// The check; none if the image asks for none. Lines are for `shell`.
+    fn check(self, shell: &[String]) -> Option<HealthCheck> {
+        let time = |nanos: i64| u64::try_from(nanos).ok().filter(|nanos| *nanos > 0).map(Duration::from_nanos);
+        let retries = u32::try_from(self.retries).ok().filter(|retries| *retries > 0);
+        Some(HealthCheck {
+            command: HealthCheck::command_of(&self.test, shell)?,
+            interval: time(self.interval).unwrap_or(HealthCheck::INTERVAL),
+            timeout: time(self.timeout).unwrap_or(HealthCheck::TIMEOUT),
+            start_period: time(self.start_period).unwrap_or_default(),
+            retries: retries.unwrap_or(HealthCheck::RETRIES),
+        })
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]

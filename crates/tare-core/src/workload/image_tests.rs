@@ -58,7 +58,7 @@ fn redis() -> ImageConfig {
         directory: "/data".to_owned(),
         ports: texts(&["6379/tcp"]),
         volumes: texts(&["/data"]),
-        stop_signal: String::new(),
+        ..ImageConfig::default()
     }
 }
 

@@ -1,19 +1,20 @@
 //! `services:` of a workload.
 
 use super::names::read_names;
+use super::readiness::{Sought, read_ready};
 use super::volumes::read_volumes;
 use super::{
-    FILE_WANTED, INSTANCES_MAX, OwnResources, Readiness, Resources, Service, ServiceOption, StopSignal,
-    refuse_idle_quota, why_not_in_image, why_not_stated,
+    FILE_WANTED, INSTANCES_MAX, OwnResources, Resources, Service, ServiceOption, StopSignal, refuse_idle_quota,
+    why_not_in_image, why_not_stated,
 };
 use crate::bundle::{Build, ExtraFile, Recipe, Source, read_packages};
 use crate::catalog::Catalog;
 use crate::config::{Fields, Node, Place, Problems};
 use crate::environment;
 use crate::image::{FromImage, listed_ports};
+use crate::parameters::mentions;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
 
 /// The only program that a bundle can be made from: the one that is running.
 const OWN_PROGRAM: &str = "tare";
@@ -57,7 +58,10 @@ pub(super) fn read_service(
     let directory = read_directory(&mut fields, image.as_mut(), problems);
     let ports = read_ports(&mut fields, image.as_mut(), problems);
     let names = fields.get("names").map(|node| read_names(node, problems)).unwrap_or_default();
-    let ready = read_ready(&mut fields, &ports, image.as_ref(), around, problems);
+    let moves = takes_port(command.as_deref().unwrap_or_default(), &environment);
+    let (loaded, loaded_port) = (around.loaded, around.loaded_port.as_deref());
+    let sought = Sought { name, ports: &ports, moves, loaded, loaded_port };
+    let ready = read_ready(&mut fields, &sought, image.as_mut(), problems);
     let volumes = read_volumes(&mut fields, image.as_mut(), as_image, problems);
     let resources = read_resources(&mut fields, problems);
     let stop_signal = read_stop_signal(&mut fields, image.as_mut(), problems);
@@ -276,50 +280,10 @@ fn read_ports(fields: &mut Fields, image: Option<&mut FromImage>, problems: &mut
     ports
 }
 
-fn read_ready(
-    fields: &mut Fields,
-    ports: &BTreeMap<String, u16>,
-    image: Option<&FromImage>,
-    around: &Around,
-    problems: &mut Problems,
-) -> Option<Readiness> {
-    let place = fields.place();
-    let within = Duration::from_secs(30);
-    let unknown = ports.is_empty() && image.is_some_and(|image| image.says.is_none());
-    let Some(node) = fields.get("ready") else {
-        let exposed = image.is_some_and(|image| image.taken.contains_key("ports"));
-        let named = around.loaded_port.clone().filter(|port| exposed && ports.contains_key(port));
-        let port = named.or_else(|| ports.keys().next().cloned());
-        let Some(port) = port.or_else(|| unknown.then(String::new)) else {
-            problems.add(place, "nothing says when this service is ready", "add 'ports:' or 'ready:'");
-            return None;
-        };
-        // For the loaded service, the load asks for the port.
-        if let Some(image) = image.filter(|_| !around.loaded) {
-            image.refuse_to_choose(ports, place, &format!("write for example 'ready: {{port: {port}}}'"), problems);
-        }
-        return Some(Readiness::Port { port, within });
-    };
-    let mut ready = Fields::of(node, "ready", problems)?;
-    let within = ready.duration("within", problems).unwrap_or(within);
-    let port = ready.get("port");
-    let log = ready.text("log", problems);
-    ready.finish(problems);
-    match (port, log) {
-        (Some(node), None) => {
-            let port = node.text(problems)?;
-            if !unknown && !ports.contains_key(&port) {
-                let known: Vec<&str> = ports.keys().map(String::as_str).collect();
-                Node::unknown(&port, node.place, "port", &known, problems);
-            }
-            Some(Readiness::Port { port, within })
-        }
-        (None, Some(text)) => Some(Readiness::Log { text, within }),
-        _ => {
-            problems.add(node.place, "ready takes either 'port' or 'log'", "");
-            None
-        }
-    }
+/// Whether a command or an environment refers to a port of its service.
+fn takes_port(command: &[String], environment: &BTreeMap<String, String>) -> bool {
+    let mut references = command.iter().chain(environment.values()).flat_map(|text| mentions(text));
+    references.any(|reference| reference.starts_with("port."))
 }
 
 fn read_stop_signal(fields: &mut Fields, image: Option<&mut FromImage>, problems: &mut Problems) -> Option<StopSignal> {

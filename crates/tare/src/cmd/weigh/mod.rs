@@ -336,15 +336,20 @@ fn without_places(error: anyhow::Error) -> anyhow::Error {
 fn taken(workload: &Workload) -> Vec<String> {
     const OPTIONS: [(&str, &str); 4] =
         [("command", "--command"), ("environment", "--env"), ("user", "--user"), ("volumes", "--volume")];
-    let image = workload.services[0].image.iter();
-    let fields = image.flat_map(|image| &image.taken);
+    let image = workload.services[0].image.as_ref();
+    let fields = image.into_iter().flat_map(|image| &image.taken);
     let line = |(field, what): (&String, &String)| {
         let (_, option) = OPTIONS.iter().find(|(known, _)| known == field)?;
         // A command may be a script of many lines.
         let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
         Some(format!("{field}: {what}, from the image ({option})"))
     };
-    fields.filter_map(line).collect()
+    let health = image.and_then(|image| image.says.as_ref()?.health.as_ref()).map(|health| {
+        let words: Vec<String> = health.command.iter().map(|word| word.replace(char::is_whitespace, " ")).collect();
+        let command = load::list(&words);
+        format!("ready: the load asks. The image's health check is not run; `ready: {{command: {command}}}` runs it")
+    });
+    fields.filter_map(line).chain(health).collect()
 }
 
 /// A service that has ended by itself, with its last lines. Those often name the variable that it lacks.
