@@ -2,7 +2,7 @@
 //! stay, for they resolve once the services that they name have started. Says where neither is possible.
 
 use crate::known;
-use crate::model::{Service, Words};
+use crate::model::{Ready, Service, Words};
 use crate::names::{self, Mention};
 use crate::order::Order;
 use crate::sources::{At, Sources, Weight};
@@ -242,6 +242,8 @@ fn not_deployed(name: &str) -> String {
 pub(crate) fn usual_ports(service: &Service) -> BTreeSet<u16> {
     let mut ports = service.ports.clone();
     match &service.says {
+        // The ports of its image are those of another program.
+        _ if service.ready == Ready::Ended => {}
         Some(says) => ports.extend(says.tcp_ports().into_values()),
         None => ports.extend(known_port(service)),
     }

@@ -27,7 +27,7 @@ pub use disk::{Disk, Thing};
 pub use sources::{Note, Weight, beneath, plain};
 
 use addresses::{Addresses, usual_ports};
-use model::{Service, Words};
+use model::{Condition, Ready, Service, Words};
 use order::Order;
 use project::{Loader, Project};
 use read::{Reader, VOLUME_BYTES};
@@ -110,7 +110,7 @@ fn make(file: &Path, around: &Around, sources: &mut Sources) -> Option<Imported>
     Addresses::new(&services, &left_out, &mut order, sources).put_in(&mut services);
     note_networks(&project, sources);
     read::sections(&project, sources);
-    note_health(&services, sources);
+    choose_ready(&mut services, sources);
     let sorted = order.sorted();
     if sources.mistakes() > 0 || sorted.len() < services.len() || services.is_empty() {
         return None;
@@ -191,7 +191,6 @@ fn read_services(
         sources: &mut *sources,
         mounted: Vec::new(),
         taken: Vec::new(),
-        left_out: left_out.clone(),
     };
     let mut services: Vec<Service> = Vec::new();
     for entry in wanted {
@@ -203,6 +202,11 @@ fn read_services(
     }
     let Reader { mounted, taken, .. } = reader;
     read::share(&mounted, &taken, &mut services, sources);
+    // Whoever waits for its end knows that it ends.
+    let completed = waited_for(&services, Condition::Completed);
+    for service in services.iter_mut().filter(|service| completed.contains(&service.name)) {
+        service.ready = Ready::Ended;
+    }
     (services, left_out)
 }
 
@@ -228,19 +232,28 @@ fn note_networks(project: &Project, sources: &mut Sources) {
     }
 }
 
-/// The command of a health check is not run; what tells instead depends on the ports, with those that others name.
-fn note_health(services: &[Service], sources: &mut Sources) {
-    for service in services {
-        let Some(at) = service.health else { continue };
-        let ready = match usual_ports(service).is_empty() {
-            true => "has no port, so it is ready once it runs".to_owned(),
-            false => {
-                let within = exact_duration(service.within.unwrap_or_default());
-                format!("is ready when its port accepts connections, within {within}")
-            }
-        };
-        let instead = format!("its command is not run; the service {ready}");
-        sources.note(at, service.key("healthcheck.test"), Weight::Differs, instead);
+/// The names of the services of which others wait for this.
+fn waited_for(services: &[Service], condition: Condition) -> BTreeSet<String> {
+    let waits = services.iter().flat_map(|service| &service.after);
+    waits.filter(|other| other.condition == condition).map(|other| other.name.clone()).collect()
+}
+
+/// Has those services asked by their health checks for whose health others wait, and those that nothing else tells of.
+/// Which these are depends on the ports, with those that others name.
+fn choose_ready(services: &mut [Service], sources: &mut Sources) {
+    let healthy = waited_for(services, Condition::Healthy);
+    for service in services.iter_mut().filter(|service| service.ready != Ready::Ended) {
+        let Some(health) = &service.health else { continue };
+        if healthy.contains(&service.name) || usual_ports(service).is_empty() {
+            service.ready = Ready::Health;
+        } else if let Some(at) = health.at {
+            let within = exact_duration(service.within.unwrap_or_default());
+            let instead = format!(
+                "no service waits for it, so it is not run; the service is ready when its port accepts connections, \
+                 within {within}"
+            );
+            sources.note(at, service.key("healthcheck.test"), Weight::Differs, instead);
+        }
     }
 }
 
@@ -286,17 +299,9 @@ fn write_files(
     for planned in &mut planned {
         planned.stops = stops(planned.service, services, sources);
     }
-    let first = services.iter().find(|service| service.published.is_some());
-    let first = first.and_then(|first| planned.iter().position(|planned| planned.service.name == first.name));
-    let loaded = first.or_else(|| planned.iter().rposition(|planned| !planned.ports.is_empty()));
-    let target = &planned[loaded.unwrap_or(0)];
-    let port = target.service.published.or(target.ports.first().copied());
-    if port.is_none() && target.service.says.is_some() {
-        let hint = "add 'ports:' to the service that your users reach";
-        sources.wrong(target.service.at, "no service listens at a port, and the load needs one", hint);
-    }
+    let (loaded, port) = target(services, &planned, sources);
     let shared_port = shared_port(&planned, sources);
-    let plan = Plan { name, file: &shown, services: planned, loaded: loaded.unwrap_or(0), port };
+    let plan = Plan { name, file: &shown, services: planned, loaded, port };
     let at = port.map(|port| format!(" at port {port}")).unwrap_or_default();
     let of = &plan.services[plan.loaded].service.own;
     let spoken = match write::speaks(&plan) {
@@ -308,6 +313,26 @@ fn write_files(
     made.files.insert("study.yaml".to_owned(), write::study(name, shared_port));
     let copied = services.iter().flat_map(|service| service.files.values());
     made.files.extend(copied.map(|copied| (copied.name.clone(), copied.content.clone())));
+}
+
+/// The number of the service that gets the load, and its port if that is known: the first that publishes one, else the
+/// last that has one. A service that ends by itself gets none.
+fn target(services: &[Service], planned: &[Planned], sources: &mut Sources) -> (usize, Option<u16>) {
+    let runs = |service: &Service| service.ready != Ready::Ended;
+    let first = services.iter().find(|service| service.published.is_some() && runs(service));
+    let first = first.and_then(|first| planned.iter().position(|planned| planned.service.name == first.name));
+    let last = || planned.iter().rposition(|planned| !planned.ports.is_empty() && runs(planned.service));
+    let any = || planned.iter().position(|planned| runs(planned.service));
+    let loaded = first.or_else(last).or_else(any).unwrap_or(0);
+    let service = planned[loaded].service;
+    let port = service.published.or(planned[loaded].ports.first().copied());
+    let hint = "add 'ports:' to the service that your users reach";
+    if !runs(service) {
+        sources.wrong(service.at, "every service ends by itself, and the load needs one that runs", hint);
+    } else if port.is_none() && service.says.is_some() {
+        sources.wrong(service.at, "no service listens at a port, and the load needs one", hint);
+    }
+    (loaded, port)
 }
 
 /// What keeps a service from running, a sentence each with its key and place.
@@ -353,7 +378,8 @@ fn shared_port(planned: &[Planned], sources: &mut Sources) -> Option<u16> {
     let mut shared = None;
     // The first service that has a port.
     let mut taken: BTreeMap<u16, &str> = BTreeMap::new();
-    for Planned { service, ports, .. } in planned {
+    // What has ended listens no more.
+    for Planned { service, ports, .. } in planned.iter().filter(|planned| planned.service.ready != Ready::Ended) {
         let others = ports.iter().filter_map(|port| Some((*port, *taken.get(port)?)));
         let others: Vec<(u16, &str)> = others.collect();
         if let Some((first, _)) = others.first() {

@@ -3,7 +3,7 @@
 use crate::sources::At;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use tare_core::image::ImageConfig;
+use tare_core::image::{HealthCheck, ImageConfig};
 use tare_core::workload::{StopSignal, Volume};
 
 /// A service.
@@ -59,8 +59,29 @@ pub(crate) struct Service {
     pub(crate) stop_within: Option<Duration>,
     /// How long it may take to become ready, from its health check.
     pub(crate) within: Option<Duration>,
-    /// Where its health check names a command.
-    pub(crate) health: Option<At>,
+    /// Its health check.
+    pub(crate) health: Option<Health>,
+    /// How it is told that it is ready.
+    pub(crate) ready: Ready,
+}
+
+/// A health check.
+#[derive(Debug, Clone)]
+pub(crate) struct Health {
+    /// Where its command stands; none if the image names it.
+    pub(crate) at: Option<At>,
+    pub(crate) check: HealthCheck,
+}
+
+/// How it is told that a service is ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ready {
+    /// By its port, or once it runs if it has none.
+    Port,
+    /// By its health check.
+    Health,
+    /// By its end: it does its work and is gone.
+    Ended,
 }
 
 /// A further name of a service.
@@ -95,6 +116,18 @@ pub(crate) struct Dependency {
     pub(crate) at: At,
     /// Whether it may be missing.
     pub(crate) optional: bool,
+    pub(crate) condition: Condition,
+}
+
+/// What another service waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Condition {
+    /// That it has been started.
+    Started,
+    /// That its health check succeeds.
+    Healthy,
+    /// That it has ended with exit code 0.
+    Completed,
 }
 
 /// A file that is copied into the workload's folder.

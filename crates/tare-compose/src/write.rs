@@ -1,7 +1,7 @@
 //! Writes `workload.yaml` and `study.yaml`.
 
 use crate::known::{self, Speaks};
-use crate::model::{Service, Variable};
+use crate::model::{Ready, Service, Variable};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -12,6 +12,8 @@ use tare_core::workload::Volume;
 const MEMORY_MIB: u64 = 512;
 /// How long a service may take to become ready, unless more is known, in seconds.
 const WITHIN_S: u64 = 60;
+/// How long a service that ends by itself may take, in seconds.
+const ENDED_WITHIN_S: u64 = 300;
 
 /// A workload to be written.
 pub(crate) struct Plan<'a> {
@@ -111,25 +113,15 @@ fn service(text: &mut String, planned: &Planned, loaded: bool, port: Option<u16>
     if let Some(directory) = &service.directory {
         writeln!(text, "    directory: {}", scalar(directory))?;
     }
-    if !ports.is_empty() {
+    // Without ports, those of the image would be taken, which are another program's.
+    if !ports.is_empty() || service.ready == Ready::Ended {
         let ports: Vec<String> = ports.iter().map(|port| format!("\"{port}\": {port}")).collect();
         writeln!(text, "    ports: {{{}}}", ports.join(", "))?;
     }
     if !service.names.is_empty() {
         writeln!(text, "    names: {}", list(&service.names))?;
     }
-    let known = known::image(&service.image);
-    let within = known.map_or(WITHIN_S, |known| known.within_s);
-    let within = typed_duration(service.within.unwrap_or(Duration::from_secs(within)).max(Duration::from_secs(10)));
-    let port = port.or(service.published).filter(|port| ports.contains(port)).or(ports.first().copied());
-    match port {
-        Some(port) => writeln!(text, "    ready: {{port: \"{port}\", within: {within}}}")?,
-        None if !loaded => {
-            writeln!(text, "    # It has no port, so it is ready once it runs. A line of its output says more.")?;
-            writeln!(text, "    ready: {{log: \"\", within: {within}}}")?;
-        }
-        None => {}
-    }
+    ready(text, planned, loaded, port)?;
     if !service.volumes.is_empty() {
         writeln!(text, "    # Volumes begin in each trial with what the image has there.")?;
         writeln!(text, "    volumes:")?;
@@ -151,6 +143,40 @@ fn service(text: &mut String, planned: &Planned, loaded: bool, port: Option<u16>
         writeln!(text, "    stop_within: {}", typed_duration(stop))?;
     }
     Ok(())
+}
+
+/// When a service is ready.
+fn ready(text: &mut String, planned: &Planned, loaded: bool, port: Option<u16>) -> std::fmt::Result {
+    let Planned { service, ports, .. } = planned;
+    let known = known::image(&service.image);
+    let within = known.map_or(WITHIN_S, |known| known.within_s);
+    let within = typed_duration(service.within.unwrap_or(Duration::from_secs(within)).max(Duration::from_secs(10)));
+    if service.ready == Ready::Ended {
+        let within = typed_duration(Duration::from_secs(ENDED_WITHIN_S));
+        writeln!(text, "    # It does its work and ends; it is gone when the next service starts.")?;
+        return writeln!(text, "    ready: {{ended: true, within: {within}}}");
+    }
+    if let Some(health) = service.health.as_ref().filter(|_| service.ready == Ready::Health) {
+        let check = &health.check;
+        // What only the image says has the times of the image.
+        let within = if service.within.is_some() { within } else { typed_duration(check.within()) };
+        let [every, timeout] = [check.every(), check.timeout].map(typed_duration);
+        writeln!(text, "    # Its health check, run until it succeeds and never after that.")?;
+        return writeln!(
+            text,
+            "    ready: {{command: {}, every: {every}, timeout: {timeout}, within: {within}}}",
+            list(&check.command)
+        );
+    }
+    let port = port.or(service.published).filter(|port| ports.contains(port)).or(ports.first().copied());
+    match port {
+        Some(port) => writeln!(text, "    ready: {{port: \"{port}\", within: {within}}}"),
+        None if !loaded => {
+            writeln!(text, "    # It has no port, so it is ready once it runs. A line of its output says more.")?;
+            writeln!(text, "    ready: {{log: \"\", within: {within}}}")
+        }
+        None => Ok(()),
+    }
 }
 
 /// The resources of a service, those that are not stated with defaults.

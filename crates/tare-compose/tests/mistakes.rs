@@ -3,6 +3,7 @@
 use crate::lab::{Memory, imported, notes, of_text, read};
 use proptest::prelude::*;
 use std::path::PathBuf;
+use tare_core::workload::Readiness;
 
 #[test]
 fn every_mistake_is_told_at_once_with_its_place_and_what_is_spelled_like_it() {
@@ -279,9 +280,48 @@ fn another_program_of_a_known_image_has_no_port() {
         service.ports.values().copied().collect::<Vec<_>>()
     };
     assert_eq!((ports("cli"), ports("server")), (Vec::new(), vec![6379]));
-    assert_eq!(notes(&made), ["5 services.cli.healthcheck.test", "9 services.server.healthcheck.test"]);
-    assert!(made.notes[0].instead.contains("has no port"), "{}", made.notes[0].instead);
-    assert!(made.notes[1].instead.contains("when its port accepts connections"), "{}", made.notes[1].instead);
+    let cli = workload.services.iter().find(|service| service.name == "cli").unwrap();
+    assert_eq!(cli.ready.command(), Some(&["/bin/sh", "-c", "true"].map(str::to_owned)[..]), "nothing else tells of it");
+    assert_eq!(notes(&made), ["9 services.server.healthcheck.test"]);
+    assert!(made.notes[0].instead.contains("when its port accepts connections"), "{}", made.notes[0].instead);
+}
+
+#[test]
+fn a_health_check_is_run_where_another_service_waits_for_it() {
+    let ready = |image: &str, check: &str| {
+        let text = format!(
+            "services:\n  web:\n    image: x\n    ports: ['80']\n    depends_on: {{db: {{condition: \
+             service_healthy}}}}\n  db:\n    image: {image}\n    expose: ['3306']\n    healthcheck: {check}\n"
+        );
+        of_text(&text).map(|made| read(&made).services.remove(0).ready)
+    };
+    let command = |check: &str| ready("y", check).unwrap().command().map(|words| words.join(" "));
+    assert_eq!(command("{test: [CMD, ask, -h]}").as_deref(), Some("ask -h"));
+    assert_eq!(command("{test: [CMD-SHELL, 'ask || exit 1']}").as_deref(), Some("/bin/sh -c ask || exit 1"));
+    assert_eq!(command("{test: 'ask $$A'}").as_deref(), Some("/bin/sh -c ask $A"));
+    for none in ["{test: [NONE]}", "{test: NONE}", "{disable: true}", "{test: ask, disable: true}", "{interval: 5s}"] {
+        assert_eq!(command(none), None, "{none}");
+    }
+    let times = ready("y", "{test: a, interval: 200ms, timeout: 3s, start_period: 1m, retries: 4}").unwrap();
+    let Readiness::Command { every, timeout, within, .. } = times else { panic!("{times:?}") };
+    assert_eq!([every, timeout, within].map(|time| time.as_millis()), [200, 3000, 61_000]);
+    let told = ready("y", "{test: [ask, -h]}").unwrap_err().join("\n");
+    assert!(told.contains("compose.yaml:9:") && told.contains("does not begin with 'ask'"), "{told}");
+}
+
+#[test]
+fn what_is_a_job_or_is_waited_for_ends_and_gets_no_load() {
+    let text = "services:\n  web:\n    image: x\n    expose: ['80']\n    depends_on: {seed: {condition: \
+                service_completed_successfully}}\n  seed: {image: known/mariadb, ports: ['3306']}\n  job: {image: y, \
+                deploy: {mode: replicated-job}}\n";
+    let made = of_text(text).unwrap();
+    let workload = read(&made);
+    let ends = |name: &str| workload.services.iter().find(|service| service.name == name).unwrap().ready.ends();
+    assert!(ends("seed") && ends("job") && !ends("web"));
+    assert_eq!((workload.protocol.service.as_str(), workload.protocol.port.as_deref()), ("web", Some("80")));
+    assert!(!made.is_stopped(), "{:?}", made.notes);
+    let only = "services: {job: {image: y, ports: ['80'], deploy: {mode: global-job}}}\n";
+    assert!(of_text(only).unwrap_err().join("\n").contains("every service ends by itself"));
 }
 
 #[test]

@@ -46,10 +46,11 @@ fn a_poll_runs_and_its_names_are_addresses() {
         "12 services.result.ports",
         "14 services.result.command",
         "22 services.worker.command",
-        "27 services.redis.healthcheck.test",
         "38 networks",
     ];
     assert_eq!(notes(&imported), wanted);
+    let check = service(&workload, "redis").ready.command().map(|words| words.join(" "));
+    assert_eq!(check.as_deref(), Some("/bin/sh -c redis-cli ping"), "the page waits for it");
     insta::assert_snapshot!("vote", shown(&imported));
 }
 
@@ -141,10 +142,12 @@ fn services_extend_others_of_this_file_and_of_another() {
 }
 
 #[test]
-fn profiles_choose_services_and_what_ends_by_itself_is_told() {
+fn profiles_choose_services_and_what_others_wait_for_ends() {
     let (none, workload) = stack("profiles");
     assert_eq!(order(&workload), ["seed", "api"]);
-    assert_eq!(notes(&none), ["!6 services.api.depends_on"]);
+    assert!(notes(&none).is_empty() && !none.is_stopped(), "{:?}", none.notes);
+    let seed = service(&workload, "seed");
+    assert!(seed.ready.ends() && seed.ports.is_empty() && workload.protocol.service == "api");
     assert!(none.assumed[0].contains("debug, mail"), "{:?}", none.assumed);
     let all = imported(&Stacks, "profiles/compose.yaml", &["full", "debug"]).unwrap();
     assert_eq!(order(&read(&all)), ["seed", "debug", "api", "mail"]);

@@ -2,10 +2,11 @@
 
 use super::nested;
 use crate::keys::Keys;
-use crate::model::Service;
+use crate::model::{Health, Ready, Service};
 use crate::sources::{At, Sources, Weight};
 use crate::yaml::{Entry, Kind, Value};
 use std::time::Duration;
+use tare_core::image::HealthCheck;
 use tare_core::units::{CpuSet, DURATION_MAX};
 
 /// A service must have so much memory, in bytes.
@@ -74,23 +75,18 @@ fn deploy(value: &Value, service: &mut Service, sources: &mut Sources) -> Option
     replicas
 }
 
-/// Notes how a cluster would deploy it.
-fn mode(entry: &Entry, service: &Service, sources: &mut Sources) {
+/// Notes how a cluster would deploy it. A job ends by itself.
+fn mode(entry: &Entry, service: &mut Service, sources: &mut Sources) {
     const MODES: [&str; 4] = ["global", "global-job", "replicated", "replicated-job"];
-    let mode = entry.value.scalar().unwrap_or_default();
-    let (weight, instead) = match mode {
-        "" | "replicated" => return,
-        "global" => (Weight::Differs, "one instance is deployed, for there is one machine"),
-        "global-job" | "replicated-job" => (
-            Weight::Stops,
-            "the service ends by itself, and a workload's services run until they are stopped: leave it out, or \
-             prepare its data in the image",
-        ),
-        _ => {
-            return sources.unknown(entry.value.at, format!("there is no mode '{mode}'"), mode, &MODES);
+    match entry.value.scalar().unwrap_or_default() {
+        "" | "replicated" => {}
+        "global" => {
+            let instead = "one instance is deployed, for there is one machine";
+            sources.note(entry.at, service.key("deploy.mode"), Weight::Differs, instead);
         }
-    };
-    sources.note(entry.at, service.key("deploy.mode"), weight, instead);
+        "global-job" | "replicated-job" => service.ready = Ready::Ended,
+        mode => sources.unknown(entry.value.at, format!("there is no mode '{mode}'"), mode, &MODES),
+    }
 }
 
 fn resources_of(value: &Value, service: &mut Service, sources: &mut Sources) {
@@ -138,26 +134,46 @@ fn cpus(value: &Value, sources: &mut Sources) -> Option<f64> {
     Some(cpus)
 }
 
-/// Reads `healthcheck:`: how long a service may take to become ready. What it runs is left out.
+/// Reads `healthcheck:`. What it leaves out is the image's.
 pub(super) fn health(value: &Value, service: &mut Service, sources: &mut Sources) {
     let Some(mut keys) = Keys::of(value, "'healthcheck'", sources) else { return };
-    keys.know(&["timeout", "start_interval"]);
-    let mut time = |name, default| {
+    keys.know(&["start_interval"]);
+    let of_image = service.says.as_ref().and_then(|says| says.health.clone());
+    let mut time = |name, usual: fn(&HealthCheck) -> Duration, otherwise| {
         let read = keys.get(name).and_then(|entry| entry.value.duration(sources));
-        read.unwrap_or(Duration::from_secs(default))
+        read.or(of_image.as_ref().map(usual)).unwrap_or(otherwise)
     };
-    let (interval, start) = (time("interval", 30), time("start_period", 0));
-    let retries = keys.get("retries").and_then(|entry| entry.value.number(sources)).unwrap_or(3.0);
+    let interval = time("interval", |check| check.interval, HealthCheck::INTERVAL);
+    let timeout = time("timeout", |check| check.timeout, HealthCheck::TIMEOUT);
+    let start_period = time("start_period", |check| check.start_period, Duration::ZERO);
+    let retries = keys.get("retries").and_then(|entry| entry.value.number(sources));
+    let retries = retries.or(of_image.as_ref().map(|check| f64::from(check.retries))).unwrap_or(3.0);
     let disabled = keys.flag("disable", false, sources);
     let test = keys.get("test");
     keys.finish(sources);
-    let none = |value: &Value| match &value.kind {
-        Kind::List(items) => items.first().and_then(Value::scalar) == Some("NONE"),
-        _ => value.scalar() == Some("NONE"),
+    let (at, command) = match test {
+        Some(test) => (Some(test.at), command(test, service, sources)),
+        None => (None, of_image.map(|check| check.command)),
     };
-    let Some(test) = test.filter(|test| !disabled && !none(&test.value)) else { return };
-    let whole = start.as_secs_f64() + interval.as_secs_f64() * (retries + 1.0);
-    let within = Duration::from_secs_f64(whole.clamp(10.0, DURATION_MAX.as_secs_f64()).ceil());
-    service.within = Some(within);
-    service.health = Some(test.at);
+    service.health = None;
+    let Some(command) = command.filter(|_| !disabled) else { return };
+    let whole = start_period.as_secs_f64() + interval.as_secs_f64() * (retries + 1.0);
+    service.within = Some(Duration::from_secs_f64(whole.clamp(10.0, DURATION_MAX.as_secs_f64()).ceil()));
+    let retries = retries.clamp(1.0, 1000.0) as u32;
+    service.health = Some(Health { at, check: HealthCheck { command, interval, timeout, start_period, retries } });
+}
+
+/// The command of `test`: a list that begins with how it is run, or a line for the image's shell. None for `NONE`.
+fn command(test: &Entry, service: &Service, sources: &mut Sources) -> Option<Vec<String>> {
+    const KINDS: [&str; 3] = ["CMD", "CMD-SHELL", "NONE"];
+    let shell = service.says.as_ref().map(|says| says.shell.clone()).unwrap_or_default();
+    let Kind::List(items) = &test.value.kind else {
+        let line = test.value.text(sources).filter(|line| line != "NONE")?;
+        return HealthCheck::command_of(&["CMD-SHELL".to_owned(), line], &shell);
+    };
+    let words: Vec<String> = items.iter().filter_map(|item| item.text(sources)).collect();
+    if let Some(first) = words.first().filter(|first| !KINDS.contains(&first.as_str())) {
+        sources.unknown(test.value.at, format!("a health check does not begin with '{first}'"), first, &KINDS);
+    }
+    HealthCheck::command_of(&words, &shell)
 }

@@ -15,7 +15,7 @@ pub(crate) use volumes::VOLUME_BYTES;
 use crate::disk::Disk;
 use crate::keys::Keys;
 use crate::known;
-use crate::model::{Alias, Dependency, Service, Words};
+use crate::model::{Alias, Condition, Dependency, Health, Ready, Service, Words};
 use crate::project::{Environment, Project};
 use crate::shell;
 use crate::sources::{At, Sources, Weight};
@@ -81,8 +81,6 @@ pub(crate) struct Reader<'a> {
     pub(crate) mounted: Vec<Mounted>,
     /// Which services have the volumes of others.
     pub(crate) taken: Vec<Taken>,
-    /// The services whose profiles are not asked for.
-    pub(crate) left_out: Vec<String>,
 }
 
 impl Reader<'_> {
@@ -92,6 +90,8 @@ impl Reader<'_> {
         keys.know(&["profiles", "extends"]);
         let mut service = blank(entry, own);
         self.image(&mut keys, &mut service)?;
+        let of_image = service.says.as_ref().and_then(|says| says.health.clone());
+        service.health = of_image.map(|check| Health { at: None, check });
         service.entrypoint = keys.get("entrypoint").and_then(|entry| self.words(&entry.value, entry.at));
         service.command = keys.get("command").and_then(|entry| self.words(&entry.value, entry.at));
         if let Some(entry) = keys.get("env_file") {
@@ -274,11 +274,12 @@ impl Reader<'_> {
 
     /// What starts before it.
     fn depends(&mut self, keys: &mut Keys, service: &mut Service) {
+        let condition = Condition::Started;
         if let Some(entry) = keys.get("links") {
             for item in entry.value.items(self.sources).to_vec() {
                 let Some(text) = item.text(self.sources) else { continue };
                 let (name, alias) = text.split_once(':').unwrap_or((&text, ""));
-                service.after.push(Dependency { name: name.to_owned(), at: item.at, optional: false });
+                service.after.push(Dependency { name: name.to_owned(), at: item.at, optional: false, condition });
                 if !alias.is_empty() && alias != name {
                     let alias = Alias { name: alias.to_owned(), at: item.at, key: "links" };
                     service.calls.push((name.to_owned(), alias));
@@ -289,7 +290,7 @@ impl Reader<'_> {
         let Kind::Map(entries) = &entry.value.kind else {
             for item in entry.value.items(self.sources).to_vec() {
                 if let Some(name) = item.text(self.sources) {
-                    service.after.push(Dependency { name, at: item.at, optional: false });
+                    service.after.push(Dependency { name, at: item.at, optional: false, condition });
                 }
             }
             return;
@@ -300,22 +301,19 @@ impl Reader<'_> {
             let condition = keys.get("condition");
             let optional = !keys.flag("required", true, self.sources);
             keys.finish(self.sources);
-            service.after.push(Dependency { name: key.clone(), at: *at, optional });
-            let known = ["service_started", "service_healthy", "service_completed_successfully"];
-            let Some((at, condition)) = condition.and_then(|c| Some((c.value.at, c.value.text(self.sources)?))) else {
-                continue;
+            let stated = condition.and_then(|entry| Some((entry.value.at, entry.value.text(self.sources)?)));
+            let condition = match stated.as_ref().map(|(_, text)| text.as_str()) {
+                None | Some("service_started") => Condition::Started,
+                Some("service_healthy") => Condition::Healthy,
+                Some("service_completed_successfully") => Condition::Completed,
+                Some(other) => {
+                    let known = ["service_started", "service_healthy", "service_completed_successfully"];
+                    let place = stated.as_ref().map_or(*at, |(place, _)| *place);
+                    self.sources.unknown(place, format!("there is no condition '{other}'"), other, &known);
+                    Condition::Started
+                }
             };
-            let is_missed = optional && self.left_out.contains(key);
-            if condition == known[2] && !is_missed {
-                let instead = format!(
-                    "'{key}' ends by itself, and a workload's services run until they are stopped: put what it does \
-                     into an image, or into the start of '{}'",
-                    service.name
-                );
-                self.sources.note(at, service.key("depends_on"), Weight::Stops, instead);
-            } else if !known.contains(&condition.as_str()) {
-                self.sources.unknown(at, format!("there is no condition '{condition}'"), &condition, &known);
-            }
+            service.after.push(Dependency { name: key.clone(), at: *at, optional, condition });
         }
     }
 
@@ -371,5 +369,6 @@ fn blank(entry: &Entry, own: String) -> Service {
         stop_within: None,
         within: None,
         health: None,
+        ready: Ready::Port,
     }
 }
