@@ -24,6 +24,10 @@ use tare_core::image::ImageConfig;
 /// Part of every recipe's key: raise it when the same recipe gives another tree.
 const MAKER: u32 = 2;
 
+/// Part of what identifies an image: change it when more is read of an image's configuration, so that what was kept of
+/// it before is not taken for all.
+const IMAGE_READER: &str = " with health check";
+
 /// Directories on which every form mounts a world-writable tmpfs. Some engines give the mount the mode of the directory
 /// below it, whatever they are asked for, so the directories get the mode that the mount should have.
 const IN_MEMORY: [&str; 2] = ["tmp", "run"];
@@ -361,7 +365,7 @@ fn key(recipe: &Recipe) -> Result<String, Fault> {
     Ok(digest::hex(&hash.finalize())[..32].to_owned())
 }
 
-/// A value that changes when a source changes under its name; empty where nothing tells.
+/// A value that changes when a source changes under its name, where anything tells that.
 fn identity(source: &Source) -> Result<String, Fault> {
     Ok(match source {
         Source::Packages(_) => {
@@ -369,15 +373,15 @@ fn identity(source: &Source) -> Result<String, Fault> {
             format!(" {} {}", distribution.id, distribution.codename)
         }
         Source::Image(image) if is_path(image) && Path::new(image).is_dir() => {
-            folder::identity(Path::new(image)).map_err(of_input)?
+            folder::identity(Path::new(image)).map_err(of_input)? + IMAGE_READER
         }
         Source::Image(image) if is_path(image) => {
             let facts = std::fs::metadata(image).doing(format_args!("find the image {image}"));
             let facts = facts.map_err(|fault| fault.remedy(image::NAME_ONE).as_mistake())?;
             let (time, nanos) = (facts.ctime(), facts.ctime_nsec());
-            format!(" {} {} {time} {nanos}", facts.ino(), facts.size())
+            format!(" {} {} {time} {nanos}{IMAGE_READER}", facts.ino(), facts.size())
         }
-        Source::Image(_) => String::new(),
+        Source::Image(_) => IMAGE_READER.to_owned(),
         Source::Folder(from) => folder::identity(from).map_err(of_input)?,
         Source::Program(_) => program::identity()?,
     })
