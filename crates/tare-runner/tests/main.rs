@@ -8,6 +8,7 @@ mod order;
 mod pacing;
 mod preparing;
 mod profiles;
+mod readiness;
 mod stage;
 mod stopping;
 mod strangers;

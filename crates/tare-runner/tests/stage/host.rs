@@ -2,7 +2,7 @@
 
 use super::{Log, Trouble};
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -25,8 +25,11 @@ pub(crate) struct LoggingHost {
     pub(super) trouble: Trouble,
     pub(super) port: u16,
     pub(super) dead: Rc<Cell<bool>>,
-    /// How often a command was waited for.
+    /// How often a command was waited for, and how many were begun.
     pub(super) awaited: u32,
+    pub(super) begun: u32,
+    /// What was stopped: nobody may ask for it any more.
+    pub(super) gone: BTreeSet<String>,
     /// The run's.
     pub(super) stop: Stop,
 }
@@ -37,6 +40,10 @@ unsafe impl Send for LoggingHost {}
 impl LoggingHost {
     fn say(&self, what: &str) {
         self.log.lock().unwrap().push(what.to_owned());
+    }
+
+    fn expect(&self, instance: &str) {
+        assert!(!self.gone.contains(instance), "{instance} was stopped");
     }
 }
 
@@ -51,6 +58,7 @@ impl Host for LoggingHost {
     }
     fn start(&mut self, start: &ServiceStart) -> Result<Instance, Fault> {
         self.say(&format!("start {}", start.instance));
+        self.gone.remove(&start.instance);
         if self.trouble == Trouble::BadCopy && self.dead.get() {
             return Err(Fault::new("the files are damaged"));
         }
@@ -72,13 +80,19 @@ impl Host for LoggingHost {
         let place = |at: usize| Path::new("/places").join(&start.instance).join(at.to_string());
         (self.trouble != Trouble::Nowhere).then(|| (0..start.service.volumes.len()).map(place).collect())
     }
-    fn state(&mut self, _: &str) -> Result<InstanceState, Fault> {
+    fn state(&mut self, instance: &str) -> Result<InstanceState, Fault> {
+        self.expect(instance);
+        if instance == "seed" {
+            let code = if self.trouble == Trouble::SeedFails { 3 } else { 0 };
+            return Ok(InstanceState::Ended(format!("exit code {code}")));
+        }
         let at_start = matches!(self.trouble, Trouble::DiesAtStart | Trouble::LosesItsPort);
         let dies = matches!(self.trouble, Trouble::DiesUnderLoad | Trouble::DiesWhileFilled);
         let died = at_start || (dies && self.dead.get());
         Ok(if died { InstanceState::Ended("killed by signal 9".to_owned()) } else { InstanceState::Running })
     }
-    fn mapped_files(&mut self, _: &str, _: Wait) -> Result<Vec<SeenFile>, Fault> {
+    fn mapped_files(&mut self, instance: &str, _: Wait) -> Result<Vec<SeenFile>, Fault> {
+        self.expect(instance);
         let digest = if self.trouble == Trouble::OtherBits { "sha256:bb" } else { "sha256:aa" };
         Ok(vec![SeenFile { path: "/usr/bin/toy".to_owned(), digest: digest.to_owned() }])
     }
@@ -94,15 +108,18 @@ impl Host for LoggingHost {
         let differing = if self.trouble == Trouble::OtherScript { vec!["/app.py".to_owned()] } else { Vec::new() };
         Ok(FilesSeen { compared: 7, differing, ..FilesSeen::default() })
     }
-    fn log(&mut self, _: &str) -> Result<String, Fault> {
+    fn log(&mut self, instance: &str) -> Result<String, Fault> {
+        self.expect(instance);
         let port = self.trouble == Trouble::LosesItsPort;
         Ok(if port { "bind: Address already in use" } else { "the last words" }.to_owned())
     }
     fn ways_in(&mut self, instance: &str) -> Vec<WayIn> {
+        self.expect(instance);
         vec![WayIn::new(WayIn::SHELL, format!("enter {instance} of {}", self.form))]
     }
     fn begin_command(&mut self, instance: &str, command: &CommandStart) -> Result<(), Fault> {
         self.say(&format!("begin {} beside {instance}", command.command.join(" ")));
+        self.begun += 1;
         Ok(())
     }
     fn await_command(&mut self, _: &str, patience: Duration) -> Result<Option<CommandEnd>, Fault> {
@@ -111,10 +128,14 @@ impl Host for LoggingHost {
             Trouble::InsideFails => Err(Fault::new("could not run tool: no such file")),
             Trouble::InsideEndless => Ok(None),
             _ if !self.awaited.is_multiple_of(3) => Ok(None),
-            _ => Ok(Some(CommandEnd {
-                ended: Ended::Exit(0),
+            trouble => Ok(Some(CommandEnd {
+                ended: match trouble {
+                    Trouble::Unwell => Ended::Exit(1),
+                    Trouble::WellInTime if self.begun < 3 => Ended::Late,
+                    _ => Ended::Exit(0),
+                },
                 stdout: "fine".to_owned(),
-                stderr: String::new(),
+                stderr: if trouble == Trouble::Unwell { "but not yet".to_owned() } else { String::new() },
                 took: patience,
                 cpu_s: None,
             })),
@@ -141,6 +162,8 @@ impl Host for LoggingHost {
     }
     fn stop(&mut self, instance: &str) -> Result<(), Fault> {
         self.say(&format!("stop {instance}"));
+        self.expect(instance);
+        self.gone.insert(instance.to_owned());
         Ok(())
     }
     fn begin_probe(&mut self, _: &[Scope], _: Duration) -> Result<(), Fault> {

@@ -12,7 +12,7 @@ use lengths::{cpu_by_turn, lengths, one_turn};
 pub(crate) use ran::{Ran, fresh, once, outcomes, run, run_keeping, run_paced, run_with};
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -98,6 +98,11 @@ pub(crate) enum Trouble {
     Blabs,
     /// Its services start without something.
     Lacks,
+    /// The service `seed`, which ends by itself, does not do its work.
+    SeedFails,
+    /// The command that asks its service never succeeds, or only the third time.
+    Unwell,
+    WellInTime,
 }
 
 pub(crate) struct TestApparatus<'a> {
@@ -169,7 +174,8 @@ impl Apparatus for TestApparatus<'_> {
         let (port, dead) = (7000 + self.hosts.len() as u16, Rc::new(Cell::new(false)));
         self.hosts.insert(port, (trouble, dead.clone()));
         let (form, log, stop) = (form.name.clone(), self.log.clone(), self.stop.clone());
-        Ok(Box::new(LoggingHost { form, log, trouble, port, dead, awaited: 0, stop }))
+        let gone = BTreeSet::new();
+        Ok(Box::new(LoggingHost { form, log, trouble, port, dead, awaited: 0, begun: 0, gone, stop }))
     }
     fn keeps_failed(&self) -> bool {
         self.keeps_failed.is_some()
