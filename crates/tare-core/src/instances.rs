@@ -289,7 +289,7 @@ fn texts(service: &Service) -> impl Iterator<Item = &str> {
 
 /// The texts of a service in which references are replaced.
 fn texts_of(service: &mut Service) -> impl Iterator<Item = &mut String> {
-    let asks = service.ready.command_mut().iter_mut();
+    let asks = service.ready.texts_mut().iter_mut();
     service.command.iter_mut().chain(service.environment.values_mut()).chain(asks)
 }
 

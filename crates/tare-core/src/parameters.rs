@@ -50,7 +50,7 @@ pub(crate) fn read(node: &Node, what: &str, problems: &mut Problems) -> Paramete
 }
 
 /// The fields of a service that may contain names with a dot.
-const MAY_REFER: [&str; 3] = ["command", "environment", "options"];
+const MAY_REFER: [&str; 4] = ["command", "environment", "options", "ready"];
 
 struct Filling<'a> {
     values: &'a Parameters,

@@ -190,7 +190,7 @@ fn settle_check(service: &mut Service, image: &mut FromImage, tree: &Tree) -> Re
     let Some(program) = service.ready.command().and_then(|command| command.first()).cloned() else { return Ok(()) };
     let path = if program.starts_with('/') { Some(program.clone()) } else { found_in_path(service, &program, tree) };
     if let Some(path) = path.filter(|path| can_start(tree, path).is_ok()) {
-        service.ready.command_mut()[0] = path;
+        service.ready.texts_mut()[0] = path;
         return Ok(());
     }
     let only = service.ports.keys().next().filter(|_| service.ports.len() == 1);

@@ -4,12 +4,13 @@ use super::{NOBODY, Readiness, Service, StopSignal, Volume, Workload};
 use crate::catalog::Catalog;
 use crate::config::{Node, Problems};
 use crate::fault::Fault;
-use crate::image::ImageConfig;
+use crate::image::{HealthCheck, ImageConfig};
 use crate::layer::LayerOptions;
 use crate::parameters::Parameters;
 use crate::protocol::ProtocolInfo;
 use serde_json::Value;
 use std::path::Path;
+use std::time::Duration;
 
 /// Knows one image, or none.
 struct Shelf(Result<Option<ImageConfig>, Fault>);
@@ -201,6 +202,72 @@ fn a_service_may_run_as_its_image_does() {
     assert!(told("    as_image: true\n    user: 65536\n").contains("from 0 to 65535"));
     let packages = "  t: {bundle: {packages: [p]}, command: [/p], ports: {main: 1}, as_image: true}\n";
     assert!(told(packages).contains("'as_image' is for services whose bundle is an image"));
+}
+
+#[test]
+fn a_health_check_says_when_a_service_is_ready_unless_it_would_ask_at_another_port() {
+    let checked = || {
+        let check = HealthCheck::of(texts(&["redis-cli", "ping"]));
+        ImageConfig { health: Some(HealthCheck { interval: Duration::from_secs(5), ..check }), ..redis() }
+    };
+    let plain = service(checked(), "");
+    assert_eq!(plain.ready.command(), Some(&texts(&["redis-cli", "ping"])[..]));
+    assert_eq!(plain.ready.within(), Duration::from_secs(105));
+    let told = &plain.image.unwrap().taken["ready"];
+    let wanted = "its health check (redis-cli ping), run until it succeeds, within 105 s; it is not run after that";
+    assert_eq!(told, wanted);
+    // It names no port, so several are no question.
+    let several = ImageConfig { ports: texts(&["80/tcp", "443/tcp"]), ..checked() };
+    let several = read_on(Shelf(Ok(Some(several))), "", ", port: 80").unwrap();
+    assert!(several.services[0].ready.command().is_some());
+    let stated = service(checked(), "    ready: {port: 6379}\n");
+    assert!(stated.ready.command().is_none() && !taken(&stated).contains(&"ready"));
+    let moved = service(checked(), "    command: [redis-server, --port, '${{port.6379}}']\n");
+    assert!(matches!(&moved.ready, Readiness::Port { port, .. } if port == "6379"));
+    assert!(moved.image.unwrap().taken["ready"].starts_with("not its health check (redis-cli ping): "));
+}
+
+#[test]
+fn a_service_may_end_or_be_asked_by_a_command() {
+    let read = |ready: &str, load: &str| {
+        let more = format!(
+            "    ready: {ready}\n  t: {{bundle: {{packages: [p]}}, command: [/p], ports: {{main: 1}}, ready: {{command: \
+             [/ask, '${{{{port.main}}}}']}}}}\n"
+        );
+        read_on(Shelf(Ok(Some(redis()))), &more, load)
+    };
+    let workload = read("{ended: true, within: 1m}", ", service: t").unwrap();
+    assert_eq!(workload.services[0].ready, Readiness::Ended { within: Duration::from_secs(60) });
+    assert!(workload.services[0].ready.ends() && !workload.services[1].ready.ends());
+    let usual = Readiness::Command {
+        command: texts(&["/ask", "${{port.main}}"]),
+        every: Duration::from_secs(1),
+        timeout: Duration::from_secs(30),
+        within: Duration::from_secs(30),
+    };
+    assert_eq!(workload.services[1].ready, usual);
+    let instance = crate::instances::Instances::default().spell_out(&workload).services.remove(1);
+    assert_eq!(instance.ready.command(), Some(&texts(&["/ask", "1"])[..]));
+    let json = serde_json::to_string(&workload).unwrap();
+    assert_eq!(serde_json::from_str::<Workload>(&json).unwrap(), workload);
+    // An image has a PATH.
+    let workload = read("{command: [redis-cli, ping], every: 200ms, timeout: 2s}", ", service: t").unwrap();
+    let Readiness::Command { every, timeout, .. } = &workload.services[0].ready else { panic!("{workload:?}") };
+    assert_eq!((every.as_millis(), timeout.as_secs()), (200, 2));
+
+    let told = |ready: &str, load: &str| read(ready, load).unwrap_err();
+    let loaded = told("{ended: true}", "");
+    assert!(loaded.contains("w.yaml:5:20") && loaded.contains("the load goes to 's', which is gone"), "{loaded}");
+    assert!(told("{ended: false}", ", service: t").contains("'ended: false' says nothing"));
+    assert!(told("{port: 6379, every: 1s}", "").contains("'every' is for attempts of a 'command'"));
+    assert!(told("{command: [], timeout: 1s}", "").contains("names no program"));
+    for two in ["{ended: true, port: 6379}", "{log: x, command: [/x]}", "{within: 1s}"] {
+        assert!(told(two, ", service: t").contains("one of 'port', 'log', 'ended' and 'command'"), "{two}");
+    }
+    let more = "    ready: {log: x}\n  t: {bundle: {packages: [p]}, command: [/p], ports: {main: 1}, ready: {command: \
+                [ask, '${{port.x}}']}}\n";
+    let told = read_on(Shelf(Ok(Some(redis()))), more, "").unwrap_err();
+    assert!(told.contains("by its absolute path") && told.contains("'port.x' stands for nothing"), "{told}");
 }
 
 #[test]

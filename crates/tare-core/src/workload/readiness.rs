@@ -73,11 +73,12 @@ impl Readiness {
         }
     }
 
-    /// The same, to be changed; empty if no command is run.
-    pub fn command_mut(&mut self) -> &mut [String] {
+    /// Its texts, in which references are replaced: the words of the command, or the text that is looked for.
+    pub fn texts_mut(&mut self) -> &mut [String] {
         match self {
             Readiness::Command { command, .. } => command.as_mut_slice(),
-            _ => &mut [],
+            Readiness::Log { text, .. } => std::slice::from_mut(text),
+            Readiness::Port { .. } | Readiness::Ended { .. } => &mut [],
         }
     }
 }
