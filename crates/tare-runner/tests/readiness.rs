@@ -150,8 +150,8 @@ fn a_command_that_never_succeeds_is_told_with_what_it_printed() {
     let ran = run(&path, &asked(), &[("plain", Trouble::Unwell)], None);
     let record = first_record(&path);
     let Outcome::Failed { stage: Stage::Deploy, why } = &record.outcome else { panic!("{:?}", record.outcome) };
-    let wanted = "service toy was not ready within 20 s: the command 'ask -h' failed: exit code 1; it printed: fine but \
-                  not yet";
+    let wanted = "service toy was not ready within 20 s: the command 'ask -h' failed: exit code 1; it printed: fine \
+                  but not yet";
     assert_eq!(why.message, wanted);
     let attempts = first(&ran).iter().filter(|step| step.starts_with("begin ask")).count();
     assert!((20..=21).contains(&attempts), "one a second: {attempts}");

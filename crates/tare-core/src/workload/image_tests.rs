@@ -231,8 +231,8 @@ fn a_health_check_says_when_a_service_is_ready_unless_it_would_ask_at_another_po
 fn a_service_may_end_or_be_asked_by_a_command() {
     let read = |ready: &str, load: &str| {
         let more = format!(
-            "    ready: {ready}\n  t: {{bundle: {{packages: [p]}}, command: [/p], ports: {{main: 1}}, ready: {{command: \
-             [/ask, '${{{{port.main}}}}']}}}}\n"
+            "    ready: {ready}\n  t: {{bundle: {{packages: [p]}}, command: [/p], ports: {{main: 1}}, ready: \
+             {{command: [/ask, '${{{{port.main}}}}']}}}}\n"
         );
         read_on(Shelf(Ok(Some(redis()))), &more, load)
     };

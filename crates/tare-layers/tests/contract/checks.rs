@@ -6,7 +6,7 @@ use crate::{commands, confined, escapes, image, mock, names, private, shared, us
 use rustix::process::{Pid, Signal};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tare_core::config;
 use tare_core::held::Held;
 use tare_core::host::{Availability, ErasedLayer, Host, InstanceState, SeenFile, ServiceStart, Wait, layer_named};
@@ -150,7 +150,44 @@ fn contract(form: &str, layers: &[LayerUse]) {
     assert!(!kept.iter().any(|file| file.exists()), "{form}: volumes do not outlive their host");
     if starts_something {
         commands::goes_with_the_host(form, layers);
+        ends_by_itself(form, layers);
     }
+}
+
+/// A service that does its work and ends has ended well, though a child of it lives on. Once it is stopped nothing of
+/// it is left, and those beside it are started, sampled and frozen without it.
+fn ends_by_itself(form: &str, layers: &[LayerUse]) {
+    let stage = Stage::open(|_| {});
+    let (mut work, one) = (service("work", stage::free_port(), &[]), service("one", stage::free_port(), &[]));
+    let mark = commands::mark();
+    work.service.command = ["/bin/service", "tool", "leave", &mark].map(str::to_owned).to_vec();
+    work.service.ports.clear();
+    let mut host = stage.host(&[work.clone(), one.clone()], layers);
+    host.start(&work).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while host.state("work").unwrap() == InstanceState::Running {
+        assert!(Instant::now() < deadline, "{form}: it does not end");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let state = host.state("work").unwrap();
+    assert!(state.succeeded(), "{form}: {state:?}");
+    host.stop("work").unwrap();
+    assert_eq!(commands::living(&mark), 0, "{form}: something of it lives on");
+    assert!(host.state("work").is_err(), "{form}: it was stopped");
+
+    let place = host.start(&one).unwrap().endpoints["main"];
+    stage.ask(place);
+    host.begin_probe(&[], Duration::from_secs(1)).unwrap();
+    host.end_probe().unwrap();
+    assert!(host.serving().unwrap().iter().all(|scope| scope.name != "work"), "{form}");
+    host.freeze().unwrap();
+    host.thaw().unwrap();
+    assert_eq!(host.state("one").unwrap(), InstanceState::Running, "{form}");
+    assert!(!host.held().unwrap().is_empty(), "{form}");
+    host.thaw().unwrap();
+    host.stop("one").unwrap();
+    host.close().unwrap();
+    stage.close();
 }
 
 /// Puts a file where the volume /data of a service will stand, and says where it is; none where it stands nowhere.

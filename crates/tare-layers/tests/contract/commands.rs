@@ -49,13 +49,13 @@ pub(crate) fn seen_by(host: &mut dyn Host, service: &str, path: &str) -> bool {
 }
 
 /// A number that no other command of this machine has.
-fn mark() -> String {
+pub(crate) fn mark() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     format!("{}.{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// How many processes of this machine live that have `mark` as a word.
-fn living(mark: &str) -> usize {
+pub(crate) fn living(mark: &str) -> usize {
     let is_marked = |folder: &std::path::Path| {
         let line = std::fs::read(folder.join("cmdline")).unwrap_or_default();
         let status = std::fs::read_to_string(folder.join("status")).unwrap_or_default();

@@ -25,7 +25,7 @@ const REFUSED: &[Image] = &[
 ];
 
 /// Makes an archive with one layer, like `docker save`, by tar and sha256sum.
-fn save(archive: &Path, says: &str, files: &str) {
+pub(crate) fn save(archive: &Path, says: &str, files: &str) {
     let script = "set -e; d=$(mktemp -d); trap 'rm -rf $d' EXIT; cd $d; mkdir -p root/bin\n\
                   (cd root; eval \"$3\")\n\
                   tar -cf layer.tar --owner=0 --group=0 -C root .\n\

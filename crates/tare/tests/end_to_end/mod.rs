@@ -18,6 +18,7 @@ mod peaking;
 mod placing;
 mod planted;
 mod profiling;
+mod readying;
 mod scaleout;
 mod searching;
 mod secrets;
