@@ -5,7 +5,7 @@ use crate::model::{Ready, Service, Variable};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
-use tare_core::units::typed_duration;
+use tare_core::units::{DURATION_MAX, typed_duration};
 use tare_core::workload::Volume;
 
 /// The memory of a service for which none is stated, unless its image is known to need more, in MiB.
@@ -160,7 +160,7 @@ fn ready(text: &mut String, planned: &Planned, loaded: bool, port: Option<u16>) 
         let check = &health.check;
         // What only the image says has the times of the image.
         let within = if service.within.is_some() { within } else { typed_duration(check.within()) };
-        let [every, timeout] = [check.every(), check.timeout].map(typed_duration);
+        let [every, timeout] = [check.every(), check.timeout.min(DURATION_MAX)].map(typed_duration);
         writeln!(text, "    # Its health check, run until it succeeds and never after that.")?;
         return writeln!(
             text,

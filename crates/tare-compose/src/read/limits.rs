@@ -140,12 +140,13 @@ pub(super) fn health(value: &Value, service: &mut Service, sources: &mut Sources
     keys.know(&["start_interval"]);
     let of_image = service.says.as_ref().and_then(|says| says.health.clone());
     let mut time = |name, usual: fn(&HealthCheck) -> Duration, otherwise| {
-        let read = keys.get(name).and_then(|entry| entry.value.duration(sources));
-        read.or(of_image.as_ref().map(usual)).unwrap_or(otherwise)
+        let read = keys.get_filled(name).and_then(|entry| entry.value.duration(sources));
+        // Zero stands for what is usual.
+        read.filter(|time| !time.is_zero()).or(of_image.as_ref().map(usual)).unwrap_or(otherwise)
     };
-    let interval = time("interval", |check| check.interval, HealthCheck::INTERVAL);
-    let timeout = time("timeout", |check| check.timeout, HealthCheck::TIMEOUT);
-    let start_period = time("start_period", |check| check.start_period, Duration::ZERO);
+    let interval = time("interval", |check: &HealthCheck| check.interval, HealthCheck::INTERVAL);
+    let timeout = time("timeout", |check: &HealthCheck| check.timeout, HealthCheck::TIMEOUT);
+    let start_period = time("start_period", |check: &HealthCheck| check.start_period, Duration::ZERO);
     let retries = keys.get("retries").and_then(|entry| entry.value.number(sources));
     let retries = retries.or(of_image.as_ref().map(|check| f64::from(check.retries))).unwrap_or(3.0);
     let disabled = keys.flag("disable", false, sources);

@@ -239,6 +239,7 @@ fn a_service_may_end_or_be_asked_by_a_command() {
     let workload = read("{ended: true, within: 1m}", ", service: t").unwrap();
     assert_eq!(workload.services[0].ready, Readiness::Ended { within: Duration::from_secs(60) });
     assert!(workload.services[0].ready.ends() && !workload.services[1].ready.ends());
+    assert!(workload.services[0].ports.is_empty(), "they are the server's");
     let usual = Readiness::Command {
         command: texts(&["/ask", "${{port.main}}"]),
         every: Duration::from_secs(1),

@@ -4,8 +4,8 @@ use super::names::read_names;
 use super::readiness::{Sought, read_ready};
 use super::volumes::read_volumes;
 use super::{
-    FILE_WANTED, INSTANCES_MAX, OwnResources, Resources, Service, ServiceOption, StopSignal, refuse_idle_quota,
-    why_not_in_image, why_not_stated,
+    FILE_WANTED, INSTANCES_MAX, OwnResources, Readiness, Resources, Service, ServiceOption, StopSignal,
+    refuse_idle_quota, why_not_in_image, why_not_stated,
 };
 use crate::bundle::{Build, ExtraFile, Recipe, Source, read_packages};
 use crate::catalog::Catalog;
@@ -56,12 +56,18 @@ pub(super) fn read_service(
         (None, None) => None,
     };
     let directory = read_directory(&mut fields, image.as_mut(), problems);
-    let ports = read_ports(&mut fields, image.as_mut(), problems);
+    let mut ports = read_ports(&mut fields, image.as_mut(), problems);
     let names = fields.get("names").map(|node| read_names(node, problems)).unwrap_or_default();
     let moves = takes_port(command.as_deref().unwrap_or_default(), &environment);
     let (loaded, loaded_port) = (around.loaded, around.loaded_port.as_deref());
     let sought = Sought { name, ports: &ports, moves, loaded, loaded_port };
     let ready = read_ready(&mut fields, &sought, image.as_mut(), problems);
+    // What does its work and ends is another program than the one that the image's ports are for.
+    if let Some(image) = image.as_mut().filter(|_| ready.as_ref().is_some_and(Readiness::ends))
+        && image.taken.remove("ports").is_some()
+    {
+        ports.clear();
+    }
     let volumes = read_volumes(&mut fields, image.as_mut(), as_image, problems);
     let resources = read_resources(&mut fields, problems);
     let stop_signal = read_stop_signal(&mut fields, image.as_mut(), problems);

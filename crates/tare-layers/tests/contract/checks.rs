@@ -160,7 +160,7 @@ fn ends_by_itself(form: &str, layers: &[LayerUse]) {
     let stage = Stage::open(|_| {});
     let (mut work, one) = (service("work", stage::free_port(), &[]), service("one", stage::free_port(), &[]));
     let mark = commands::mark();
-    work.service.command = ["/bin/service", "tool", "leave", &mark].map(str::to_owned).to_vec();
+    work.service.command = ["/bin/service", "tool", "leave", mark.as_str()].map(str::to_owned).to_vec();
     work.service.ports.clear();
     let mut host = stage.host(&[work.clone(), one.clone()], layers);
     host.start(&work).unwrap();
