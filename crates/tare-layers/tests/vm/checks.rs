@@ -89,9 +89,24 @@ fn service_in_guest() {
     assert!(host.log("redis").unwrap().contains("Ready to accept connections"));
     host.stop("redis").unwrap();
     assert!(host.state("redis").is_err());
+    ends_by_itself(host.as_mut(), start.clone());
     as_image(&stage, host.as_mut(), start);
     host.close().unwrap();
     stage.close();
+}
+
+/// A service that does its work and ends has ended well, and is gone once it is stopped.
+fn ends_by_itself(host: &mut dyn Host, mut start: ServiceStart) {
+    start.service.command = ["/usr/bin/redis-server", "--version"].map(str::to_owned).to_vec();
+    host.start(&start).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while host.state("redis").unwrap() == InstanceState::Running {
+        assert!(Instant::now() < deadline, "it does not end");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(host.state("redis").unwrap().succeeded(), "{}", host.log("redis").unwrap());
+    host.stop("redis").unwrap();
+    assert!(host.state("redis").is_err());
 }
 
 /// Once more as an image with an entry script has it: as root of a user namespace in the guest.
