@@ -42,12 +42,8 @@ fn a_poll_runs_and_its_names_are_addresses() {
     // Two pages listen at port 80, so only forms in which each has a network of its own are left.
     assert!(!imported.files["study.yaml"].contains("native"), "{}", imported.files["study.yaml"]);
     assert_eq!(imported.built, ["result"]);
-    let wanted = [
-        "12 services.result.ports",
-        "14 services.result.command",
-        "22 services.worker.command",
-        "38 networks",
-    ];
+    let wanted =
+        ["12 services.result.ports", "14 services.result.command", "22 services.worker.command", "38 networks"];
     assert_eq!(notes(&imported), wanted);
     let check = service(&workload, "redis").ready.command().map(|words| words.join(" "));
     assert_eq!(check.as_deref(), Some("/bin/sh -c redis-cli ping"), "the page waits for it");

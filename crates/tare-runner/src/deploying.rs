@@ -3,7 +3,6 @@
 use crate::trial::{Early, Entry, Trial, no_address};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use tare_core::fault::Fault;
 use tare_core::host::{Host, Instance, ServiceStart};
 use tare_core::instances::{introduced, known_names};
 use tare_core::load::{Inside, LoadPlan, LoadTask};

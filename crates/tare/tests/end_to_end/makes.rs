@@ -53,8 +53,7 @@ const LANGUAGES: Base = Base {
     ],
 };
 
-const JAVA: Base =
-    Base { name: "java", packages: "openjdk-17-jdk-headless", images: &[("java-http", HELLO)] };
+const JAVA: Base = Base { name: "java", packages: "openjdk-17-jdk-headless", images: &[("java-http", HELLO)] };
 
 const DATABASES: Base = Base {
     name: "databases",
