@@ -198,7 +198,8 @@ pub trait Host: Send {
     /// When the host does not answer or knows no such instance.
     fn state(&mut self, instance: &str) -> Result<InstanceState, Fault>;
 
-    /// The hashes of the files that the running instance has mapped, sorted by path.
+    /// The hashes of the files that the running instance has mapped, sorted by path; none where the form shows them to
+    /// nobody outside of it, which the report says.
     ///
     /// # Errors
     /// When it is not running or cannot be read, or the wait was given up.

@@ -25,7 +25,7 @@ pub(crate) struct Progress {
     /// The peak that the last search of each arm found. The control has its own: if baseline and control each started
     /// from the other's result, their difference would no longer be that of two independent searches.
     pub(crate) peaks: BTreeMap<String, f64>,
-    /// The form of the first measured trial, and what every instance had mapped in it.
+    /// The form of the first measured trial in which it was seen, and what every instance had mapped in it.
     pub(crate) bits: Option<(String, BTreeMap<String, Vec<SeenFile>>)>,
     /// How the trials ended.
     pub(crate) outcomes: Outcomes,
@@ -107,7 +107,8 @@ impl Progress {
         if record.outcome == Outcome::Measured {
             self.files_compared.insert(record.trial.form.clone());
         }
-        if record.outcome == Outcome::Measured && self.bits.is_none() {
+        let is_seen = record.mapped.values().any(|files| !files.is_empty());
+        if record.outcome == Outcome::Measured && self.bits.is_none() && is_seen {
             self.bits = Some((record.trial.form.clone(), record.mapped.clone()));
         }
     }

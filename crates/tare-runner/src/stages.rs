@@ -10,7 +10,7 @@ use crate::trial::{Early, Entry, PROBE_PERIOD, Trial, TrialInputs};
 use crate::{Apparatus, Clock, Event, Stop};
 use std::time::Duration;
 use tare_core::fault::Fault;
-use tare_core::host::{Host, Instance, InstanceState, OpenError, ServiceStart, Wait};
+use tare_core::host::{Host, Instance, InstanceState, OpenError, SeenFile, ServiceStart, Wait};
 use tare_core::load::{Check, LoadSummary, LoadTask, NO_LOCAL_PORT};
 use tare_core::peak::{PeakNote, PeakPlan};
 use tare_core::record::{FAILED_SHARE, PEAK_LOAD, TrialData};
@@ -208,7 +208,9 @@ impl Trial<'_, '_> {
             let mapped = host.mapped_files(name, Wait::until(&|| stop.raised()))?;
             let service = self.inputs.workload.services.iter().find(|service| service.name == *name);
             let role = service.map_or(name.as_str(), Service::role);
-            if let Some(reference) = self.inputs.reference_bits.get(role).filter(|bits| **bits != mapped) {
+            // Where the form shows none, there is nothing to compare.
+            let differs = |bits: &&Vec<SeenFile>| !mapped.is_empty() && **bits != mapped;
+            if let Some(reference) = self.inputs.reference_bits.get(role).filter(differs) {
                 let difference = bits::differ(reference, &mapped);
                 voids.push(format!("service {name} runs different files from the first trial: {difference}"));
             }

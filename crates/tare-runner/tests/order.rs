@@ -202,6 +202,20 @@ fn other_bits_void_a_trial() {
 }
 
 #[test]
+fn a_form_that_hides_its_bits_voids_no_trial() {
+    let (_folder, path) = fresh();
+    run(&path, &header(&["plain", "hiding"], 3), &[("hiding", Trouble::HidesBits)], None);
+    let record = read_record(&path).unwrap();
+    assert!(record.trials.iter().all(|trial| trial.record.outcome.word() == "measured"), "{:?}", record.trials);
+    let hides = |form: &str| {
+        let trials = record.trials.iter().filter(|trial| trial.record.trial.form == form);
+        trials.map(|trial| trial.record.mapped["toy"].is_empty()).collect::<Vec<_>>()
+    };
+    assert_eq!(hides("hiding"), [true; 3]);
+    assert!(hides("plain").iter().all(|hidden| !hidden));
+}
+
+#[test]
 fn what_services_see_of_their_bundles_is_compared_once_a_form() {
     let (_folder, path) = fresh();
     let troubles = [("other", Trouble::OtherScript), ("many", Trouble::ManyFiles)];

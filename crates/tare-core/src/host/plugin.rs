@@ -53,6 +53,12 @@ pub trait Layer: Sync + 'static {
     /// What [`Layer::probe`] found, in a few words: which software it is, and which version.
     fn words(facts: &Facts) -> String;
 
+    /// The ways in which this machine can have the layer, where its options choose among several, for `tare doctor`:
+    /// each in a few words, with the option that asks for it. May take seconds. None by default.
+    fn ways() -> Vec<String> {
+        Vec::new()
+    }
+
     /// Opens the layer on a host of this machine; the contract is [`Host::open`]'s.
     ///
     /// # Errors
@@ -150,6 +156,9 @@ pub trait ErasedLayer: LayerOptions {
 
     /// See [`Layer::words`].
     fn words(&self, facts: &Facts) -> String;
+
+    /// See [`Layer::ways`].
+    fn ways(&self) -> Vec<String>;
 
     /// See [`Layer::memory_bytes`].
     fn memory_bytes(&self, options: &Value, services: u64, inner: u64) -> u64;
@@ -269,6 +278,10 @@ impl<L: Layer> ErasedLayer for L {
 
     fn words(&self, facts: &Facts) -> String {
         <L as Layer>::words(facts)
+    }
+
+    fn ways(&self) -> Vec<String> {
+        <L as Layer>::ways()
     }
 
     fn memory_bytes(&self, options: &Value, services: u64, inner: u64) -> u64 {

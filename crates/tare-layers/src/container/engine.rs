@@ -1,6 +1,6 @@
 //! A connection to a container engine in which no call can hang.
 
-use super::options::ContainerOptions;
+use super::podman::Service;
 use super::socket;
 use crate::network::UserHere;
 use bollard::models::{SystemInfo, SystemVersion};
@@ -43,6 +43,8 @@ pub(crate) struct Engine {
     docker: Docker,
     socket: PathBuf,
     version: SystemVersion,
+    /// Its service, if that was started here: it ends with the connection.
+    service: Option<Service>,
 }
 
 /// Why a call to the engine failed: what it said, or that it said nothing.
@@ -151,7 +153,8 @@ impl Engine {
         // `call` sets the time limits; this one only must not be shorter than the longest of them.
         let docker = Docker::connect_with_unix(&address, IMPORT_LIMIT.as_secs() + 60, API_DEFAULT_VERSION)
             .doing("connect to the container engine")?;
-        let mut engine = Engine { runtime, docker, socket: path.to_owned(), version: SystemVersion::default() };
+        let (socket, version) = (path.to_owned(), SystemVersion::default());
+        let mut engine = Engine { runtime, docker, socket, version, service: None };
         let docker = engine.docker.clone();
         let doing = "ask the container engine for its version";
         engine.docker = engine.call_within(limit, docker.negotiate_version()).map_err(|error| error.doing(doing))?;
@@ -205,21 +208,24 @@ impl Engine {
         Fault::new(message).remedy("look at its log (journalctl -u docker), then restart it")
     }
 
-    /// This machine's engine, if it can be asked for such containers.
-    ///
-    /// # Errors
-    /// See [`Engine::find`]; or why it cannot be asked.
-    pub(crate) fn find_for(options: &ContainerOptions) -> Result<Option<Engine>, Fault> {
-        let found = Engine::find()?;
-        match found.as_ref().and_then(|engine| options.refused_by(engine.is_podman())) {
-            Some(fault) => Err(fault),
-            None => Ok(found),
-        }
+    /// The same engine, which keeps the service that answers for it.
+    pub(super) fn served_by(self, service: Service) -> Engine {
+        Engine { service: Some(service), ..self }
+    }
+
+    /// Whether it listens at this path, or at one that leads to it.
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        real(&self.socket) == real(path)
     }
 
     /// The command line with which a person talks to this very engine, without the subcommand.
     pub(crate) fn command_line(&self) -> String {
         let socket = self.socket.display();
+        if self.service.is_some() {
+            // Whoever types it talks to another service, which has the same containers.
+            return "podman".to_owned();
+        }
         match (self.is_podman(), socket::USUAL.iter().any(|usual| Path::new(usual) == self.socket)) {
             (false, true) => "docker".to_owned(),
             (false, false) => format!("docker --host unix://{socket}"),
@@ -254,17 +260,26 @@ impl Engine {
         Ok(if facts.get("engine.security").is_some_and(maps) { UserHere::Another } else { UserHere::Same })
     }
 
+    /// What it says of itself.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub(crate) fn info(&self) -> Result<SystemInfo, Fault> {
+        self.call(self.docker.info()).map_err(|error| error.doing("ask the container engine what it is"))
+    }
+
     /// What the engine is.
     ///
     /// # Errors
     /// When it does not answer.
     pub(crate) fn facts(&self) -> Result<Facts, Fault> {
-        let doing = "ask the container engine what it is";
-        let info = self.call(self.docker.info()).map_err(|error| error.doing(doing))?;
+        let info = self.info()?;
         let mut facts = Facts::new();
         let name = if self.is_podman() { "Podman" } else { "Docker Engine" };
         facts.insert("engine.name".to_owned(), name.to_owned());
-        facts.insert("engine.socket".to_owned(), self.socket.display().to_string());
+        let started = self.service.is_some();
+        let socket = if started { "started for the form".to_owned() } else { self.socket.display().to_string() };
+        facts.insert("engine.socket".to_owned(), socket);
         let mut add = |key: &str, value: Option<String>| {
             if let Some(value) = value.filter(|value| !value.is_empty()) {
                 facts.insert(format!("engine.{key}"), value);

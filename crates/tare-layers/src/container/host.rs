@@ -1,6 +1,7 @@
 //! A host whose services run in containers.
 
 mod frozen;
+mod observed;
 mod ways_in;
 
 use super::command::Command;
@@ -8,8 +9,9 @@ use super::engine::{Engine, is_guest};
 use super::guest_engine::GuestEngine;
 use super::link::Link;
 use super::options::{ContainerOptions, Network, Storage};
+use super::runtimes::{self, EngineRuntime};
 use super::spec::{self, Order};
-use super::{image, observe, run};
+use super::{find, image, observe, run};
 use crate::local::{self, accounts::Accounts};
 use crate::network::Fenced;
 use bollard::models::ContainerInspectResponse;
@@ -63,6 +65,7 @@ struct Inner {
     options: ContainerOptions,
     surroundings: TrialContext,
     engine: Engine,
+    runtime: EngineRuntime,
     guest_engine: Option<GuestEngine>,
     link: Option<Link>,
     running: BTreeMap<String, Running>,
@@ -86,7 +89,8 @@ impl Inner {
         options: ContainerOptions,
         surroundings: &TrialContext,
     ) -> Result<Inner, OpenError> {
-        let (engine, guest_engine) = match Engine::find_for(&options).map_err(OpenError::Unavailable)? {
+        let found = find::find_for(&options, Some(&surroundings.run)).map_err(OpenError::Unavailable)?;
+        let (engine, guest_engine) = match found {
             Some(engine) => (engine, None),
             None if is_guest() => {
                 let (own, engine) = GuestEngine::start(carrier.bundles.as_ref(), surroundings)?;
@@ -94,10 +98,18 @@ impl Inner {
             }
             None => return Err(OpenError::Unavailable(super::no_engine())),
         };
-        let surroundings = surroundings.clone();
-        let (running, link, frozen, held, fenced) = (BTreeMap::new(), None, false, Vec::new(), Fenced::default());
+        let runtime = match runtimes::of(&engine, &options) {
+            Ok(runtime) => runtime,
+            Err(fault) => {
+                // Report the first failure, not one in the cleanup.
+                let _ = guest_engine.map_or(Ok(()), GuestEngine::stop);
+                return Err(OpenError::Unavailable(fault));
+            }
+        };
+        let (surroundings, running, link) = (surroundings.clone(), BTreeMap::new(), None);
+        let (frozen, held, fenced) = (false, Vec::new(), Fenced::default());
         let mut inner =
-            Inner { carrier, options, surroundings, engine, guest_engine, link, running, frozen, held, fenced };
+            Inner { carrier, options, surroundings, engine, runtime, guest_engine, link, running, frozen, held, fenced };
         match inner.prepare() {
             Ok(()) => Ok(inner),
             Err(fault) => {
@@ -336,41 +348,6 @@ impl Inner {
             }
         }
     }
-
-    /// What is sampled on the outer host because of this layer.
-    fn scopes(&self) -> Result<Vec<Scope>, Fault> {
-        let mut scopes = Vec::new();
-        let mut ports = Vec::new();
-        for (instance, running) in &self.running {
-            let pid = self.pid(instance)?;
-            let name = instance.clone();
-            scopes.push(Scope { name, serving: true, pids: vec![pid], cgroups: observe::cgroups(pid) });
-            ports.extend(running.start.service.ports.values().copied());
-        }
-        if self.options.publishes() {
-            let pids = observe::port_proxies(self.published_at(), &ports);
-            let proxy = Scope { name: "port proxy".to_owned(), serving: true, pids, cgroups: Vec::new() };
-            scopes.extend(Some(proxy).filter(|scope| !scope.pids.is_empty()));
-        }
-        scopes.extend(observe::engine_scope());
-        Ok(scopes)
-    }
-
-    fn facts(&self) -> Result<Facts, Fault> {
-        let mut facts = self.engine.facts()?;
-        facts.extend(self.options.facts());
-        let image = if self.guest_engine.is_some() { "the bundle's disk, mounted as its layer" } else { "imported" };
-        facts.insert("container.image".to_owned(), image.to_owned());
-        if let Some(link) = &self.link {
-            facts.insert("container.bridge".to_owned(), link.bridge.clone());
-        }
-        let ports: Vec<u16> = self.running.values().flat_map(|r| r.start.service.ports.values().copied()).collect();
-        if self.options.publishes() && !ports.is_empty() && !self.engine.is_podman() {
-            let proxied = !observe::port_proxies(self.published_at(), &ports).is_empty();
-            facts.insert("engine.userland_proxy".to_owned(), proxied.to_string());
-        }
-        Ok(facts)
-    }
 }
 
 impl Host for ContainerHost {
@@ -403,12 +380,11 @@ impl Host for ContainerHost {
     }
 
     fn mapped_files(&mut self, instance: &str, wait: Wait) -> Result<Vec<SeenFile>, Fault> {
-        local::mapped_files(self.inner.pid(instance)?, wait)
+        self.inner.mapped_files(instance, wait)
     }
 
     fn files_seen(&mut self, start: &ServiceStart, said: Option<&[SeenFile]>, wait: Wait) -> Result<FilesSeen, Fault> {
-        let pid = self.inner.pid(&start.instance)?;
-        local::files::files_seen(pid, &local::files::of_bundle(&self.inner.carrier, start, said, wait)?, wait)
+        self.inner.files_seen(start, said, wait)
     }
 
     fn log(&mut self, instance: &str) -> Result<String, Fault> {

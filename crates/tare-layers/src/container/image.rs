@@ -1,6 +1,7 @@
 //! Bundles as engine images: imported once, then shared by every run.
 
 use super::engine::{CallError, Engine, IMPORT_LIMIT, call_limit};
+use super::find;
 use super::leftovers::labelled;
 use super::spec;
 use bollard::models::ContainerSummary;
@@ -123,12 +124,21 @@ where
     engine.call_within(IMPORT_LIMIT, progress.try_for_each(|_| async { Ok(()) }))
 }
 
-/// The bundles' images in the engine's store; none when there is no engine.
+/// The bundles' images in the stores of all engines, each once; none when there is no engine.
 ///
 /// # Errors
-/// When the engine does not answer.
+/// When an engine does not answer.
 pub fn cached_images() -> Result<Vec<CachedImage>, Fault> {
-    let Some(engine) = Engine::find()? else { return Ok(Vec::new()) };
+    let mut images: Vec<CachedImage> = Vec::new();
+    for engine in find::all()? {
+        images.extend(images_of(&engine)?);
+    }
+    images.sort_by(|a, b| a.name.cmp(&b.name));
+    images.dedup_by(|a, b| a.name == b.name);
+    Ok(images)
+}
+
+fn images_of(engine: &Engine) -> Result<Vec<CachedImage>, Fault> {
     let filters = HashMap::from([("label", vec![BUNDLE_LABEL])]);
     let options = ListImagesOptionsBuilder::new().all(true).filters(&filters).build();
     let listed = engine.call(engine.docker().list_images(Some(options)));
@@ -136,13 +146,11 @@ pub fn cached_images() -> Result<Vec<CachedImage>, Fault> {
     let mut images = Vec::new();
     for summary in listed {
         let Some(name) = name_to_remove(&summary) else { continue };
-        if is_imported(&engine, &summary.id)? {
+        if is_imported(engine, &summary.id)? {
             let bytes = u64::try_from(summary.size).unwrap_or(0);
             images.push(CachedImage { name, bytes, bundle: summary.labels.get(BUNDLE_LABEL).cloned() });
         }
     }
-    images.sort_by(|a, b| a.name.cmp(&b.name));
-    images.dedup();
     Ok(images)
 }
 
@@ -190,18 +198,22 @@ pub(crate) fn kept() -> Result<Vec<CachedItem>, Fault> {
     Ok(cached_images()?.into_iter().map(kept).collect())
 }
 
-/// Removes a bundle's image by the name that [`cached_images`] gives it; one that is already gone is no error.
+/// Removes a bundle's image from all engines, by the name that [`cached_images`] gives it; one that is already gone is
+/// no error.
 ///
 /// # Errors
-/// When the engine does not answer, the image is not a bundle's, or something still uses it.
+/// When an engine does not answer, the image is not a bundle's, or something still uses it.
 pub fn remove_image(name: &str) -> Result<(), Fault> {
-    let Some(engine) = Engine::find()? else { return Ok(()) };
-    if !cached_images()?.iter().any(|image| image.name == name) {
+    find::all()?.iter().try_for_each(|engine| remove_from(engine, name))
+}
+
+fn remove_from(engine: &Engine, name: &str) -> Result<(), Fault> {
+    if !images_of(engine)?.iter().any(|image| image.name == name) {
         return Ok(());
     }
-    if let Some(user) = foreign_user(&engine, name)? {
+    if let Some(user) = foreign_user(engine, name)? {
         let fault = Fault::new(format!("the image {name} is in use by the container {user}, which is not Tare's"));
-        return Err(fault.remedy(format!("docker rm {user}, if it is not needed")));
+        return Err(fault.remedy(format!("{} rm {user}, if it is not needed", engine.command_line())));
     }
     // Forced: containers of a run may still refer to it, and they are stopped or removed by their own name.
     let options = RemoveImageOptionsBuilder::new().force(true).build();

@@ -1,6 +1,7 @@
-//! Images that the engine on this machine has, found by their names.
+//! Images that the engines on this machine have, found by their names.
 
 use super::engine::{CallError, Engine};
+use super::find;
 use bollard::models::ImageInspect;
 use bollard::query_parameters::ListImagesOptionsBuilder;
 use tare_core::bundle::ENGINE_IMAGE;
@@ -52,11 +53,11 @@ pub(super) fn pinned_id(name: &str) -> Option<&str> {
     (hex.len() == ID_DIGITS && hex.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(id)
 }
 
-/// Looks up an image that the engine on this machine has. `name` is a name with a tag (`latest` if there is none), an
-/// ID, or a name with an ID behind an `@`, of which the ID decides.
+/// Looks up an image that an engine on this machine has: the first that has it. `name` is a name with a tag (`latest`
+/// if there is none), an ID, or a name with an ID behind an `@`, of which the ID decides.
 ///
 /// # Errors
-/// No engine answers; or, as a mistake, the engine has no such image, or it is built for another processor.
+/// No engine answers; or, as a mistake, no engine has such an image, or it is built for another processor.
 pub fn engine_image(name: &str) -> Result<EngineImage, Fault> {
     if !is_name(name) {
         let fault = Fault::new(format!("'{}' is not the name of an image", name.escape_debug()));
@@ -64,8 +65,19 @@ pub fn engine_image(name: &str) -> Result<EngineImage, Fault> {
             .remedy(format!("write {ENGINE_IMAGE}NAME:TAG, with a name that the engine lists"))
             .as_mistake());
     }
-    let engine = Engine::find()?.ok_or_else(super::no_engine)?;
-    by_name(&engine, name)
+    if let Some((_, found)) = find::first_with(|engine| named(engine, name))? {
+        return of(name, found);
+    }
+    let engines = find::all_installed()?;
+    Err(missing(engines.first().ok_or_else(super::no_engine)?, &engines, name)?)
+}
+
+/// The engine that has the image with this ID, if one does.
+///
+/// # Errors
+/// When an engine does not answer.
+pub(super) fn holder_of(id: &str) -> Result<Option<Engine>, Fault> {
+    Ok(find::first_with(|engine| inspect(engine, id))?.map(|(engine, _)| engine))
 }
 
 /// The same, of an engine that has answered.
@@ -73,14 +85,20 @@ pub fn engine_image(name: &str) -> Result<EngineImage, Fault> {
 /// # Errors
 /// See [`engine_image`].
 pub(super) fn by_name(engine: &Engine, name: &str) -> Result<EngineImage, Fault> {
+    match named(engine, name)? {
+        Some(found) => of(name, found),
+        None => Err(missing(engine, std::slice::from_ref(engine), name)?),
+    }
+}
+
+/// What the engine says of the image of this name; none if it has no such image.
+fn named(engine: &Engine, name: &str) -> Result<Option<ImageInspect>, Fault> {
     // A digest behind a name may also be the one that a registry knows the image by.
     let by_id = pinned_id(name).map(|id| inspect(engine, id)).transpose()?.flatten();
-    let found = match by_id {
-        Some(found) => Some(found),
-        None => inspect(engine, name)?,
-    };
-    let Some(found) = found else { return Err(missing(engine, name)?) };
-    of(name, found)
+    match by_id {
+        Some(found) => Ok(Some(found)),
+        None => inspect(engine, name),
+    }
 }
 
 /// What the engine says of an image; none if it has no such image.
@@ -139,15 +157,21 @@ fn of(name: &str, found: ImageInspect) -> Result<EngineImage, Fault> {
     Ok(EngineImage { id, tags: real_tags(found.repo_tags.unwrap_or_default()), architecture, document })
 }
 
-/// Why there is no image of this name, and which names are spelled like it.
+/// Why there is no image of this name, and which names of `engines` are spelled like it. A person is pointed to
+/// `engine`.
 ///
 /// # Errors
-/// When the engine does not list its images.
-fn missing(engine: &Engine, name: &str) -> Result<Fault, Fault> {
-    let options = ListImagesOptionsBuilder::new().build();
-    let listed = engine.call(engine.docker().list_images(Some(options)));
-    let listed = listed.map_err(|error| error.doing("list the images of the container engine"))?;
-    let tags = real_tags(listed.into_iter().flat_map(|image| image.repo_tags));
+/// When an engine does not list its images.
+fn missing(engine: &Engine, engines: &[Engine], name: &str) -> Result<Fault, Fault> {
+    let mut tags: Vec<String> = Vec::new();
+    for engine in engines {
+        let options = ListImagesOptionsBuilder::new().build();
+        let listed = engine.call(engine.docker().list_images(Some(options)));
+        let listed = listed.map_err(|error| error.doing("list the images of the container engine"))?;
+        tags.extend(listed.into_iter().flat_map(|image| image.repo_tags));
+    }
+    let mut tags = real_tags(tags);
+    tags.dedup();
     let near = spelled_like(name, &tags);
     let program = engine.command_line();
     let remedy = match near.split_last() {

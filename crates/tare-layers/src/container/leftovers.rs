@@ -2,8 +2,8 @@
 
 use super::engine::Engine;
 use super::link::remove_network;
-use super::run;
 use super::spec::{NAME_LABEL, RUN_LABEL};
+use super::{find, podman, run};
 use crate::owner::dead_runs;
 use crate::register;
 use bollard::models::ContainerSummary;
@@ -21,16 +21,28 @@ const MADE_WITHIN: Duration = Duration::from_secs(10);
 /// How long to wait before checking again.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// The containers and networks of any run. No engine, no leftovers.
+/// The containers and networks of any run in all engines, and services of Podman that runs have started. No engine, no
+/// leftovers.
 ///
 /// # Errors
 /// When there is an engine that does not answer.
 pub(crate) fn leftovers() -> Result<Vec<Leftover>, Fault> {
-    let Some(engine) = Engine::find()? else { return Ok(Vec::new()) };
+    let engines = find::all()?;
+    let mut found = settled(&engines)?;
+    // Containers outlive the service that made them, and need none to be removed.
+    found.extend(podman::leftovers());
+    Ok(found)
+}
+
+/// The containers and networks, once those that a dead run was asking for are there, or have had time to be.
+fn settled(engines: &[Engine]) -> Result<Vec<Leftover>, Fault> {
+    if engines.is_empty() {
+        return Ok(Vec::new());
+    }
     let until = Instant::now() + MADE_WITHIN;
     let mut asked: Vec<(String, String)> = dead_runs().into_iter().flat_map(asked).collect();
     loop {
-        let found = standing(&engine)?;
+        let found = standing_in_all(engines)?;
         let late = Instant::now() > until;
         let (made, open): (Vec<_>, Vec<_>) =
             asked.into_iter().partition(|(_, name)| late || found.iter().any(|left| left.name == *name));
@@ -48,6 +60,16 @@ pub(crate) fn leftovers() -> Result<Vec<Leftover>, Fault> {
 /// What a dead run has asked the engine for, and the engine may still be making, each with the run.
 fn asked(run: String) -> Vec<(String, String)> {
     register::asked(&run).into_iter().map(|name| (run.clone(), name)).collect()
+}
+
+/// The same that exist now in any of these engines; containers first, for a network that one uses cannot be removed.
+fn standing_in_all(engines: &[Engine]) -> Result<Vec<Leftover>, Fault> {
+    let mut all: Vec<Leftover> = Vec::new();
+    for engine in engines {
+        all.extend(standing(engine)?);
+    }
+    all.sort_by_key(|left| left.kind != CONTAINER);
+    Ok(all)
 }
 
 /// The containers and networks that exist now.
@@ -102,15 +124,19 @@ fn inherits(engine: &Engine, image: &str) -> Result<bool, Fault> {
 /// # Errors
 /// When it still exists.
 pub(crate) fn remove(leftover: &Leftover) -> Result<(), Fault> {
-    let Some(engine) = Engine::find()? else { return Ok(()) };
-    if !leftovers()?.contains(leftover) {
-        return Ok(());
+    if leftover.kind == podman::KIND {
+        return podman::remove(leftover);
     }
-    match leftover.kind.as_str() {
-        CONTAINER => run::remove(&engine, &leftover.name),
-        NETWORK => remove_network(&engine, &leftover.name),
-        _ => Ok(()),
+    for engine in find::all()? {
+        if standing(&engine)?.contains(leftover) {
+            match leftover.kind.as_str() {
+                CONTAINER => run::remove(&engine, &leftover.name)?,
+                NETWORK => remove_network(&engine, &leftover.name)?,
+                _ => {}
+            }
+        }
     }
+    Ok(())
 }
 
 #[cfg(test)]

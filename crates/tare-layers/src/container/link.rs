@@ -45,7 +45,10 @@ impl Link {
         let create = || create(engine, mode, surroundings, &name, &bridge);
         let gateway = network::registered(&bridge, create)?;
         let mut link = Link { name, bridge, gateway, forwarding: None };
-        if mode == Network::Bridge && !surroundings.address.is_loopback() {
+        // Podman lets packets to published ports pass as well, but not where Docker stands beside it, whose policy for
+        // all others' is to drop them.
+        let is_kept_out = mode == Network::Bridge || engine.is_podman();
+        if is_kept_out && !surroundings.address.is_loopback() {
             let outside = format!("t{}h", surroundings.run);
             match network::allow_forwarding(&surroundings.run, &outside, &link.bridge) {
                 Ok(forwarding) => link.forwarding = Some(forwarding),

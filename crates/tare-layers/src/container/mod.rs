@@ -1,4 +1,5 @@
 //! The container layer: services in containers of an engine that speaks Docker's API, Docker 20.10 and newer or Podman.
+//! Which one is an option of each form (`find.rs`), and so is the OCI runtime that it uses (`runtimes.rs`).
 //!
 //! Its options are described in this crate's `README.md`. With `by: runtime` there is no engine: an OCI runtime starts
 //! the service directly, with the container features that the options ask for, see `runtime/`.
@@ -11,6 +12,7 @@
 mod build;
 mod command;
 mod engine;
+mod find;
 mod guest_engine;
 mod host;
 mod image;
@@ -19,10 +21,14 @@ mod leftovers;
 mod link;
 mod observe;
 mod options;
+mod podman;
+mod programs;
 mod pull;
 mod run;
 mod rungs;
 mod runtime;
+mod runtime_name;
+mod runtimes;
 pub(crate) mod socket;
 mod spec;
 mod variants;
@@ -73,13 +79,24 @@ impl Layer for Container {
         if options.by == By::Runtime {
             return runtime::probe(options);
         }
-        let found = Engine::find_for(options);
-        let asked = found.and_then(|found| found.as_ref().map(Engine::facts).transpose());
-        match asked {
-            Ok(Some(facts)) => Availability::Ready(facts),
-            Ok(None) => Availability::Unavailable(no_engine()),
+        let found = find::find_for(options, None).and_then(|found| found.ok_or_else(no_engine));
+        match found.and_then(|engine| facts(&engine, &runtimes::of(&engine, options)?)) {
+            Ok(facts) => Availability::Ready(facts),
             Err(fault) => Availability::Unavailable(fault),
         }
+    }
+
+    fn ways() -> Vec<String> {
+        let engine = |engine: &Engine| {
+            let told = engine.facts().map_or_else(|fault| fault.message, |facts| words(&facts));
+            told + &runtimes::in_words(engine)
+        };
+        let mut ways = find::in_words(engine);
+        let alone = runtime::installed();
+        if !alone.is_empty() {
+            ways.push(format!("by: runtime ({})", alone.join(", ")));
+        }
+        ways
     }
 
     fn words(facts: &Facts) -> String {
@@ -166,6 +183,16 @@ fn words(facts: &Facts) -> String {
     text
 }
 
+/// What an engine is, with the runtime that it starts containers with.
+///
+/// # Errors
+/// When it does not answer.
+fn facts(engine: &Engine, runtime: &runtimes::EngineRuntime) -> Result<Facts, Fault> {
+    let mut facts = engine.facts()?;
+    runtime.put_into(&mut facts);
+    Ok(facts)
+}
+
 /// A container must be the innermost layer.
 fn holds_no_layer(layer: &str) -> Fault {
     let message = format!("a container cannot hold the layer '{layer}'");
@@ -181,6 +208,10 @@ fn no_engine() -> Fault {
     if installed {
         let remedy = "start it: systemctl start docker, or dockerd where there is no systemd";
         return Fault::new("a container engine is installed and does not run").remedy(remedy);
+    }
+    if podman::program().is_some() {
+        let remedy = "systemctl start podman.socket; a form may also have it started: 'container: {engine: podman}'";
+        return Fault::new("Podman is installed and listens nowhere").remedy(remedy);
     }
     Fault::new("there is no container engine on this machine").remedy("apt-get install docker.io")
 }

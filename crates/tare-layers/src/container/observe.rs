@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use tare_core::telemetry::Scope;
 use tare_core::units::CpuSet;
 
-/// Programs that make up a container engine, by the names that the kernel keeps (15 bytes).
-const ENGINE_PROGRAMS: [&str; 6] = ["dockerd", "containerd", "containerd-shim", "podman", "conmon", "netavark"];
+/// Programs that make up Docker Engine, by the names that the kernel keeps (15 bytes).
+const DOCKER_PROGRAMS: [&str; 3] = ["dockerd", "containerd", "containerd-shim"];
+/// Programs that make up Podman.
+const PODMAN_PROGRAMS: [&str; 4] = ["podman", "conmon", "netavark", "aardvark-dns"];
 /// The program that copies between a published port and the container where the kernel's address translation does not
 /// apply.
 const PROXY_PROGRAM: &str = "docker-proxy";
@@ -49,11 +51,12 @@ pub(crate) fn shims(container_id: &str) -> Vec<u32> {
     found.map(|(pid, _)| pid).filter(|pid| arguments(*pid).iter().any(|word| word == container_id)).collect()
 }
 
-/// The engine's own processes, as a scope that serves no requests.
-pub(crate) fn engine_scope() -> Option<Scope> {
+/// The engine's own processes, as a scope that serves no requests. Another engine may stand beside it.
+pub(crate) fn engine_scope(is_podman: bool) -> Option<Scope> {
+    let programs: &[&str] = if is_podman { &PODMAN_PROGRAMS } else { &DOCKER_PROGRAMS };
     let pids: Vec<u32> = processes()
         .into_iter()
-        .filter(|(_, name)| ENGINE_PROGRAMS.contains(&name.as_str()))
+        .filter(|(_, name)| programs.contains(&name.as_str()))
         .map(|(pid, _)| pid)
         .collect();
     let name = "container engine".to_owned();
@@ -123,7 +126,7 @@ pub(crate) fn own_group(pid: u32, container_id: &str) -> Option<PathBuf> {
 }
 
 /// The group at a path, or the one above it, whose name contains a container's id.
-fn called_after<'g>(group: &'g Path, container_id: &str) -> Option<&'g Path> {
+pub(crate) fn called_after<'g>(group: &'g Path, container_id: &str) -> Option<&'g Path> {
     let name = |group: &Path| group.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     group.ancestors().find(|group| !container_id.is_empty() && name(group).contains(container_id))
 }

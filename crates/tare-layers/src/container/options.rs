@@ -1,5 +1,6 @@
 //! What a study may specify about a container.
 
+use super::runtime_name::RuntimeName;
 use serde::{Deserialize, Serialize};
 use tare_core::config::{Fields, Node, Problems};
 use tare_core::fault::Fault;
@@ -16,18 +17,25 @@ pub(crate) enum By {
     Runtime,
 }
 
-/// Which OCI runtime that is.
+/// Which container engine that is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Runtime {
-    /// The first installed one of the others.
+pub(crate) enum EngineKind {
+    /// The one that the user chose, or the first that answers at a usual place.
     #[default]
     Auto,
-    /// runc.
-    Runc,
-    /// crun.
-    Crun,
+    /// Docker Engine.
+    Docker,
+    /// Podman, as root.
+    Podman,
+    /// Podman, as the user who has started Tare.
+    PodmanRootless,
 }
+
+/// The runtimes that Tare can call by itself: they take the same arguments.
+pub(super) const ALONE: [&str; 4] = ["auto", "runc", "crun", "youki"];
+/// The runtimes that engines commonly know by these names. Others are taken too: an engine's settings name them.
+const COMMON: [&str; 6] = ["auto", "runc", "crun", "youki", "runsc", "kata"];
 
 /// What a container's root file system is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -119,7 +127,9 @@ pub struct ContainerOptions {
     #[serde(default)]
     pub(crate) by: By,
     #[serde(default)]
-    pub(crate) runtime: Runtime,
+    pub(crate) engine: EngineKind,
+    #[serde(default)]
+    pub(crate) runtime: RuntimeName,
     #[serde(default)]
     pub(crate) root: RootKind,
     pub(crate) limits: Limits,
@@ -137,7 +147,8 @@ impl Default for ContainerOptions {
         ContainerOptions {
             network: Network::Published,
             by: By::Engine,
-            runtime: Runtime::Auto,
+            engine: EngineKind::Auto,
+            runtime: RuntimeName::AUTO,
             root: RootKind::Overlay,
             limits: Limits::Cpuset,
             seccomp: Seccomp::Default,
@@ -196,6 +207,11 @@ impl ContainerOptions {
         })
     }
 
+    /// Whether the runtime is one that can be called without an engine.
+    pub(super) fn stands_alone(&self) -> bool {
+        ALONE.contains(&self.runtime.as_str())
+    }
+
     /// Whether the service's ports are published on a host address.
     pub(crate) fn publishes(&self) -> bool {
         matches!(self.network, Network::Published | Network::Translated)
@@ -219,13 +235,16 @@ pub(crate) fn read(node: &Node, problems: &mut Problems) -> Option<ContainerOpti
         _ => By::Engine,
     };
     let mut options = ContainerOptions::usual(by);
-    if let Some(word) = fields.choice("runtime", &["auto", "runc", "crun"], problems) {
-        options.runtime = match word {
-            "runc" => Runtime::Runc,
-            "crun" => Runtime::Crun,
-            _ => Runtime::Auto,
+    if let Some(word) = fields.choice("engine", &["auto", "docker", "podman", "podman-rootless"], problems) {
+        options.engine = match word {
+            "docker" => EngineKind::Docker,
+            "podman" => EngineKind::Podman,
+            "podman-rootless" => EngineKind::PodmanRootless,
+            _ => EngineKind::Auto,
         };
     }
+    let runtime = fields.get("runtime").and_then(|node| read_runtime(node, by, problems));
+    options.runtime = runtime.unwrap_or_default();
     if let Some(word) = fields.choice("root", &["overlay", "directory"], problems) {
         options.root = if word == "directory" { RootKind::Directory } else { RootKind::Overlay };
     }
@@ -264,6 +283,23 @@ pub(crate) fn read(node: &Node, problems: &mut Problems) -> Option<ContainerOpti
     (problems.len() == before).then_some(options)
 }
 
+/// The runtime that is asked for: with an engine any that it may know, else one that Tare can call.
+fn read_runtime(node: &Node, by: By, problems: &mut Problems) -> Option<RuntimeName> {
+    let text = node.text(problems)?;
+    let is_called = by == By::Engine || ALONE.contains(&text.as_str());
+    if !is_called && COMMON.contains(&text.as_str()) {
+        let hint = format!("use one of {}, or leave 'by: runtime' out: an engine calls it", ALONE.join(", "));
+        problems.add(node.place, format!("'{text}' is not called without an engine"), hint);
+        return None;
+    }
+    let named = RuntimeName::parse(&text).filter(|_| is_called);
+    if named.is_none() {
+        let known: &[&str] = if by == By::Runtime { &ALONE } else { &COMMON };
+        problems.add_unknown(node.place, format!("'{text}' is not known here"), &text, known);
+    }
+    named
+}
+
 /// Refuses options that contradict each other, and those that only the engine or only a runtime can provide.
 fn check_together(options: &ContainerOptions, fields: &mut Fields, problems: &mut Problems) {
     let mut refuse = |is: bool, key: &'static str, message: &str, hint: &str| {
@@ -277,6 +313,9 @@ fn check_together(options: &ContainerOptions, fields: &mut Fields, problems: &mu
     match options.by {
         By::Runtime => {
             let alone = "by a runtime alone";
+            let message = format!("{alone} there is no engine");
+            let hint = "leave 'engine' out, or use 'by: engine'";
+            refuse(options.engine != EngineKind::Auto, "engine", &message, hint);
             let message = format!("{alone} a container has the host's network: bridges and ports are the engine's");
             refuse(options.network != Network::Host, "network", &message, "use 'network: host', or 'by: engine'");
             let message = format!("{alone} there is no filter of system calls: the default one is the engine's");
@@ -290,8 +329,6 @@ fn check_together(options: &ContainerOptions, fields: &mut Fields, problems: &mu
         }
         By::Engine => {
             let add = "add 'by: runtime', or leave it out";
-            let message = "an engine uses the runtime that it is set up with";
-            refuse(options.runtime != Runtime::Auto, "runtime", message, add);
             let message = "an engine always puts a layer for writing over the bundle";
             refuse(options.root == RootKind::Directory, "root", message, add);
             let message = "an engine binds no process to CPUs, only a cgroup";
@@ -331,8 +368,9 @@ mod tests {
     fn every_default_is_written_down() {
         assert_eq!(read_text("{}"), Ok(ContainerOptions::default()));
         let value = serde_json::to_value(ContainerOptions::default()).unwrap();
-        let written = "{\"network\":\"published\",\"by\":\"engine\",\"runtime\":\"auto\",\"root\":\"overlay\",\
-                       \"limits\":\"cpuset\",\"seccomp\":\"default\",\"capabilities\":\"default\",\
+        let written = "{\"network\":\"published\",\"by\":\"engine\",\"engine\":\"auto\",\"runtime\":\"auto\",\
+                       \"root\":\"overlay\",\"limits\":\"cpuset\",\"seccomp\":\"default\",\
+                       \"capabilities\":\"default\",\
                        \"namespaces\":\"own\",\"storage\":\"volume\",\"read_only\":false}";
         assert_eq!(value.to_string(), written);
     }
@@ -360,7 +398,8 @@ mod tests {
     #[test]
     fn by_a_runtime_there_is_what_a_runtime_has() {
         let options = read_text("{by: runtime, root: directory, limits: affinity, runtime: crun}").unwrap();
-        assert_eq!((options.by, options.runtime, options.root), (By::Runtime, Runtime::Crun, RootKind::Directory));
+        assert_eq!((options.by, options.root), (By::Runtime, RootKind::Directory));
+        assert_eq!(options.runtime.named(), Some("crun"));
         assert_eq!((options.network, options.limits), (Network::Host, Limits::Affinity));
         assert_eq!((options.seccomp, options.capabilities), (Seccomp::Unconfined, Capabilities::All));
         let engines = "by: runtime\nnetwork: bridge\nseccomp: default\ncapabilities: default\nstorage: overlay\n";
@@ -368,10 +407,26 @@ mod tests {
         assert_eq!(found.len(), 4, "{found:#?}");
         assert!(found[0].contains("2:10") && found[0].contains("host's network"), "{}", found[0]);
         assert!(found.iter().all(|problem| problem.contains("by: engine")), "{found:#?}");
-        let found = read_text("runtime: runc\nroot: directory\nlimits: affinity\n").unwrap_err();
-        assert_eq!(found.len(), 3, "{found:#?}");
+        let found = read_text("root: directory\nlimits: affinity\n").unwrap_err();
+        assert_eq!(found.len(), 2, "{found:#?}");
         assert!(found.iter().all(|problem| problem.contains("by: runtime")), "{found:#?}");
         assert!(read_text("{runtime: auto, root: overlay}").is_ok(), "what is so already may be said");
+    }
+
+    #[test]
+    fn an_engine_and_any_runtime_of_it_may_be_asked_for() {
+        let options = read_text("{engine: podman, runtime: crun}").unwrap();
+        assert_eq!((options.engine, options.runtime.named()), (EngineKind::Podman, Some("crun")));
+        let options = read_text("{engine: docker, runtime: io.containerd.kata.v2}").unwrap();
+        assert_eq!((options.engine, options.runtime.as_str()), (EngineKind::Docker, "io.containerd.kata.v2"));
+        assert_eq!(read_text("{engine: podman-rootless}").unwrap().engine, EngineKind::PodmanRootless);
+        let found = read_text("engine: dockr\nruntime: /usr/bin/runc\n").unwrap_err();
+        assert!(found[0].contains("1:9") && found[0].contains("did you mean 'docker'?"), "{}", found[0]);
+        assert!(found[1].contains("2:10") && found[1].contains("'/usr/bin/runc' is not known here"), "{}", found[1]);
+        let found = read_text("by: runtime\nengine: docker\nruntime: runsc\n").unwrap_err();
+        assert_eq!(found.len(), 2, "{found:#?}");
+        assert!(found.iter().any(|problem| problem.contains("2:9") && problem.contains("there is no engine")));
+        assert!(found.iter().any(|problem| problem.contains("3:10") && problem.contains("youki")), "{found:#?}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! user's credentials, mirrors and trust.
 
 use super::engine::{Engine, IMPORT_LIMIT};
-use super::inventory::{engine_image, engine_name, pinned_id, split};
+use super::inventory::{engine_image, engine_name, holder_of, pinned_id, split};
 use bollard::query_parameters::CreateImageOptionsBuilder;
 use futures_util::TryStreamExt;
 use std::io::Write;
@@ -41,7 +41,9 @@ fn hand_out(name: &str, into: &mut dyn Write) -> Result<(), Fault> {
         let fault = Fault::new(format!("the image {name} was not found when the workload was read, but is there now"));
         return Err(fault.remedy("run the command again"));
     };
-    let engine = Engine::find()?.ok_or_else(super::no_engine)?;
+    let held = holder_of(id)?;
+    // Without a holder the first engine says that it has no such image.
+    let engine = held.map_or_else(Engine::find, |engine| Ok(Some(engine)))?.ok_or_else(super::no_engine)?;
     save(&engine, id, name, into)
 }
 

@@ -5,7 +5,9 @@
 //! runtime alone. A plain process already has its own root, by a mount namespace and `pivot_root`, and a cgroup for its
 //! memory.
 
-use super::options::{By, Capabilities, ContainerOptions, Limits, Namespaces, Network, RootKind, Seccomp, Storage};
+use super::options::{
+    By, Capabilities, ContainerOptions, EngineKind, Limits, Namespaces, Network, RootKind, Seccomp, Storage,
+};
 use tare_core::layer::{LayerRung, LayerUse};
 use tare_core::load::LoadOrigin;
 
@@ -28,6 +30,9 @@ pub(super) fn rungs(
     below: &[LayerUse],
     from: LoadOrigin,
 ) -> Vec<LayerRung<ContainerOptions>> {
+    if !whole.stands_alone() {
+        return vec![LayerRung { name: "whole", adds: "a container of this runtime as a whole", options: *whole }];
+    }
     let now = ContainerOptions {
         by: By::Engine,
         root: RootKind::Overlay,
@@ -44,7 +49,7 @@ pub(super) fn rungs(
     if below.is_empty() {
         by_runtime(&mut rungs, whole);
         if whole.by == By::Engine {
-            rungs.now.by = By::Engine;
+            (rungs.now.by, rungs.now.engine) = (By::Engine, whole.engine);
             rungs.add("engine", "what else an engine does: shim, log");
         }
     } else {
@@ -62,7 +67,8 @@ pub(super) fn rungs(
 }
 
 fn by_runtime(rungs: &mut Rungs, whole: &ContainerOptions) {
-    (rungs.now.by, rungs.now.root, rungs.now.limits) = (By::Runtime, RootKind::Directory, Limits::Affinity);
+    (rungs.now.by, rungs.now.engine) = (By::Runtime, EngineKind::Auto);
+    (rungs.now.root, rungs.now.limits) = (RootKind::Directory, Limits::Affinity);
     rungs.add("group", "cgroup that accounts CPU time; chroot");
     if whole.limits != Limits::Affinity {
         limits(rungs, whole);
@@ -136,7 +142,7 @@ mod tests {
         for pair in rungs.windows(2) {
             let changed = |key: &&String| pair[0].options[key.as_str()] != pair[1].options[key.as_str()];
             let keys = pair[0].options.as_object().unwrap().keys().filter(changed).count();
-            let most = if pair[1].name == "confined" { 2 } else { 1 };
+            let most = if ["confined", "engine"].contains(&pair[1].name) { 2 } else { 1 };
             assert!((1..=most).contains(&keys), "one feature at a time: {pair:?}");
         }
         // What is recorded must be something that a user could have written.
@@ -180,6 +186,17 @@ mod tests {
         assert_eq!(outside(least), ["group"]);
         let own = ContainerOptions { namespaces: Namespaces::Own, ..least };
         assert_eq!(outside(own), ["group", "namespaces"]);
+    }
+
+    #[test]
+    fn what_only_an_engine_calls_is_one_rung() {
+        let outside = |options| names(options, &[], LoadOrigin::Outside);
+        let runtime = |name| super::super::runtime_name::RuntimeName::parse(name).unwrap();
+        let usual = outside(ContainerOptions::default());
+        let named = ContainerOptions { runtime: runtime("crun"), engine: EngineKind::Podman, ..Default::default() };
+        assert_eq!(outside(named), usual);
+        let sealed = ContainerOptions { runtime: runtime("runsc"), ..Default::default() };
+        assert_eq!(outside(sealed), ["whole"]);
     }
 
     #[test]

@@ -124,6 +124,8 @@ fn host_config(order: &Order, ports: &[u16]) -> Result<HostConfig, Fault> {
     Ok(HostConfig {
         network_mode: Some(network.to_owned()),
         port_bindings: Some(port_bindings(order, ports)),
+        // Podman takes it from nobody: its service was started with it.
+        runtime: order.options.runtime.named().filter(|_| !order.by_podman).map(str::to_owned),
         cpuset_cpus: cpuset(order.options.limits, &order.surroundings.cpus, order.start)?.map(|cpus| cpus.to_string()),
         cpuset_mems: nodes(&order.start.memory),
         cpu_period: quota.map(|_| QUOTA_PERIOD_US as i64),

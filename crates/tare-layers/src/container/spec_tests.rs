@@ -46,6 +46,19 @@ fn podman_takes_no_user_namespace_from_its_settings() {
 }
 
 #[test]
+fn the_runtime_that_was_asked_for_is_named_to_who_takes_it() {
+    let (surroundings, start) = (surroundings(), start());
+    let runtime = super::super::runtime_name::RuntimeName::parse("runsc").unwrap();
+    let asked = |runtime, by_podman| {
+        let options = ContainerOptions { runtime, ..ContainerOptions::default() };
+        let order = Order { by_podman, ..order(options, &surroundings, &start) };
+        container(&order, "tare-abc123-t1-db").unwrap().host_config.unwrap().runtime
+    };
+    assert_eq!(asked(runtime, false).as_deref(), Some("runsc"));
+    assert_eq!((asked(runtime, true), asked(Default::default(), false)), (None, None));
+}
+
+#[test]
 fn a_service_gets_exactly_what_was_stated() {
     let (body, host) = built(ContainerOptions::default(), &start(), None);
     assert_eq!(body.cmd.unwrap(), ["/bin/db", "--fast"]);

@@ -93,6 +93,9 @@ impl Host for LoggingHost {
     }
     fn mapped_files(&mut self, instance: &str, _: Wait) -> Result<Vec<SeenFile>, Fault> {
         self.expect(instance);
+        if self.trouble == Trouble::HidesBits {
+            return Ok(Vec::new());
+        }
         let digest = if self.trouble == Trouble::OtherBits { "sha256:bb" } else { "sha256:aa" };
         Ok(vec![SeenFile { path: "/usr/bin/toy".to_owned(), digest: digest.to_owned() }])
     }

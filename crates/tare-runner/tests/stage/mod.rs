@@ -65,6 +65,8 @@ pub(crate) enum Trouble {
     Refuses,
     WrongAnswers,
     OtherBits,
+    /// Shows nobody which files its service has mapped.
+    HidesBits,
     /// A script is not as in the bundle.
     OtherScript,
     /// What its bundle holds is too much to be compared.

@@ -33,6 +33,8 @@ struct FormFinding {
     about: String,
     /// What was found, in a few words; empty if nothing was.
     words: String,
+    /// Ways to have it, among which its options choose.
+    ways: Vec<String>,
     availability: Availability,
 }
 
@@ -77,7 +79,9 @@ fn layers() -> Vec<FormFinding> {
             Availability::Ready(facts) | Availability::Emulated(facts, _) => layer.words(facts),
             Availability::Unavailable(_) => String::new(),
         };
-        FormFinding { layer: layer.name().to_owned(), about: layer.about().to_owned(), words, availability }
+        // What needs root is not looked for without it.
+        let ways = if rustix::process::geteuid().is_root() { layer.ways() } else { Vec::new() };
+        FormFinding { layer: layer.name().to_owned(), about: layer.about().to_owned(), words, ways, availability }
     };
     LAYERS.iter().map(finding).collect()
 }
@@ -105,7 +109,8 @@ fn show(findings: &Findings, width: usize) -> String {
             }
             Availability::Unavailable(why) => ("no".to_owned(), why.message.as_str(), why.remedy.as_str()),
         };
-        text += &said(NARROW, &form.layer, &value, &[("why", why), ("to do", remedy)], width);
+        let more: Vec<(&str, &str)> = [("why", why), ("to do", remedy)].into_iter().chain(ways_of(form)).collect();
+        text += &said(NARROW, &form.layer, &value, &more, width);
     }
     text += &profiles(&findings.checks, width);
     let of = |verdict| findings.checks.iter().filter(move |check| check.verdict == verdict && check.area != PROFILE);
@@ -134,6 +139,11 @@ fn show(findings: &Findings, width: usize) -> String {
         text += &said(WIDE, name, value, &[], width);
     }
     text
+}
+
+/// The ways to have a form, as lines below it.
+fn ways_of(form: &FormFinding) -> impl Iterator<Item = (&str, &str)> {
+    form.ways.iter().map(|way| ("as", way.as_str()))
 }
 
 /// What profiled trials can show on this machine, and what not.
@@ -196,7 +206,9 @@ mod tests {
     fn findings_fit_into_eighty_columns() {
         let why = Fault::new("a word ".repeat(20)).remedy("do it ".repeat(20));
         let availability = Availability::Unavailable(why);
-        let form = FormFinding { layer: "a-layer".into(), about: String::new(), words: String::new(), availability };
+        let ways = vec!["option: one (with many words) ".repeat(5)];
+        let (layer, about, words) = ("a-layer".into(), String::new(), String::new());
+        let form = FormFinding { layer, about, words, ways, availability };
         let (checks, topology) = (tare_telemetry::checks(), tare_telemetry::topology());
         let text = show(&Findings { forms: vec![form], checks, topology, noise: None }, 80);
         assert!(text.lines().all(|line| line.chars().count() <= 80 || !line.trim().contains(' ')), "{text}");
@@ -211,6 +223,7 @@ mod tests {
             layer: layer.to_owned(),
             about: String::new(),
             words: words.to_owned(),
+            ways: if layer == "box" { vec!["maker: a (Boxes 1.2)".to_owned()] } else { Vec::new() },
             availability,
         };
         let why = Fault::new("it stands still").remedy("use another machine");
@@ -242,6 +255,7 @@ mod tests {
         let wanted = "what this machine can measure
   native       yes: plain processes
   box          yes: Boxes 1.2 with runner 3.4
+               as: maker: a (Boxes 1.2)
   guest        only EMULATED: Machines 5.6
                why: it stands still
                to do: use another machine

@@ -7,6 +7,7 @@ mod context;
 mod ignored;
 
 use super::engine::{CallError, Engine, Heard};
+use super::find;
 use super::inventory::{self, EngineImage};
 use bollard::models::BuildInfo;
 use bollard::query_parameters::{
@@ -229,12 +230,18 @@ fn remove_replaced(engine: &Engine, id: &str, name: &str) {
     }
 }
 
-/// The built images that the engine has; none when there is no engine.
+/// The built images that engines have, each once; none when there is no engine.
 ///
 /// # Errors
-/// When the engine does not answer.
+/// When an engine does not answer.
 pub(super) fn kept() -> Result<Vec<CachedItem>, Fault> {
-    Ok(Engine::find()?.map(|engine| listed(&engine)).transpose()?.unwrap_or_default())
+    let mut kept: Vec<CachedItem> = Vec::new();
+    for engine in find::all()? {
+        kept.extend(listed(&engine)?);
+    }
+    kept.sort_by(|a, b| a.name.cmp(&b.name));
+    kept.dedup();
+    Ok(kept)
 }
 
 fn listed(engine: &Engine) -> Result<Vec<CachedItem>, Fault> {
@@ -243,9 +250,7 @@ fn listed(engine: &Engine) -> Result<Vec<CachedItem>, Fault> {
     let images = engine.call(engine.docker().list_images(Some(options)));
     let images = images.map_err(|error| error.doing("list the images that were built"))?;
     let own = images.into_iter().filter_map(|image| own_name(&image.labels, &image.repo_tags));
-    let mut kept: Vec<CachedItem> = own.map(|name| CachedItem { kind: KIND.to_owned(), name, bundle: None }).collect();
-    kept.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(kept)
+    Ok(own.map(|name| CachedItem { kind: KIND.to_owned(), name, bundle: None }).collect())
 }
 
 /// The name under which an image was built, if it still has it.
@@ -260,8 +265,11 @@ fn own_name(labels: &HashMap<String, String>, tags: &[String]) -> Option<String>
 /// # Errors
 /// When the engine does not answer, or a container still uses the image.
 pub(super) fn remove(name: &str) -> Result<(), Fault> {
-    let Some(engine) = Engine::find()? else { return Ok(()) };
-    if !listed(&engine)?.iter().any(|item| item.name == name) {
+    find::all()?.iter().try_for_each(|engine| remove_from(engine, name))
+}
+
+fn remove_from(engine: &Engine, name: &str) -> Result<(), Fault> {
+    if !listed(engine)?.iter().any(|item| item.name == name) {
         return Ok(());
     }
     // By its name and not forced: other names of the image, and who uses it, stay.

@@ -12,8 +12,11 @@ impl Inner {
     pub(super) fn ways_in(&self, instance: &str) -> Vec<WayIn> {
         let Ok(known) = self.known(instance) else { return Vec::new() };
         let (engine, container) = (self.engine.command_line(), &known.container);
+        let shell = format!("{engine} exec -it {container} sh");
         let mut ways = match self.pid(instance) {
-            Ok(pid) => into_process(pid, Some(format!("{engine} exec -it {container} sh"))),
+            // Its process on this machine is not the service's, and has other files.
+            Ok(_) if self.runtime.sealed.is_some() => vec![WayIn::new(WayIn::SHELL, shell)],
+            Ok(pid) => into_process(pid, Some(shell)),
             Err(_) => vec![WayIn::new(STATE, format!("{engine} inspect {container}"))],
         };
         ways.push(WayIn::new(WayIn::OUTPUT, format!("{engine} logs {container}")));

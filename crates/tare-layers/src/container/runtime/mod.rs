@@ -1,5 +1,5 @@
-//! A container without an engine: Tare assembles its root, and an OCI runtime (runc or crun, which engines use too)
-//! does everything else. So features that an engine only gives together can be had one by one.
+//! A container without an engine: Tare assembles its root, and an OCI runtime (runc, crun or youki, which engines use
+//! too) does everything else. So features that an engine only gives together can be had one by one.
 //!
 //! A service's `config.json`, its layer and its log are in the trial's directory, as is the runtime's own state; its
 //! cgroups are `tare-<run>/<instance>`, like those of plain processes. After a crash [`crate::leftovers`] finds all of
@@ -13,11 +13,18 @@ mod program;
 pub(super) use host::open;
 #[cfg(any(test, fuzzing))]
 pub(crate) use program::chew;
+pub(super) use program::refuses_below;
 
-use super::options::ContainerOptions;
+use super::options::{ALONE, ContainerOptions};
+use super::programs;
 use program::Program;
 use std::path::Path;
 use tare_core::host::Availability;
+
+/// The runtimes of this machine that can be called without an engine.
+pub(super) fn installed() -> Vec<&'static str> {
+    ALONE.into_iter().filter(|name| *name != "auto" && programs::find(name).is_some()).collect()
+}
 
 /// Whether this machine has the runtime that the options ask for, and whether it starts containers here.
 pub(super) fn probe(options: &ContainerOptions) -> Availability {

@@ -1,7 +1,8 @@
 //! The runtime's program: where it is, which version, and calls to it that cannot hang.
 
-use super::super::options::Runtime;
-use crate::{environment, marks};
+use super::super::programs;
+use super::super::runtime_name::RuntimeName;
+use crate::marks;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,13 +13,13 @@ use tare_core::host::Facts;
 /// How long a call may take: a tenth of a second is usual.
 const CALL_LIMIT: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// Where runtimes are in addition to the folders in PATH, which for a plain user has none for administrators.
-const FOLDERS: [&str; 4] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"];
+/// The runtimes that are looked for, in this order, unless one is asked for.
+const USUAL: [&str; 2] = ["runc", "crun"];
 
 /// A runtime that is installed.
 #[derive(Debug)]
 pub(super) struct Program {
-    name: &'static str,
+    name: String,
     path: PathBuf,
 }
 
@@ -27,49 +28,37 @@ impl Program {
     ///
     /// # Errors
     /// When it is not installed.
-    pub(super) fn find(which: Runtime) -> Result<Program, Fault> {
-        let folders: Vec<PathBuf> = environment::path().into_iter().chain(FOLDERS.map(PathBuf::from)).collect();
-        Program::find_in(which, &folders)
+    pub(super) fn find(which: RuntimeName) -> Result<Program, Fault> {
+        Program::find_in(which, &programs::folders())
     }
 
-    fn find_in(which: Runtime, folders: &[PathBuf]) -> Result<Program, Fault> {
-        let names: &[&'static str] = match which {
-            Runtime::Auto => &["runc", "crun"],
-            Runtime::Runc => &["runc"],
-            Runtime::Crun => &["crun"],
-        };
+    fn find_in(which: RuntimeName, folders: &[PathBuf]) -> Result<Program, Fault> {
+        let names = which.named().map_or_else(|| USUAL.to_vec(), |name| vec![name]);
         let found = names.iter().find_map(|name| {
             let path = folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file())?;
-            Some(Program { name, path })
+            Some(Program { name: (*name).to_owned(), path })
         });
         found.ok_or_else(|| {
             let message = format!("there is no {} on this machine to start a container with", names.join(" and no "));
-            Fault::new(message).remedy(format!("apt-get install {}", names[0]))
+            let remedy = match names[0] {
+                // No distribution that we know has it.
+                "youki" => "put the program youki into /usr/local/bin (https://github.com/youki-dev/youki)".to_owned(),
+                name => format!("apt-get install {name}"),
+            };
+            Fault::new(message).remedy(remedy)
         })
     }
 
-    /// Why it starts no container if control groups are below `groups`, if it does not: crun supports versions 1 and 2,
-    /// but not a machine that has both.
+    /// Why it starts no container if control groups are below `groups`, if it does not.
     pub(super) fn refuses_below(&self, groups: &Path) -> Option<Fault> {
-        let unified = groups.join("unified/cgroup.controllers");
-        let both = fs::read_to_string(&unified).is_ok_and(|controllers| !controllers.trim().is_empty());
-        (self.name == "crun" && both).then(|| {
-            let message = format!(
-                "crun starts no container on a machine with control groups of both versions: {} names controllers",
-                unified.display()
-            );
-            Fault::new(message).remedy("use runc, or boot with 'systemd.unified_cgroup_hierarchy=1'")
-        })
+        refuses_below(&self.name, groups)
     }
 
     /// What it is, for the record.
     pub(super) fn facts(&self) -> Facts {
-        let mut facts = Facts::from([("runtime.name".to_owned(), self.name.to_owned())]);
-        let said = Command::new(&self.path).arg("--version").stdin(Stdio::null()).output();
-        let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-        // "runc version 1.1.5+ds1", "crun version 1.8.1".
-        let version = said.lines().next().and_then(|line| line.split(" version ").nth(1));
-        facts.extend(version.map(|version| ("runtime.version".to_owned(), version.trim().to_owned())));
+        let mut facts = Facts::from([("runtime.name".to_owned(), self.name.clone())]);
+        let version = programs::version_of(&self.path);
+        facts.extend(version.map(|version| ("runtime.version".to_owned(), version)));
         facts
     }
 
@@ -113,6 +102,20 @@ impl Program {
     }
 }
 
+/// Why a runtime starts no container if control groups are below `groups`, if it does not: crun supports versions 1 and
+/// 2, but not a machine that has both.
+pub(in super::super) fn refuses_below(runtime: &str, groups: &Path) -> Option<Fault> {
+    let unified = groups.join("unified/cgroup.controllers");
+    let both = fs::read_to_string(&unified).is_ok_and(|controllers| !controllers.trim().is_empty());
+    (runtime == "crun" && both).then(|| {
+        let message = format!(
+            "crun starts no container on a machine with control groups of both versions: {} names controllers",
+            unified.display()
+        );
+        Fault::new(message).remedy("use runc, or boot with 'systemd.unified_cgroup_hierarchy=1'")
+    })
+}
+
 /// The last message in a runtime's log, which says why it gave up.
 fn last_message(log: &str) -> Option<String> {
     let message = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok()?["msg"].as_str().map(str::to_owned);
@@ -133,7 +136,7 @@ mod tests {
     #[test]
     fn crun_starts_nothing_beside_both_versions_of_control_groups() {
         let folder = tempfile::tempdir().unwrap();
-        let [runc, crun] = ["runc", "crun"].map(|name| Program { name, path: PathBuf::new() });
+        let [runc, crun] = ["runc", "crun"].map(|name| Program { name: name.to_owned(), path: PathBuf::new() });
         assert!(crun.refuses_below(folder.path()).is_none(), "one version alone");
         let unified = folder.path().join("unified");
         tare_testkit::files::write(&unified.join("cgroup.controllers"), "\n");
@@ -148,16 +151,20 @@ mod tests {
     fn a_runtime_is_found_by_its_name_or_said_to_be_missing() {
         let folder = tempfile::tempdir().unwrap();
         let folders = [folder.path().join("none"), folder.path().to_owned()];
-        let fault = Program::find_in(Runtime::Auto, &folders).unwrap_err();
+        let [auto, runc, crun, youki] = ["auto", "runc", "crun", "youki"].map(|name| RuntimeName::parse(name).unwrap());
+        let fault = Program::find_in(auto, &folders).unwrap_err();
         assert_eq!(fault.message, "there is no runc and no crun on this machine to start a container with");
         assert!(fault.to_string().contains("apt-get install runc"), "{fault}");
         fs::write(folder.path().join("crun"), "").unwrap();
-        assert_eq!(Program::find_in(Runtime::Auto, &folders).unwrap().name, "crun");
-        let fault = Program::find_in(Runtime::Runc, &folders).unwrap_err();
+        assert_eq!(Program::find_in(auto, &folders).unwrap().name, "crun");
+        let fault = Program::find_in(runc, &folders).unwrap_err();
         assert!(fault.message.starts_with("there is no runc on"), "{fault}");
         fs::write(folder.path().join("runc"), "").unwrap();
-        assert_eq!(Program::find_in(Runtime::Auto, &folders).unwrap().name, "runc", "every engine has that one");
-        assert_eq!(Program::find_in(Runtime::Crun, &folders).unwrap().name, "crun");
+        assert_eq!(Program::find_in(auto, &folders).unwrap().name, "runc", "every engine has that one");
+        assert_eq!(Program::find_in(crun, &folders).unwrap().name, "crun");
+        let fault = Program::find_in(youki, &folders).unwrap_err();
+        assert!(fault.message.starts_with("there is no youki on"), "{fault}");
+        assert!(fault.remedy.contains("/usr/local/bin"), "{fault}");
     }
 
     #[test]
@@ -171,13 +178,13 @@ mod tests {
     fn a_call_that_fails_says_what_the_runtime_said() {
         let folder = tempfile::tempdir().unwrap();
         let (path, log) = (folder.path().join("crun"), folder.path().join("log"));
-        let program = Program { name: "crun", path: PathBuf::from("/bin/sh") };
+        let program = Program { name: "crun".to_owned(), path: PathBuf::from("/bin/sh") };
         let mut command = Command::new("/bin/sh");
         command.args(["-c", "echo '{\"msg\": \"no such thing\"}' > \"$0\"; exit 1"]).arg(&log);
         let fault = program.run(&mut command, &log, "do it").unwrap_err();
         assert_eq!(fault.message, "could not do it: crun refused: no such thing");
-        let words = |name| {
-            let program = Program { name, path: path.clone() };
+        let words = |name: &str| {
+            let program = Program { name: name.to_owned(), path: path.clone() };
             let command = program.command("a1b2c3", Path::new("/s"), Path::new("/l"));
             command.get_args().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>()
         };

@@ -1,0 +1,234 @@
+//! Podman's service, which gives it the API that other engines have. Where none listens it is started here, as a child
+//! of this process, and stopped with it.
+//!
+//! Podman keeps its containers itself, so they outlive the service and are the same whichever service is asked. The
+//! service carries no mark in its environment, as other processes of runs do: what it starts for all networks of the
+//! machine, such as the resolver of names, would carry that mark too. A note beside its socket says which process it
+//! is.
+
+use super::programs;
+use crate::marks::run_directory;
+use crate::{home, owner, processes};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+use std::fs::{self, DirBuilder, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use tare_core::fault::{Doing, Fault};
+use tare_core::host::Leftover;
+
+/// The kind of a service that a run has left.
+pub(super) const KIND: &str = "podman service";
+/// What the name of a service's folder begins with.
+const FOLDER: &str = "podman-";
+/// Its socket, its output and the note that says which process it is, in that folder.
+const SOCKET: &str = "engine.sock";
+const LOG: &str = "log";
+const NOTE: &str = "service";
+/// The file in Tare's home that says that Podman was started here once, and so may hold something of Tare's.
+const USED: &str = "podman";
+/// How long a service of no run goes on without a call, in seconds: it ends by itself if this process is killed.
+const IDLE_S: &str = "60";
+/// How long it may take to end.
+const STOP_WITHIN: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// The program `podman`, if it is installed.
+pub(super) fn program() -> Option<PathBuf> {
+    programs::find("podman")
+}
+
+/// Whether a service was ever started here for a run, so that Podman may hold something of Tare's.
+pub(super) fn was_used() -> bool {
+    !noted().is_empty() || home::look().is_ok_and(|home| home.join(USED).exists())
+}
+
+/// A service that was started here. It ends when it is dropped.
+pub(super) struct Service {
+    child: Child,
+    folder: PathBuf,
+}
+
+impl Service {
+    /// Starts a service with the `runtime` that it is to use for all containers, its own if there is none. With a `run`
+    /// it goes on until it is dropped, and is found if this process dies. It does not answer yet.
+    ///
+    /// # Errors
+    /// When its folder cannot be made or the program cannot be run.
+    pub(super) fn start(program: &Path, run: Option<&str>, runtime: Option<&str>) -> Result<Service, Fault> {
+        if run.is_some() {
+            let note = home::claim()?.join(USED);
+            fs::write(&note, "").doing(format!("write {}", note.display()))?;
+        }
+        let folder = make_folder(run)?;
+        let spawned = spawn(program, &folder, run.is_some(), runtime).inspect_err(|_| {
+            let _ = fs::remove_dir_all(&folder);
+        });
+        let service = Service { child: spawned?, folder };
+        let pid = service.child.id();
+        let note = service.folder.join(NOTE);
+        let started = processes::start_time(pid).unwrap_or_default();
+        fs::write(&note, format!("{pid} {started}")).doing(format!("write {}", note.display()))?;
+        Ok(service)
+    }
+
+    /// Where it listens once it is ready.
+    pub(super) fn socket(&self) -> PathBuf {
+        self.folder.join(SOCKET)
+    }
+
+    /// What it said when it ended by itself; `None` while it runs.
+    pub(super) fn last_words(&mut self) -> Option<String> {
+        let ended = !matches!(self.child.try_wait(), Ok(None));
+        ended.then(|| fs::read_to_string(self.folder.join(LOG)).unwrap_or_default().trim().to_owned())
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        }
+        let deadline = Instant::now() + STOP_WITHIN;
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        // Neither harms one that has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Makes a folder that only root can enter: in the run's directory, or aside where there is none.
+fn make_folder(run: Option<&str>) -> Result<PathBuf, Fault> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let directory = run.map(run_directory).filter(|directory| directory.is_dir());
+    loop {
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder = match &directory {
+            Some(directory) => directory.join(format!("{FOLDER}{number}")),
+            None => PathBuf::from(format!("/run/tare-{FOLDER}{}-{number}", std::process::id())),
+        };
+        match DirBuilder::new().mode(0o700).create(&folder) {
+            // Of a killed process that had this id.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            made => return made.doing(format!("make {}", folder.display())).map(|()| folder),
+        }
+    }
+}
+
+fn spawn(program: &Path, folder: &Path, for_run: bool, runtime: Option<&str>) -> Result<Child, Fault> {
+    let log = File::create(folder.join(LOG)).doing("make the log of Podman's service")?;
+    let mut command = Command::new(program);
+    if let Some(runtime) = runtime {
+        command.args(["--runtime", runtime]);
+    }
+    command.args(["system", "service", "--time", if for_run { "0" } else { IDLE_S }]);
+    command.arg(format!("unix://{}", folder.join(SOCKET).display()));
+    // Otherwise it would speak to a service of somebody else.
+    command.env_remove("CONTAINER_HOST").env_remove("CONTAINER_CONNECTION");
+    // Ctrl-C reaches the processes of a terminal's foreground, and containers are still to be removed then.
+    command.process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    command.spawn().doing(format!("run {}", program.display()))
+}
+
+/// The services that runs have noted down: the run, the process and when it started.
+fn noted() -> Vec<(String, u32, u64)> {
+    let folders = |(run, directory): (String, PathBuf)| {
+        let entries = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
+        let ours = entries.filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(FOLDER)));
+        ours.filter_map(move |entry| {
+            let text = fs::read_to_string(entry.path().join(NOTE)).ok()?;
+            let (pid, started) = text.split_once(' ')?;
+            Some((run.clone(), pid.parse().ok()?, started.parse().ok()?))
+        })
+        .collect::<Vec<_>>()
+    };
+    owner::runs().into_iter().map(|(run, directory, _)| (run, directory)).flat_map(folders).collect()
+}
+
+/// The services of runs that are still there.
+pub(super) fn leftovers() -> Vec<Leftover> {
+    let alive = noted().into_iter().filter(|(_, pid, started)| processes::start_time(*pid) == Some(*started));
+    alive.map(|(run, pid, started)| Leftover { run, kind: KIND.to_owned(), name: format!("{pid} {started}") }).collect()
+}
+
+/// Ends a service that a run has left, and waits until it is gone.
+///
+/// # Errors
+/// When it is still there.
+pub(super) fn remove(leftover: &Leftover) -> Result<(), Fault> {
+    let named = |(run, pid, started): &(String, u32, u64)| {
+        *run == leftover.run && format!("{pid} {started}") == leftover.name
+    };
+    let Some((_, pid, started)) = noted().into_iter().find(named) else { return Ok(()) };
+    let Some(id) = Pid::from_raw(pid.cast_signed()) else { return Ok(()) };
+    // Held from before its start time is read: the process that is killed is the one that was examined.
+    let Ok(held) = pidfd_open(id, PidfdFlags::empty()) else { return Ok(()) };
+    let deadline = Instant::now() + STOP_WITHIN;
+    while processes::start_time(pid) == Some(started) {
+        // It may have ended in between.
+        let _ = pidfd_send_signal(&held, Signal::KILL);
+        if Instant::now() >= deadline {
+            return Err(Fault::new(format!("Podman's service, process {pid}, does not end even though it was killed")));
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// Stands for the program: it notes what it was given, and goes on until it is asked to end.
+    fn stand_in(folder: &Path, script: &str) -> PathBuf {
+        let program = folder.join("podman");
+        fs::write(&program, format!("#!/bin/sh\necho \"$@\" >&2\n{script}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        program
+    }
+
+    #[test]
+    fn a_service_is_told_its_runtime_and_goes_with_who_started_it() {
+        let Some(()) = tare_testkit::needs::root() else { return };
+        let folder = tempfile::tempdir().unwrap();
+        let program = stand_in(folder.path(), "exec sleep 60");
+        let mut service = Service::start(&program, None, Some("runc")).unwrap();
+        let (pid, own) = (service.child.id(), service.folder.clone());
+        assert_eq!(service.last_words(), None, "it runs");
+        assert_eq!(fs::metadata(&own).unwrap().permissions().mode() & 0o777, 0o700);
+        let wanted = format!("--runtime runc system service --time 60 unix://{}", service.socket().display());
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while fs::read_to_string(own.join(LOG)).unwrap().trim() != wanted {
+            assert!(Instant::now() < deadline, "{}", fs::read_to_string(own.join(LOG)).unwrap());
+            std::thread::sleep(LOOK_EVERY);
+        }
+        drop(service);
+        assert!(processes::start_time(pid).is_none() && !own.exists());
+    }
+
+    #[test]
+    fn a_service_that_ends_by_itself_says_why() {
+        let Some(()) = tare_testkit::needs::root() else { return };
+        let folder = tempfile::tempdir().unwrap();
+        let program = stand_in(folder.path(), "echo 'Error: no such runtime' >&2; exit 125");
+        let mut service = Service::start(&program, None, None).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let words = loop {
+            match service.last_words() {
+                Some(words) => break words,
+                None => assert!(Instant::now() < deadline, "it still runs"),
+            }
+            std::thread::sleep(LOOK_EVERY);
+        };
+        assert!(words.ends_with("Error: no such runtime"), "{words}");
+    }
+}
