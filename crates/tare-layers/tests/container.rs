@@ -5,6 +5,8 @@
 
 #[path = "container/checks.rs"]
 mod checks;
+#[path = "container/engines.rs"]
+mod engines;
 #[path = "container/own_images.rs"]
 mod own_images;
 #[path = "container/runtime.rs"]
@@ -26,7 +28,7 @@ fn main() -> ExitCode {
         ["resources"] => return service::resources(),
         _ => {}
     }
-    let trials = checks::ALL.iter().chain(own_images::ALL).chain(runtime::ALL).map(|(name, check)| {
+    let trials = checks::ALL.iter().chain(own_images::ALL).chain(engines::ALL).chain(runtime::ALL).map(|(name, check)| {
         Trial::test(*name, || {
             match stage::lacks() {
                 Some(why) => println!("skipped: {why}"),

@@ -17,6 +17,9 @@ const PERMITTED: &[(&str, &str)] = &[
     ("that another had", "chance"),
     ("memory cannot be bounded here", "the kernel's, which may be without that controller"),
     ("Podman's is another than Docker's", "the engine's"),
+    ("Podman is not installed", "it is weighed where somebody has it"),
+    ("the container engine has no runtime crun", "its settings are the machine's"),
+    ("the container engine has no runtime runsc", "its settings are the machine's"),
     ("a run is in progress on this machine", "somebody's run"),
     ("TARE_THOROUGH is not set", "who names a test that takes minutes says --thorough too"),
     ("this is no checkout of git", "a tarball is a source tree too"),
@@ -68,6 +71,7 @@ mod tests {
         for why in [
             "crun starts no container on a machine with control groups of both versions: a names controllers",
             "there is one CPU",
+            "Podman is not installed on this machine (to do: apt-get install podman)",
             "the processor's counters cannot be opened: No such file or directory (os error 2)",
         ] {
             assert!(HERE.permits(why), "{why}");

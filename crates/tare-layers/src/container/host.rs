@@ -108,8 +108,19 @@ impl Inner {
         };
         let (surroundings, running, link) = (surroundings.clone(), BTreeMap::new(), None);
         let (frozen, held, fenced) = (false, Vec::new(), Fenced::default());
-        let mut inner =
-            Inner { carrier, options, surroundings, engine, runtime, guest_engine, link, running, frozen, held, fenced };
+        let mut inner = Inner {
+            carrier,
+            options,
+            surroundings,
+            engine,
+            runtime,
+            guest_engine,
+            link,
+            running,
+            frozen,
+            held,
+            fenced,
+        };
         match inner.prepare() {
             Ok(()) => Ok(inner),
             Err(fault) => {

@@ -15,11 +15,15 @@ use tare_core::telemetry::Scope;
 use tare_layers::listening;
 use tare_layers::local::LocalHost;
 
+/// Podman with the runtime that starts containers on every machine.
+const PODMAN: &str = "{engine: podman, runtime: runc}";
+
 pub(crate) fn all() -> Vec<Check> {
     vec![
         ("every_layer_keeps_the_contract".to_owned(), true, every_form),
         ("a_container_by_a_runtime_keeps_the_contract".to_owned(), true, || by_a_runtime("auto")),
         ("a_container_by_crun_keeps_the_contract".to_owned(), true, || by_a_runtime("crun")),
+        ("a_container_of_podman_keeps_the_contract".to_owned(), true, || by_an_engine(PODMAN)),
         ("the_mock_layer_keeps_the_contract_without_root".to_owned(), false, mock_without_root),
         ("no_service_is_reached_from_another_network".to_owned(), true, confined::kept_from_others),
         ("networks_of_forms_side_by_side_are_private".to_owned(), true, private::side_by_side),
@@ -81,6 +85,18 @@ fn by_a_runtime(runtime: &str) {
             Availability::Emulated(_, why) | Availability::Unavailable(why) => {
                 println!("skipped: the contract of a container by a runtime: {why}");
             }
+        }
+    }
+}
+
+/// By an engine that is named.
+fn by_an_engine(options: &str) {
+    let kind = named("container");
+    let layer = layer(kind, options);
+    match kind.probe(&layer.options, &stage::carrier(std::path::Path::new("/"))) {
+        Availability::Ready(_) => contract(&format!("container {options}"), &[layer]),
+        Availability::Emulated(_, why) | Availability::Unavailable(why) => {
+            println!("skipped: the contract of a container {options}: {why}");
         }
     }
 }
