@@ -80,7 +80,7 @@ impl Layer for Container {
             return runtime::probe(options);
         }
         let found = find::find_for(options, None).and_then(|found| found.ok_or_else(no_engine));
-        match found.and_then(|engine| facts(&engine, &runtimes::of(&engine, options)?)) {
+        match found.and_then(|engine| runtimes::facts(&engine, &runtimes::of(&engine, options)?)) {
             Ok(facts) => Availability::Ready(facts),
             Err(fault) => Availability::Unavailable(fault),
         }
@@ -181,16 +181,6 @@ fn words(facts: &Facts) -> String {
         text += ", rootless";
     }
     text
-}
-
-/// What an engine is, with the runtime that it starts containers with.
-///
-/// # Errors
-/// When it does not answer.
-fn facts(engine: &Engine, runtime: &runtimes::EngineRuntime) -> Result<Facts, Fault> {
-    let mut facts = engine.facts()?;
-    runtime.put_into(&mut facts);
-    Ok(facts)
 }
 
 /// A container must be the innermost layer.

@@ -182,7 +182,7 @@ impl ContainerOptions {
         let hands_on = is_podman && self.by == By::Engine && self.capabilities == Capabilities::All;
         hands_on.then(|| {
             Fault::new("Podman gives 'capabilities: all' to the service itself, which is unprivileged in every form")
-                .remedy("leave it out, or have Docker Engine answer (DOCKER_HOST)")
+                .remedy("leave it out, or use 'engine: docker'")
         })
     }
 

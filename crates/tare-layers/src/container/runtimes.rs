@@ -26,7 +26,7 @@ const SEALED: [(&str, &str); 5] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct EngineRuntime {
     /// What the engine calls it.
-    pub(super) name: String,
+    name: String,
     /// Its program, if it is where the engine says or in the usual folders.
     program: Option<PathBuf>,
     /// What a container is that shows nothing of its service to this machine.
@@ -40,9 +40,8 @@ pub(super) struct EngineRuntime {
 pub(super) fn of(engine: &Engine, options: &ContainerOptions) -> Result<EngineRuntime, Fault> {
     let info = engine.info()?;
     let found = chosen(&info, options.runtime.named(), engine.is_podman())?;
-    let groups = Path::new("/sys/fs/cgroup");
-    if let Some(fault) = runtime::refuses_below(&found.kind(), groups) {
-        return Err(fault);
+    if let Some(fault) = runtime::refuses_below(&found.kind(), Path::new("/sys/fs/cgroup")) {
+        return Err(fault.remedy("use 'runtime: runc', or boot with 'systemd.unified_cgroup_hierarchy=1'"));
     }
     if let Some(kind) = found.sealed.filter(|_| options.network == Network::Host) {
         let message = format!("a container of {kind} has a network of its own making, even with 'network: host'");
@@ -118,6 +117,16 @@ fn missing(name: &str, configured: &BTreeMap<String, Option<String>>) -> Fault {
     ))
 }
 
+/// What an engine is, with the runtime that it starts containers with.
+///
+/// # Errors
+/// When it does not answer.
+pub(super) fn facts(engine: &Engine, runtime: &EngineRuntime) -> Result<Facts, Fault> {
+    let mut facts = engine.facts()?;
+    runtime.put_into(&mut facts);
+    Ok(facts)
+}
+
 impl EngineRuntime {
     /// What its program is called, or else it itself.
     fn kind(&self) -> String {
@@ -126,7 +135,7 @@ impl EngineRuntime {
     }
 
     /// The facts about an engine, with this runtime in the place of the engine's own.
-    pub(super) fn put_into(&self, facts: &mut Facts) {
+    fn put_into(&self, facts: &mut Facts) {
         const NAME: &str = "engine.runtime";
         const VERSION: &str = "engine.runtime.version";
         if facts.get(NAME).is_none_or(|name| *name != self.name) {
@@ -200,7 +209,7 @@ mod tests {
             path.display().to_string()
         });
         let katas = [("kata", "/nowhere"), ("kata-qemu", "/nowhere")];
-        let listed = info(&[("safe", &runsc), ("fast", &crun), katas[0], katas[1]], "runc");
+        let listed = info(&[("safe", runsc.as_str()), ("fast", crun.as_str()), katas[0], katas[1]], "runc");
         let sealed = |name: &str| chosen(&listed, Some(name), false).unwrap().sealed;
         assert_eq!([sealed("safe"), sealed("fast")], [Some("gVisor"), None]);
         assert_eq!([sealed("kata"), sealed("kata-qemu")], [Some("Kata Containers"); 2]);

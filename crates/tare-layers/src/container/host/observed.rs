@@ -1,6 +1,6 @@
 //! What is seen of running containers from outside: their processes and control groups, their files, the engine.
 
-use super::{Inner, observe};
+use super::{Inner, observe, runtimes};
 use crate::local;
 use std::path::Path;
 use tare_core::fault::Fault;
@@ -62,7 +62,7 @@ impl Inner {
     }
 
     pub(super) fn facts(&self) -> Result<Facts, Fault> {
-        let mut facts = crate::container::facts(&self.engine, &self.runtime)?;
+        let mut facts = runtimes::facts(&self.engine, &self.runtime)?;
         facts.extend(self.options.facts());
         let image = if self.guest_engine.is_some() { "the bundle's disk, mounted as its layer" } else { "imported" };
         facts.insert("container.image".to_owned(), image.to_owned());
