@@ -80,7 +80,7 @@ pub(super) fn holder_of(id: &str) -> Result<Option<Engine>, Fault> {
     Ok(find::first_with(|engine| inspect(engine, id))?.map(|(engine, _)| engine))
 }
 
-/// The same, of an engine that has answered.
+/// Looks up an image that this engine has.
 ///
 /// # Errors
 /// See [`engine_image`].

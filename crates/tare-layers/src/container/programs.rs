@@ -24,7 +24,7 @@ pub(super) fn version_of(program: &Path) -> Option<String> {
 }
 
 /// The version in what a program says: `runc version 1.1.5+ds1`, `youki version: 0.3.3`, `kata-runtime  : 3.2.0`.
-pub(super) fn version_in(said: &str) -> Option<String> {
+fn version_in(said: &str) -> Option<String> {
     let line = said.lines().next()?;
     let (_, version) = line.split_once(" version").or_else(|| line.split_once(" : "))?;
     let version = version.trim_start_matches(':').split(',').next()?.trim();
