@@ -21,6 +21,7 @@ mod mounts;
 mod netlink;
 pub mod network;
 pub mod numbers;
+pub mod opened;
 pub mod owner;
 mod processes;
 mod register;

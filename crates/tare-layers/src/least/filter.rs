@@ -5,16 +5,16 @@ use std::io;
 
 /// The kernel's name for this machine's native system call convention (`AUDIT_ARCH_*` in `linux/audit.h`).
 #[cfg(target_arch = "x86_64")]
-const THIS_WAY: u32 = 0xc000_003e;
+pub(crate) const THIS_WAY: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
-const THIS_WAY: u32 = 0xc000_00b7;
+pub(crate) const THIS_WAY: u32 = 0xc000_00b7;
 /// Numbers from here on belong to another convention, which x86 has as well.
-const OTHER_WAY: u32 = 0x4000_0000;
+pub(crate) const OTHER_WAY: u32 = 0x4000_0000;
 
 /// Offsets in `struct seccomp_data` of the call's number, the calling convention, and the lower half of the first
 /// argument.
-const NUMBER: u32 = 0;
-const WAY: u32 = 4;
+pub(crate) const NUMBER: u32 = 0;
+pub(crate) const WAY: u32 = 4;
 const FIRST_ARGUMENT: u32 = 16;
 
 /// Calls that run other programs, reach into other processes, or change the machine: not a sampler's business, whatever
@@ -97,20 +97,20 @@ const NAMESPACES: i32 = libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET;
 
-fn step(operation: u32, number: u32, skipped_if: (u8, u8)) -> libc::sock_filter {
+pub(crate) fn step(operation: u32, number: u32, skipped_if: (u8, u8)) -> libc::sock_filter {
     libc::sock_filter { code: operation as u16, jt: skipped_if.0, jf: skipped_if.1, k: number }
 }
 
-fn load(offset: u32) -> libc::sock_filter {
+pub(crate) fn load(offset: u32) -> libc::sock_filter {
     step(BPF_LD | BPF_W | BPF_ABS, offset, (0, 0))
 }
 
-fn end(answer: u32) -> libc::sock_filter {
+pub(crate) fn end(answer: u32) -> libc::sock_filter {
     step(BPF_RET | BPF_K, answer, (0, 0))
 }
 
 /// `if the loaded value compares true with the number { block }`; `how` is one of the kernel's comparisons.
-fn where_it(how: u32, number: u32, block: &[libc::sock_filter]) -> Vec<libc::sock_filter> {
+pub(crate) fn where_it(how: u32, number: u32, block: &[libc::sock_filter]) -> Vec<libc::sock_filter> {
     let length = u8::try_from(block.len()).expect("blocks written by hand are short");
     [&[step(BPF_JMP | how | BPF_K, number, (0, length))][..], block].concat()
 }

@@ -7,7 +7,7 @@
 //! Both give up root themselves, in their only thread, before they read anything from outside. If they were not started
 //! as root there is nothing to give up.
 
-mod filter;
+pub(crate) mod filter;
 
 use crate::local::confinement::{become_user_with, leave_open_files};
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};

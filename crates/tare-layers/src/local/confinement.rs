@@ -204,7 +204,7 @@ pub(crate) fn leave_open_files() -> io::Result<()> {
 }
 
 /// The error of a system call that failed.
-pub(super) fn check(result: libc::c_long) -> io::Result<()> {
+pub(crate) fn check(result: libc::c_long) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
