@@ -85,6 +85,12 @@ pub(crate) fn behind_sudo() -> Option<u32> {
     std::env::var("SUDO_UID").ok()?.parse().ok()
 }
 
+/// The same with the user's group.
+pub(crate) fn user_behind_sudo() -> Option<(u32, u32)> {
+    let group = std::env::var("SUDO_GID").ok()?.parse().ok()?;
+    Some((behind_sudo()?, group))
+}
+
 /// Folders above the program, for one that was built in its source tree; and `share/tare` below the prefix that it was
 /// installed in, such as `/usr` for `/usr/bin/tare`.
 fn folders_of(program: &Path, kind: &str) -> Vec<PathBuf> {

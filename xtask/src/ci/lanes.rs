@@ -91,6 +91,7 @@ const CLASSES: &[(&str, Class)] = &[
     ("tare-layers::leftovers::", Class::Runs),
     ("tare-layers::local::", Class::Runs),
     ("tare-layers::network::", Class::Runs),
+    ("tare-layers::opened::", Class::Runs),
     ("tare-layers::processes::", Class::Runs),
     ("tare-layers::settings::", Class::Runs),
     // The longest by far.

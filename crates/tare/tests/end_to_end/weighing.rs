@@ -1,6 +1,6 @@
 //! From the name of an image to its table, in one command.
 
-use crate::end_to_end::lab::{Lab, flat, text};
+use crate::end_to_end::lab::{Lab, flat, said, text};
 use std::path::Path;
 use std::process::Command;
 
@@ -88,6 +88,60 @@ fn an_image_is_weighed_by_its_name_and_again_by_its_folder() {
     lab.expect(0, &["check", text(&out)]);
     let planned = flat(&lab.expect(0, &["run", text(&out), "--dry-run"]));
     assert!(planned.contains("container-hostnet") && planned.contains("Nothing was started"), "{planned}");
+}
+
+#[test]
+fn a_command_of_this_machine_is_weighed_with_the_files_that_it_uses() {
+    let Some(lab) = Lab::with_engine(&["python3"]) else { return };
+    // In every form /tmp is empty.
+    let app = tempfile::tempdir_in("/var/tmp").unwrap();
+    std::fs::write(app.path().join("page.html"), "a page\n").unwrap();
+    let out = lab.path("weigh-server");
+    let server = ["--", "python3", "-m", "http.server", "{port}"];
+    let options = ["init", "--http", "/page.html", "--connections", "4", "--at-most", "8s", "--out", text(&out)];
+    let typed = [&options[..], &server].concat();
+    let make = || {
+        let output = lab.command(&typed).current_dir(app.path()).output().unwrap();
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        flat(&said)
+    };
+    let told = make();
+    lab.expect_clean();
+    assert!(told.contains("files of this machine"), "{told}");
+    assert!(told.contains("it takes its port by {port}, so forms stand side by side"), "{told}");
+    let root = out.join("root");
+    let copied = root.join(app.path().canonicalize().unwrap().strip_prefix("/").unwrap()).join("page.html");
+    assert_eq!(std::fs::read_to_string(copied).unwrap(), "a page\n");
+    let list = std::fs::read_to_string(out.join("files.txt")).unwrap();
+    assert!(list.contains("/http/server.py\n") && list.contains("page.html\n"), "{list}");
+    assert!(!root.join("proc").exists() && !root.join("etc/shadow").exists());
+    let workload = std::fs::read_to_string(out.join("workload.yaml")).unwrap();
+    assert!(workload.contains("bundle: {folder: \"root\"}") && workload.contains("${{port.main}}"), "{workload}");
+    // The same command takes the folder as it is, and the study has what was copied, whatever becomes of the page.
+    assert!(make().contains("is there already, made by this command"));
+    std::fs::remove_file(app.path().join("page.html")).unwrap();
+    let record = lab.path("record");
+    let ran = flat(&lab.expect(0, &["run", text(&out), "--form", "native", "--form", "container", "--out", text(&record)]));
+    lab.expect_clean();
+    assert!(ran.contains("native") && ran.contains("container"), "{ran}");
+}
+
+#[test]
+fn a_command_that_does_not_serve_is_said_with_what_to_do() {
+    let Some(lab) = Lab::open(&[]) else { return };
+    let out = lab.path("out");
+    let refuse = |code: i32, words: &[&str], wanted: &str| {
+        let typed = [&["weigh", "--out", text(&out), "--"][..], words].concat();
+        let said = flat(&lab.expect(code, &typed));
+        assert!(said.contains(wanted), "{words:?}: '{wanted}' is not there: {said}");
+        lab.expect_clean();
+        assert!(!out.exists(), "{words:?}: nothing is left");
+    };
+    refuse(2, &["./none-such", "{port}"], "cannot be started");
+    refuse(2, &["none-such"], "in no folder of PATH");
+    refuse(2, &["wrk", "http://{address}/"], "nothing to weigh was named before --");
+    refuse(1, &["sh", "-c", "echo no key was given; exit 3"], "no key was given");
 }
 
 /// An image with these `changes` is refused with this exit code and these words, and nothing of it is left.

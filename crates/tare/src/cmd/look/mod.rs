@@ -187,8 +187,9 @@ fn settled(service: &mut Watched<'_>, deadline: Instant, stop: &Stop) -> Result<
     }
 }
 
-/// Asks each port which protocol it speaks, all at the same time.
-fn of_addresses(addresses: &BTreeSet<SocketAddr>) -> Seen {
+/// What is seen of a service that listens at these addresses: asks each port which protocol it speaks, all at the same
+/// time.
+pub(crate) fn of_addresses(addresses: &BTreeSet<SocketAddr>) -> Seen {
     let mut ports: BTreeMap<u16, Vec<IpAddr>> = BTreeMap::new();
     for address in addresses {
         ports.entry(address.port()).or_default().push(address.ip());

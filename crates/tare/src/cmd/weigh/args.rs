@@ -19,7 +19,8 @@ Examples:
   tare weigh apt:redis-server --command '/usr/bin/redis-server --port {port} \\
     --bind 0.0.0.0 --protected-mode no'
   tare weigh my/db:1 --env POSTGRES_PASSWORD=x --sql 'SELECT 1'
-  tare weigh my/app:1 -- wrk -t1 -c{connections} -d{seconds} http://{address}/";
+  tare weigh my/app:1 -- wrk -t1 -c{connections} -d{seconds} http://{address}/
+  tare weigh --http /health -- ./server --port {port}";
 
 /// See `Verb::Weigh`.
 #[derive(Debug, Args)]
@@ -45,10 +46,11 @@ pub(crate) struct InitArgs {
 
 /// What is weighed, and whatever is not to be guessed.
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("load").args(["http", "redis", "memcached", "sql", "tool", "tool_words"])))]
+#[command(group(ArgGroup::new("load").args(["http", "redis", "memcached", "sql", "tool"])))]
 pub(super) struct About {
     /// An image that the engine here has (my/app:1), an archive or OCI layout (./app.tar), an image of a registry, a
-    /// folder with a Dockerfile (./app), or a Debian package (apt:redis-server)
+    /// folder with a Dockerfile (./app), or a Debian package (apt:redis-server). Without it, the words after -- are a
+    /// command of this machine
     pub(super) what: Option<String>,
     /// Load: GET this path
     #[arg(long, value_name = "PATH")]
@@ -93,6 +95,9 @@ pub(super) struct About {
     /// Let the service write to this path of its own; may be repeated
     #[arg(long, value_name = "PATH")]
     pub(super) volume: Vec<String>,
+    /// With a command of this machine: copy this file or folder too; may be repeated
+    #[arg(long, value_name = "PATH")]
+    pub(super) with: Vec<PathBuf>,
     /// Number of CPUs of the service, in every form [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(super) cpus: Option<u32>,
@@ -111,7 +116,7 @@ pub(super) struct About {
     /// Wait for a run in progress on this machine to end
     #[arg(long)]
     pub(super) wait: bool,
-    /// The load tool with its arguments, instead of --tool
+    /// The load tool with its arguments, instead of --tool; without WHAT, the command to weigh, with {port} filled in
     #[arg(last = true, value_name = "LOAD")]
     pub(super) tool_words: Vec<String>,
 }
@@ -152,6 +157,7 @@ impl About {
         for (option, values) in [("--env", &self.env), ("--volume", &self.volume)] {
             words.extend(values.iter().flat_map(|value| [option.to_owned(), value.clone()]));
         }
+        words.extend(self.with.iter().flat_map(|path| ["--with".to_owned(), path.display().to_string()]));
         if !self.tool_words.is_empty() {
             words.push("--".to_owned());
             words.extend(self.tool_words.iter().cloned());
@@ -159,6 +165,23 @@ impl About {
         // Only NUL cannot be quoted, and no argument has one. The command stands in a comment of one line.
         let typed = shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "));
         typed.replace(char::is_control, " ")
+    }
+
+    /// The command of this machine that is weighed, if it is one.
+    pub(super) fn local_command(&self) -> Option<&[String]> {
+        (self.what.is_none() && !self.tool_words.is_empty()).then_some(&self.tool_words)
+    }
+
+    /// What is weighed, in words.
+    pub(super) fn shown(&self) -> String {
+        let words = || self.local_command().unwrap_or_default().join(" ");
+        self.what.clone().unwrap_or_else(words)
+    }
+
+    /// Whether two loads were typed, one of them after `--`.
+    pub(super) fn two_loads(&self) -> bool {
+        let other = self.http.is_some() || self.redis || self.memcached || self.sql.is_some() || self.tool.is_some();
+        other && self.what.is_some() && !self.tool_words.is_empty()
     }
 
     /// The variables that were typed.
@@ -183,7 +206,7 @@ impl About {
     /// # Errors
     /// When it is no command line.
     pub(super) fn tool(&self) -> Result<Option<Vec<String>>> {
-        if !self.tool_words.is_empty() {
+        if self.what.is_some() && !self.tool_words.is_empty() {
             return Ok(Some(self.tool_words.clone()));
         }
         self.tool.as_ref().map(|text| words(text, "--tool")).transpose()
@@ -271,11 +294,20 @@ mod tests {
     #[test]
     fn one_load_is_chosen_and_commands_are_split_as_in_a_shell() {
         assert!(Line::try_parse_from(["weigh", "x", "--redis", "--http", "/"]).is_err());
-        assert!(Line::try_parse_from(["weigh", "x", "--redis", "--", "wrk"]).is_err());
+        assert!(about(&["x", "--redis", "--", "wrk"]).two_loads() && !about(&["x", "--", "wrk"]).two_loads());
         let command = about(&["x", "--command", "/bin/sh -c 'exec x'"]).command().unwrap().unwrap();
         assert_eq!(command, ["/bin/sh", "-c", "exec x"]);
         let told = about(&["x", "--tool", "wrk 'http"]).tool().unwrap_err().to_string();
         assert!(told.contains("a quote that is not closed"), "{told}");
         assert_eq!(about(&["x", "--", "wrk", "-c 1"]).tool().unwrap().unwrap(), ["wrk", "-c 1"]);
+    }
+
+    #[test]
+    fn words_without_anything_else_to_weigh_are_the_command() {
+        let about = about(&["--redis", "--with", "/a b", "--", "./server", "{port}"]);
+        assert_eq!(about.local_command().unwrap(), ["./server", "{port}"]);
+        assert!(about.tool().unwrap().is_none() && !about.two_loads());
+        assert_eq!(about.typed(), "tare weigh --redis --with '/a b' -- ./server '{port}'");
+        assert_eq!(about.shown(), "./server {port}");
     }
 }

@@ -7,12 +7,13 @@ use crate::files::{self, STUDY_FILE, WORKLOAD_FILE};
 use crate::mistake::Mistake;
 use crate::written::{make_own_folder, write_own_file};
 use anyhow::{Context, Result};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use tare_core::bundle::Source;
 use tare_core::units::typed_duration;
 
 /// How the first line of a workload begins that this program has made.
-pub(super) const MADE_BY: &str = "# Made by: tare ";
+const MADE_BY: &str = "# Made by: tare ";
 /// What may be done with a file; the command that lists all its keys follows.
 const EDIT: &str = "# Edit it freely: `tare run` takes this folder as it is. All keys: ";
 /// How long a service may take until it is ready: in the folder, and while its load is found.
@@ -25,6 +26,19 @@ const MEASURED: [&str; 2] = ["1s", "2s"];
 /// The space of a volume that was typed; image volumes get as much.
 const VOLUME: &str = "512MiB";
 
+/// A command of this machine, as a service starts it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Program {
+    /// The path of the program, and its arguments.
+    pub(super) command: Vec<String>,
+    /// The folder that it starts in, if not the root.
+    pub(super) directory: Option<String>,
+    /// Where it finds other programs.
+    pub(super) path: String,
+    /// Where it was seen to write.
+    pub(super) volumes: Vec<String>,
+}
+
 /// A workload and a study in the making.
 #[derive(Clone)]
 pub(super) struct Draft<'a> {
@@ -35,6 +49,8 @@ pub(super) struct Draft<'a> {
     pub(super) found: String,
     /// What the service takes from its image, one line each.
     pub(super) taken: Vec<String>,
+    /// The command of this machine, if it is one.
+    pub(super) program: Option<Program>,
     pub(super) port: u16,
     /// Why this port, in words.
     pub(super) port_said: String,
@@ -109,8 +125,7 @@ impl Draft<'_> {
     /// The text of the workload.
     pub(super) fn workload(&self) -> String {
         let Draft { about, name, load, .. } = self;
-        let what = about.what.as_deref().unwrap_or_default();
-        let (head, about) = (head(about), quoted(what));
+        let (head, about) = (head(about), quoted(&about.shown()));
         let mut text = format!(
             "{head}\n{EDIT}`tare check --schema workload`.\nworkload: {name}\nabout: {about}\nservices:\n  {name}:\n"
         );
@@ -135,28 +150,39 @@ impl Draft<'_> {
         }
         lines.extend(self.taken.iter().map(|line| comment(line)));
         if let Some(words) = self.movable.as_ref().and_then(Movable::command) {
-            lines.push(comment("The image's own program, and its arguments with the port; no shell reads them."));
+            let whose = if self.program.is_some() { "The" } else { "The image's own" };
+            lines.push(comment(&format!("{whose} program, and its arguments with the port; no shell reads them.")));
             lines.push(format!("command: {}", list(words)));
         } else if let Ok(Some(words)) = about.command() {
             let port = format!("${{{{port.{PORT}}}}}");
             let words: Vec<String> = words.iter().map(|word| word.replace("{port}", &port)).collect();
             lines.push(comment("The program and its arguments; no shell reads them."));
             lines.push(format!("command: {}", list(&words)));
+        } else if let Some(program) = &self.program {
+            lines.push(comment("The program and its arguments; no shell reads them."));
+            lines.push(format!("command: {}", list(&program.command)));
         }
+        let directory = self.program.as_ref().and_then(|program| program.directory.as_ref());
+        lines.extend(directory.map(|directory| format!("directory: {}", quoted(directory))));
         lines.push(comment(&self.port_said));
         lines.push(format!("ports: {{{PORT}: {}}}", self.port));
         lines.push(comment("Ready once an operation of the load succeeds at this port."));
         lines.push(format!("ready: {{port: {PORT}, within: {}}}", self.ready));
         let mut environment = about.environment();
+        if let Some(program) = &self.program {
+            environment.entry("PATH".to_owned()).or_insert_with(|| program.path.clone());
+        }
         environment.extend(self.movable.as_ref().and_then(Movable::variable));
         if !environment.is_empty() {
             lines.push("environment:".to_owned());
             lines.extend(environment.iter().map(|(name, value)| format!("  {}: {}", quoted(name), quoted(value))));
         }
         lines.extend(about.user.iter().map(|user| format!("user: {}", quoted(user))));
-        if !about.volume.is_empty() {
+        let seen = self.program.iter().flat_map(|program| &program.volumes);
+        let volumes: BTreeSet<&String> = about.volume.iter().chain(seen).collect();
+        if !volumes.is_empty() {
             lines.push(comment("Where it may write, and how much; each path is empty when it starts."));
-            let paths: Vec<String> = about.volume.iter().map(|path| format!("{}: {VOLUME}", quoted(path))).collect();
+            let paths: Vec<String> = volumes.iter().map(|path| format!("{}: {VOLUME}", quoted(path))).collect();
             lines.push(format!("volumes: {{{}}}", paths.join(", ")));
         }
         lines.push(comment("Then it is killed: not every program of an image heeds its stop signal."));
@@ -169,8 +195,7 @@ impl Draft<'_> {
     /// The text of the study.
     pub(super) fn study(&self) -> String {
         let Draft { about, name, connections, .. } = self;
-        let what = about.what.as_deref().unwrap_or_default();
-        let question = quoted(&format!("What do containers cost {what}?"));
+        let question = quoted(&format!("What do containers cost {}?", about.shown()));
         let said = comment(&self.connections_said);
         let at_most = typed_duration(about.at_most());
         let measure = MEASURED[usize::from(self.movable.is_none())];
@@ -201,6 +226,19 @@ fn bundle(source: &Source) -> String {
         Source::Image(image) => format!("{{image: {}}}", quoted(image)),
         Source::Folder(path) => format!("{{folder: {}}}", quoted(&path.display().to_string())),
         Source::Program(name) => format!("{{program: {}}}", quoted(name)),
+    }
+}
+
+/// Whether something in a folder of sources or of an application was made by this program: records of runs, and folders
+/// of other commands.
+pub(super) fn is_ours(path: &Path) -> bool {
+    let is_record =
+        |entry: std::io::Result<std::fs::DirEntry>| entry.is_ok_and(|entry| entry.path().join("record.json").is_file());
+    let has_records = || std::fs::read_dir(path).is_ok_and(|mut entries| entries.any(is_record));
+    let made = || files::read_text(&path.join(WORKLOAD_FILE)).is_ok_and(|text| text.starts_with(MADE_BY));
+    match path.file_name().and_then(|name| name.to_str()) {
+        Some("records") => has_records(),
+        _ => made(),
     }
 }
 
@@ -237,6 +275,7 @@ mod tests {
             source: Source::Packages(vec!["redis-server".to_owned()]),
             found: "packages redis-server\nDebian's".to_owned(),
             taken: vec!["user: a: b".to_owned()],
+            program: None,
             port: 6379,
             port_said: "port 6379: as typed (--port)".to_owned(),
             movable: None,

@@ -30,6 +30,10 @@ pub(super) struct Load {
 /// # Errors
 /// What is wrong with it, or which program it lacks.
 pub(super) fn check(about: &About) -> Result<()> {
+    if about.two_loads() {
+        let text = "there are two loads: the words after --, and the one that an option names";
+        return Err(Mistake::new(format!("{text}\n  to do: leave out one of them")).into());
+    }
     if about.number.is_some() && about.tool()?.is_none() {
         let text = "--number says where a tool prints its result, and there is no tool";
         return Err(Mistake::new(format!("{text}\n  to do: add --tool COMMAND")).into());

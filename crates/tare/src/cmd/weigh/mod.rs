@@ -7,6 +7,7 @@
 mod args;
 mod folder;
 mod load;
+mod local;
 mod movable;
 mod port;
 mod what;
@@ -24,6 +25,7 @@ use anyhow::{Context, Result};
 use args::About;
 use folder::{Draft, READY, READY_SOON, Standing};
 use load::Load;
+use local::Gathered;
 use movable::Movable;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -141,7 +143,10 @@ fn make(about: &About, verb: &str, say: &mut dyn FnMut(&str)) -> Result<Made> {
         return Ok(Made::Whole(folder));
     }
     // Given back before the study runs, which takes the machine by itself.
-    let ground = Ground::take(verb, about.what.as_deref().unwrap_or_default(), about.wait)?;
+    let ground = Ground::take(verb, &about.shown(), about.wait)?;
+    if let What::Command(words) = &what {
+        return make_of_command(about, words, name, &folder, &ground, say);
+    }
     let found = what.find(&ground.stop, say);
     if ground.stop.raised() {
         return Ok(Made::Interrupted(None));
@@ -153,13 +158,52 @@ fn make(about: &About, verb: &str, say: &mut dyn FnMut(&str)) -> Result<Made> {
         return Ok(Made::Interrupted(None));
     }
     let exposed: Vec<u16> = image.iter().flat_map(|says| says.tcp_ports().into_values()).collect();
-    let draft = Draft {
+    let port = about.port.or(exposed.first().copied()).unwrap_or(ANY_PORT);
+    let draft = Draft { port, ..first_draft(about, name, found.source, found.said) };
+    look_and_write(draft, &exposed, &folder, &ground, say)
+}
+
+/// The same for a command of this machine, whose files are copied into the folder.
+fn make_of_command(
+    about: &About,
+    words: &[String],
+    name: String,
+    folder: &Path,
+    ground: &Ground,
+    say: &mut dyn FnMut(&str),
+) -> Result<Made> {
+    let gathered = local::gather(about, words, folder, &ground.stop, say);
+    if ground.stop.raised() {
+        return Ok(Made::Interrupted(None));
+    }
+    let Gathered { root, said, program, port, place } = gathered?;
+    say(&said);
+    let source = Source::Folder(root);
+    build(about, &source, ground.carrier.bundles.as_ref(), say)?;
+    if ground.stop.raised() {
+        return Ok(Made::Interrupted(None));
+    }
+    // It has listened at the one that it was told.
+    let movable = port.map(|_| Movable::Command { words: program.command.clone(), by: "{port}".to_owned() });
+    let port = about.port.or(port).unwrap_or(ANY_PORT);
+    let draft = Draft { program: Some(program), movable, port, ..first_draft(about, name, source, said) };
+    let made = look_and_write(draft, &[], folder, ground, say)?;
+    if !matches!(made, Made::Interrupted(None)) {
+        place.keep();
+    }
+    Ok(made)
+}
+
+/// What is known before the service was looked at.
+fn first_draft(about: &About, name: String, source: Source, found: String) -> Draft<'_> {
+    Draft {
         about,
         name,
-        source: found.source,
-        found: found.said,
+        source,
+        found,
         taken: Vec::new(),
-        port: about.port.or(exposed.first().copied()).unwrap_or(ANY_PORT),
+        program: None,
+        port: ANY_PORT,
         port_said: String::new(),
         movable: None,
         // No load yet: the service is only looked at.
@@ -167,23 +211,33 @@ fn make(about: &About, verb: &str, say: &mut dyn FnMut(&str)) -> Result<Made> {
         connections: about.connections.unwrap_or(USUAL_CONNECTIONS),
         connections_said: format!("{USUAL_CONNECTIONS} connections: the usual number (--connections)"),
         ready: READY_SOON,
-    };
-    look_and_write(draft, &exposed, &folder, &ground, say)
+    }
 }
 
 /// Reads what was typed, as far as no service has to be started for it.
 fn read(about: &About) -> Result<What> {
+    let mistake = |text: &str, to_do: &str| Err(Mistake::new(format!("{text}\n  to do: {to_do}")).into());
+    if let Some(words) = about.local_command() {
+        // Whoever forgets WHAT means the load.
+        let of_loads = ["{address}", "{connections}", "{seconds}"];
+        if words.iter().any(|word| of_loads.iter().any(|place| word.contains(place))) {
+            let text = "nothing to weigh was named before --, and what follows looks like a load tool";
+            return mistake(text, "name an image, a folder or a package: tare weigh my/app:1 -- TOOL");
+        }
+        if about.command.is_some() {
+            return mistake("there are two commands: --command and the words after --", "leave out --command");
+        }
+        load::check(about)?;
+        return Ok(What::Command(words.to_vec()));
+    }
     let Some(typed) = &about.what else {
-        let (text, to_do) = if about.tool_words.is_empty() {
-            ("nothing to weigh was named", "name an image, a folder or a package: tare weigh my/app:1")
-        } else {
-            (
-                "a command of this machine cannot be weighed yet: words after -- are the load tool",
-                "put the program into an image, or into a folder that a workload names: `bundle: {folder: ...}`",
-            )
-        };
-        return Err(Mistake::new(format!("{text}\n  to do: {to_do}")).into());
+        let to_do = "name an image, a folder, a package or a command: tare weigh my/app:1, or tare weigh -- ./server";
+        return mistake("nothing to weigh was named", to_do);
     };
+    if !about.with.is_empty() {
+        let text = format!("--with adds files of this machine to a command of it, and {typed} is none");
+        return mistake(&text, "leave it out");
+    }
     let what = What::read(typed)?;
     let command = about.command()?;
     if matches!(what, What::Packages(_)) && command.is_none() {
@@ -239,7 +293,8 @@ fn look_and_write(
     }
     let seen = seen.map_err(without_places)?;
     if let Some(how) = &seen.exited {
-        return Err(exited(how, &seen.output).into());
+        let fault = exited(how, &seen.output);
+        return Err(if draft.program.is_some() { with_more_files(fault) } else { fault }.into());
     }
     let port = port::choose(draft.about, exposed, &seen)?;
     say(&port.said);
@@ -260,7 +315,7 @@ fn look_and_write(
         let found = look::connections(ground, &study, &mut workload, say);
         draft.ready = READY;
         if ground.stop.raised() {
-            draft.write(folder)?;
+            leave(draft, folder)?;
             return Ok(Made::Interrupted(Some(folder.to_owned())));
         }
         let found = found.map_err(|error| with_other_loads(without_places(error), &draft.load))?;
@@ -269,9 +324,17 @@ fn look_and_write(
     }
     say(&draft.connections_said);
     draft.ready = READY;
-    draft.write(folder)?;
+    leave(draft, folder)?;
     say(&format!("written: {}", folder.display()));
     Ok(Made::Whole(folder.to_owned()))
+}
+
+/// Writes the folder that stays. The files of a command are in it already, and are named from there.
+fn leave(mut draft: Draft<'_>, folder: &Path) -> Result<()> {
+    if draft.program.is_some() {
+        draft.source = Source::Folder(PathBuf::from(local::ROOT));
+    }
+    draft.write(folder)
 }
 
 /// How the service takes its port, if that can be found out. It is tried at another one, since it may as well listen
@@ -283,6 +346,10 @@ fn movable(
     ground: &Ground,
     say: &mut dyn FnMut(&str),
 ) -> Result<Option<Movable>> {
+    if let Some(known) = &draft.movable {
+        say(&format!("it takes its port by {}, so forms stand side by side", known.by()));
+        return Ok(Some(known.clone()));
+    }
     if draft.about.command.is_some() {
         return Ok(None);
     }
@@ -365,6 +432,12 @@ fn exited(status: &str, lines: &str) -> Fault {
     };
     let text = format!("the service ends by itself instead of serving: {status}");
     Fault::new(text).remedy(to_do).with_log(lines)
+}
+
+/// In its forms a command has the files alone that it used while it was watched.
+fn with_more_files(fault: Fault) -> Fault {
+    let remedy = format!("{}; if it lacks a file of this machine: --with PATH", fault.remedy);
+    fault.remedy(remedy)
 }
 
 /// A load that fails may be the wrong one.

@@ -1,8 +1,9 @@
-//! What is weighed: an image, a folder with a Dockerfile, or Debian packages.
+//! What is weighed: an image, a folder with a Dockerfile, Debian packages, or a command of this machine.
 
-use super::folder::MADE_BY;
+use super::folder::is_ours;
+use super::local;
 use crate::cmd::import;
-use crate::files::{self, WORKLOAD_FILE};
+use crate::files::WORKLOAD_FILE;
 use crate::images::is_path;
 use crate::mistake::Mistake;
 use crate::paths;
@@ -29,6 +30,8 @@ pub(super) enum What {
     Named(String),
     /// A reference of which a registry is asked, whatever the engine has.
     Registry(String),
+    /// A command of this machine, which [`local::gather`] finds.
+    Command(Vec<String>),
 }
 
 /// What is weighed, found on this machine or left to a registry.
@@ -86,6 +89,7 @@ impl What {
             What::Dockerfile(path) => of_path(path),
             What::Packages(names) => names.first().cloned().unwrap_or_default(),
             What::Named(name) | What::Registry(name) => without_registry_and_tag(name).to_owned(),
+            What::Command(words) => local::name(words),
         };
         let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
         let name: String = text.chars().map(plain).take(NAME_CHARS_MAX).collect();
@@ -130,19 +134,8 @@ impl What {
                 Err(fault) if fault.mistake => Err(with_other_places(name, fault).into()),
                 Err(fault) => Err(fault.into()),
             },
+            What::Command(_) => unreachable!("the files of a command are gathered"),
         }
-    }
-}
-
-/// Whether something in a folder of sources was made by this program: records of runs, and folders of other commands.
-fn is_ours(path: &Path) -> bool {
-    let is_record =
-        |entry: std::io::Result<std::fs::DirEntry>| entry.is_ok_and(|entry| entry.path().join("record.json").is_file());
-    let has_records = || std::fs::read_dir(path).is_ok_and(|mut entries| entries.any(is_record));
-    let made = || files::read_text(&path.join(WORKLOAD_FILE)).is_ok_and(|text| text.starts_with(MADE_BY));
-    match path.file_name().and_then(|name| name.to_str()) {
-        Some("records") => has_records(),
-        _ => made(),
     }
 }
 
@@ -250,6 +243,7 @@ mod tests {
         assert_eq!(name("apt:redis-server"), "redis-server");
         assert_eq!(What::Saved("/x/redis.tar.gz".into()).short_name(), "redis");
         assert_eq!(name("___"), "service");
+        assert_eq!(What::Command(vec!["./My_server".into(), "x".into()]).short_name(), "my-server");
     }
 
     #[test]

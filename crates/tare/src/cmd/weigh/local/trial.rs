@@ -1,0 +1,201 @@
+//! Starts a command once, as it is on this machine, and has the kernel tell which files it uses until it serves.
+
+use super::written::{Stamp, now};
+use crate::cmd::look;
+use crate::machine::new_run_id;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tare_core::fault::{Doing, Fault};
+use tare_core::workload::NOBODY;
+use tare_layers::opened::{Names, Program, Watch};
+use tare_load::greeting::Spoken;
+use tare_runner::Stop;
+
+/// How long it may take until it listens.
+const LISTENS_WITHIN: Duration = Duration::from_secs(30);
+/// How often it is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+/// One that has listened at the same addresses for this long has probably opened all of its ports.
+const STEADY: Duration = Duration::from_millis(500);
+/// One that has named no new file for this long has probably named all; it is watched for no longer than the second.
+const QUIET: Duration = Duration::from_secs(1);
+const QUIET_WITHIN: Duration = Duration::from_secs(10);
+/// How long a request may take, and how much is read of its answer, bytes.
+const PATIENCE: Duration = Duration::from_secs(2);
+const ANSWER_MAX: u64 = 1 << 20;
+/// How many requests it gets: a second one finds what the first one has made.
+const REQUESTS: usize = 2;
+/// The port of a command that takes any, if nobody listens there.
+const USUAL_PORT: u16 = 8080;
+/// How many of its last lines are shown.
+const LINES: usize = 15;
+
+/// A command to be watched.
+pub(super) struct Trial<'a> {
+    pub(super) program: Program<'a>,
+    /// The port that it was told to listen at, if it was told one.
+    pub(super) port: Option<u16>,
+    /// The path that is asked for where it speaks HTTP.
+    pub(super) path: &'a str,
+}
+
+/// The user who is to run the command, and that in words: who called sudo; else nobody, or root where only root reaches
+/// it.
+pub(super) fn user(behind_sudo: Option<(u32, u32)>, program: &Path, here: &Path) -> ((u32, u32), String) {
+    let open = |path: &Path, bits: u32| path.metadata().is_ok_and(|facts| facts.mode() & bits == bits);
+    let reached = |path: &Path| path.ancestors().skip(1).all(|above| open(above, 0o001));
+    let by_all = open(program, 0o005) && open(here, 0o005) && reached(program) && reached(here);
+    match behind_sudo {
+        Some(user) if user.0 != 0 => (user, format!("user {}, who called sudo", user.0)),
+        _ if by_all => ((NOBODY, NOBODY), format!("user {NOBODY}, since root needs not")),
+        _ => ((0, 0), "root without capabilities, since nobody else reaches its files".to_owned()),
+    }
+}
+
+/// The port that was typed, or else one at which nobody listens.
+///
+/// # Errors
+/// When there is none.
+pub(super) fn free_port(typed: Option<u16>) -> Result<u16, Fault> {
+    if let Some(port) = typed {
+        return Ok(port);
+    }
+    let bind = |port: u16| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).and_then(|bound| bound.local_addr());
+    let free = bind(USUAL_PORT).or_else(|_| bind(0)).doing("find a port at which nobody listens")?;
+    Ok(free.port())
+}
+
+/// Runs the command until it has listened, answered a few requests, and named no new file for a while. Returns what it
+/// named, and the time when it began.
+///
+/// # Errors
+/// When it cannot be started, ends by itself, or does not listen; or on an interrupt.
+pub(super) fn watch(trial: &Trial<'_>, stop: &Stop) -> Result<(Names, Stamp), Fault> {
+    let (output, began) = (tempfile::tempfile().doing("make a file for the command's output")?, now());
+    let mut watch = Watch::start(&new_run_id(), &trial.program, output)?;
+    match serve(trial, &mut watch, stop) {
+        Ok(()) => {
+            let (names, _) = watch.end()?;
+            Ok((names, began))
+        }
+        Err(fault) => {
+            // That the kernel could not tell is the first cause.
+            let (_, printed) = watch.end()?;
+            Err(fault.with_log(last_lines(&printed)))
+        }
+    }
+}
+
+fn serve(trial: &Trial<'_>, watch: &mut Watch, stop: &Stop) -> Result<(), Fault> {
+    let deadline = Instant::now() + LISTENS_WITHIN;
+    let (mut addresses, mut since) = (BTreeSet::new(), Instant::now());
+    while addresses.is_empty() || since.elapsed() < STEADY {
+        pause(watch, stop)?;
+        let now = watch.addresses();
+        if now != addresses {
+            (addresses, since) = (now, Instant::now());
+        }
+        if addresses.is_empty() && Instant::now() >= deadline {
+            let text = format!("the command runs, but listens at no TCP port within {} s", LISTENS_WITHIN.as_secs());
+            return Err(Fault::new(text).remedy("see its last lines; name a command that serves in the foreground"));
+        }
+    }
+    let ports: BTreeSet<u16> = addresses.iter().map(SocketAddr::port).collect();
+    if let Some(port) = trial.port.filter(|port| !ports.contains(port)) {
+        let list = ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+        let text = format!("the command was told port {port} by {{port}}, but listens at {list}");
+        return Err(Fault::new(text).remedy("put {port} where it takes its port, or leave it out").as_mistake());
+    }
+    let spoken = look::of_addresses(&addresses).spoken;
+    for (port, _) in spoken.iter().filter(|(_, spoken)| **spoken == Spoken::Http) {
+        (0..REQUESTS).for_each(|_| ask(*port, trial.path));
+    }
+    let (deadline, mut count, mut since) = (Instant::now() + QUIET_WITHIN, watch.count(), Instant::now());
+    while since.elapsed() < QUIET && Instant::now() < deadline {
+        pause(watch, stop)?;
+        if watch.count() != count {
+            (count, since) = (watch.count(), Instant::now());
+        }
+    }
+    Ok(())
+}
+
+fn pause(watch: &mut Watch, stop: &Stop) -> Result<(), Fault> {
+    if stop.raised() {
+        return Err(Fault::new("interrupted"));
+    }
+    if let Some(how) = watch.ended()? {
+        let to_do = "see its last lines; give it what it lacks: --env NAME=VALUE; it gets no other variable but PATH";
+        return Err(Fault::new(format!("the command ends by itself instead of serving: {how}")).remedy(to_do));
+    }
+    std::thread::sleep(LOOK);
+    Ok(())
+}
+
+/// Asks for a path, so that the service opens what it needs for that. Whether it answers does not matter.
+fn ask(port: u16, path: &str) {
+    let places = [SocketAddr::from((Ipv4Addr::LOCALHOST, port)), SocketAddr::from((Ipv6Addr::LOCALHOST, port))];
+    let Some(mut talk) = places.iter().find_map(|place| TcpStream::connect_timeout(place, PATIENCE).ok()) else {
+        return;
+    };
+    let text = format!("GET {path} HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n");
+    let _ = talk.set_read_timeout(Some(PATIENCE)).and_then(|()| talk.set_write_timeout(Some(PATIENCE)));
+    let _ = talk.write_all(text.as_bytes()).and_then(|()| talk.take(ANSWER_MAX).read_to_end(&mut Vec::new()));
+}
+
+fn last_lines(output: &str) -> String {
+    let lines: Vec<&str> = output.trim_end().lines().collect();
+    lines[lines.len().saturating_sub(LINES)..].join("\n")
+}
+
+/// The environment of the command: what the service will get, too.
+pub(super) fn environment(
+    typed: BTreeMap<String, String>,
+    own: &BTreeMap<String, String>,
+    path: &str,
+) -> BTreeMap<String, String> {
+    // A variable without a value is that of this shell, which is put in only when a service starts.
+    let value = |(name, text): (String, String)| {
+        let of_shell = text == format!("${{{{env.{name}}}}}");
+        let text = if of_shell { own.get(&name).cloned().unwrap_or_default() } else { text };
+        (name, text)
+    };
+    let usual = [("PATH".to_owned(), path.to_owned()), ("HOME".to_owned(), "/".to_owned())];
+    let mut all: BTreeMap<String, String> = usual.into();
+    all.extend(typed.into_iter().map(value));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_called_sudo_runs_it_and_else_nobody_where_that_suffices() {
+        let open = Path::new("/usr/bin/env");
+        assert_eq!(user(Some((1000, 100)), open, Path::new("/")).0, (1000, 100));
+        assert_eq!(user(None, open, Path::new("/")).0, (NOBODY, NOBODY));
+        let closed = tempfile::tempdir().unwrap();
+        assert_eq!(user(Some((0, 0)), open, closed.path()).0, (0, 0), "that folder is its owner's alone");
+    }
+
+    #[test]
+    fn variables_have_their_values() {
+        let typed = [("A", "1"), ("SECRET", "${{env.SECRET}}")].map(|(name, text)| (name.to_owned(), text.to_owned()));
+        let own = BTreeMap::from([("SECRET".to_owned(), "s".to_owned()), ("OTHER".to_owned(), "o".to_owned())]);
+        let all = environment(typed.into(), &own, "/bin");
+        let all: Vec<(&str, &str)> = all.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+        assert_eq!(all, [("A", "1"), ("HOME", "/"), ("PATH", "/bin"), ("SECRET", "s")]);
+    }
+
+    #[test]
+    fn a_port_is_free_unless_one_was_typed() {
+        assert_eq!(free_port(Some(7)).unwrap(), 7);
+        let port = free_port(None).unwrap();
+        assert!(TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok());
+    }
+}
