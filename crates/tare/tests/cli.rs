@@ -195,7 +195,11 @@ fn what_cannot_be_weighed_is_refused_before_anything_is_asked() {
     files::write(&folder.path().join("weigh-app/workload.yaml"), "workload: mine\n");
     let wrong: &[(&[&str], &str)] = &[
         (&["weigh"], "to do: name an image"),
-        (&["weigh", "--", "./server"], "a command of this machine cannot be weighed yet"),
+        (&["weigh", "--", "./server"], "./server cannot be started"),
+        (&["weigh", "--", "wrk", "http://{address}/"], "looks like a load tool"),
+        (&["weigh", "--command", "x", "--", "sh"], "there are two commands"),
+        (&["weigh", "app", "--with", "x"], "--with adds files of this machine"),
+        (&["init", "app", "--redis", "--", "wrk"], "there are two loads"),
         (&["weigh", "./stack"], "`tare import ./stack/compose.yaml`"),
         (&["weigh", "compose.yaml"], "`tare import compose.yaml`"),
         (&["weigh", "./missing.tar"], "cannot be weighed"),

@@ -90,14 +90,25 @@ fn an_image_is_weighed_by_its_name_and_again_by_its_folder() {
     assert!(planned.contains("container-hostnet") && planned.contains("Nothing was started"), "{planned}");
 }
 
+/// Serves the files of the folder that it starts in. It keeps connections, and prints nothing.
+const SERVER: &str = "\
+import http.server, sys
+class Handler(http.server.SimpleHTTPRequestHandler):
+    protocol_version = 'HTTP/1.1'
+    def log_message(self, *_):
+        pass
+http.server.ThreadingHTTPServer(('', int(sys.argv[1])), Handler).serve_forever()
+";
+
 #[test]
 fn a_command_of_this_machine_is_weighed_with_the_files_that_it_uses() {
     let Some(lab) = Lab::with_engine(&["python3"]) else { return };
     // In every form /tmp is empty.
     let app = tempfile::tempdir_in("/var/tmp").unwrap();
     std::fs::write(app.path().join("page.html"), "a page\n").unwrap();
+    std::fs::write(app.path().join("server.py"), SERVER).unwrap();
     let out = lab.path("weigh-server");
-    let server = ["--", "python3", "-m", "http.server", "{port}"];
+    let server = ["--", "python3", "server.py", "{port}"];
     let options = ["init", "--http", "/page.html", "--connections", "4", "--at-most", "8s", "--out", text(&out)];
     let typed = [&options[..], &server].concat();
     let make = || {
@@ -117,12 +128,15 @@ fn a_command_of_this_machine_is_weighed_with_the_files_that_it_uses() {
     assert!(list.contains("/http/server.py\n") && list.contains("page.html\n"), "{list}");
     assert!(!root.join("proc").exists() && !root.join("etc/shadow").exists());
     let workload = std::fs::read_to_string(out.join("workload.yaml")).unwrap();
-    assert!(workload.contains("bundle: {folder: \"root\"}") && workload.contains("${{port.main}}"), "{workload}");
+    for line in ["workload: server\n", "bundle: {folder: \"root\"}\n", "\"server.py\", \"${{port.main}}\"]\n"] {
+        assert!(workload.contains(line), "{line}: {workload}");
+    }
     // The same command takes the folder as it is, and the study has what was copied, whatever becomes of the page.
     assert!(make().contains("is there already, made by this command"));
     std::fs::remove_file(app.path().join("page.html")).unwrap();
     let record = lab.path("record");
-    let ran = flat(&lab.expect(0, &["run", text(&out), "--form", "native", "--form", "container", "--out", text(&record)]));
+    let run = ["run", text(&out), "--form", "native", "--form", "container", "--out", text(&record)];
+    let ran = flat(&lab.expect(0, &run));
     lab.expect_clean();
     assert!(ran.contains("native") && ran.contains("container"), "{ran}");
 }

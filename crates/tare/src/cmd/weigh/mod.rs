@@ -142,6 +142,9 @@ fn make(about: &About, verb: &str, say: &mut dyn FnMut(&str)) -> Result<Made> {
         }
         return Ok(Made::Whole(folder));
     }
+    if let What::Command(words) = &what {
+        local::check(words)?;
+    }
     // Given back before the study runs, which takes the machine by itself.
     let ground = Ground::take(verb, &about.shown(), about.wait)?;
     if let What::Command(words) = &what {

@@ -55,6 +55,22 @@ pub(super) fn name(words: &[String]) -> String {
     words::name(words)
 }
 
+/// Checks what can be checked before it is started.
+///
+/// # Errors
+/// When its program is not found, or cannot be in any form where it is.
+pub(super) fn check(words: &[String]) -> Result<()> {
+    program(words).map(drop)
+}
+
+/// The program that a command starts, and the current folder.
+fn program(words: &[String]) -> Result<(PathBuf, PathBuf)> {
+    let here = std::env::current_dir().context("could not find the current folder")?;
+    let program = words::find(&words[0], &here, paths::search_path().as_deref())?;
+    words::check_places(&program, words, &here)?;
+    Ok((program, here))
+}
+
 /// Starts the command once, and copies the files that it uses into `root` below `folder`, which must not exist yet.
 /// Tells `say` what it does, and what the service will not get.
 ///
@@ -67,20 +83,19 @@ pub(super) fn gather(
     stop: &Stop,
     say: &mut dyn FnMut(&str),
 ) -> Result<Gathered> {
-    let here = std::env::current_dir().context("could not find the current folder")?;
-    let path = paths::search_path();
-    let program = words::find(&words[0], &here, path.as_deref())?;
-    words::check_places(&program, words, &here)?;
+    let (program, here) = program(words)?;
     let with: Vec<PathBuf> = about.with.iter().map(|path| here.join(path)).collect();
     let (user, who) = trial::user(paths::user_behind_sudo(), &program, &here);
     let takes_port = words.iter().any(|word| word.contains(PORT_PLACE));
     let port = if takes_port { Some(trial::free_port(about.port)?) } else { None };
+    let path = paths::search_path();
     let path = path.map_or_else(|| USUAL_PATH.to_owned(), |path| path.to_string_lossy().into_owned());
     let variables = trial::environment(about.environment(), &paths::environment(), &path);
     let started = with_port(words, &program, &port.map(|port| port.to_string()).unwrap_or_default());
     say(&format!("starting the command as {who}, to see which files it uses"));
     let watched = opened::Program { words: &started, directory: &here, environment: &variables, user };
-    let trial = Trial { program: watched, port, path: about.http.as_deref().unwrap_or("/") };
+    let secrets: Vec<&String> = about.env.iter().filter(|typed| !typed.contains('=')).collect();
+    let trial = Trial { program: watched, port, path: about.http.as_deref().unwrap_or("/"), secrets: &secrets };
     let (names, began) = trial::watch(&trial, stop)?;
     let (place, root) = Place::make(folder, user)?;
     let own = words::own_folders(&program, words, &here);

@@ -41,6 +41,8 @@ pub(super) struct Trial<'a> {
     pub(super) port: Option<u16>,
     /// The path that is asked for where it speaks HTTP.
     pub(super) path: &'a str,
+    /// The names of variables whose values are shown to nobody.
+    pub(super) secrets: &'a [&'a String],
 }
 
 /// The user who is to run the command, and that in words: who called sudo; else nobody, or root where only root reaches
@@ -51,7 +53,7 @@ pub(super) fn user(behind_sudo: Option<(u32, u32)>, program: &Path, here: &Path)
     let by_all = open(program, 0o005) && open(here, 0o005) && reached(program) && reached(here);
     match behind_sudo {
         Some(user) if user.0 != 0 => (user, format!("user {}, who called sudo", user.0)),
-        _ if by_all => ((NOBODY, NOBODY), format!("user {NOBODY}, since root needs not")),
+        _ if by_all => ((NOBODY, NOBODY), format!("user {NOBODY}, which suffices")),
         _ => ((0, 0), "root without capabilities, since nobody else reaches its files".to_owned()),
     }
 }
@@ -85,9 +87,17 @@ pub(super) fn watch(trial: &Trial<'_>, stop: &Stop) -> Result<(Names, Stamp), Fa
         Err(fault) => {
             // That the kernel could not tell is the first cause.
             let (_, printed) = watch.end()?;
-            Err(fault.with_log(last_lines(&printed)))
+            Err(fault.with_log(last_lines(&without_secrets(printed, trial))))
         }
     }
+}
+
+fn without_secrets(printed: String, trial: &Trial<'_>) -> String {
+    let named = trial.secrets.iter().filter_map(|name| Some((name, trial.program.environment.get(*name)?)));
+    named.filter(|(_, value)| !value.is_empty()).fold(printed, |printed, (name, value)| {
+        // As it stands in a workload.
+        printed.replace(value.as_str(), &format!("${{{{env.{name}}}}}"))
+    })
 }
 
 fn serve(trial: &Trial<'_>, watch: &mut Watch, stop: &Stop) -> Result<(), Fault> {
