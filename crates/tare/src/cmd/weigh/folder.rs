@@ -310,6 +310,29 @@ mod tests {
     }
 
     #[test]
+    fn a_command_of_this_machine_has_its_folder_its_path_and_where_it_wrote() {
+        let about = typed::about(&["--volume", "/data", "--", "./server", "{port}"]);
+        let program = Program {
+            command: vec!["/srv/app/server".to_owned(), "${{port.main}}".to_owned()],
+            directory: Some("/srv/app".to_owned()),
+            path: "/usr/bin:/bin".to_owned(),
+            volumes: vec!["/data".to_owned(), "/srv/app/log".to_owned()],
+        };
+        let (folder, source) = (tempfile::tempdir().unwrap(), Source::Folder(PathBuf::from("root")));
+        let path = folder.path().join("weigh-server");
+        std::fs::create_dir_all(path.join("root")).unwrap();
+        Draft { source, program: Some(program), taken: Vec::new(), ..draft(&about) }.write(&path).unwrap();
+        let suite = files::read_suite(path.to_str().unwrap(), None, None).unwrap_or_else(|wrong| panic!("{wrong:#}"));
+        let (_, workload) = files::only_part(suite, "run").unwrap();
+        let service = &workload.services[0];
+        assert_eq!(service.recipe.source, Source::Folder(path.canonicalize().unwrap().join("root")));
+        assert_eq!(service.command, ["/srv/app/server", "${{port.main}}"]);
+        assert_eq!(service.directory.as_deref(), Some("/srv/app"));
+        assert_eq!(service.environment["PATH"], "/usr/bin:/bin");
+        assert_eq!(service.volumes.keys().collect::<Vec<_>>(), ["/data", "/srv/app/log"]);
+    }
+
+    #[test]
     fn a_folder_is_never_written_over() {
         let (about, folder) = (typed::about(TYPED), tempfile::tempdir().unwrap());
         let about = &about;

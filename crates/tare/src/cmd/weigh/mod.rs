@@ -186,7 +186,7 @@ fn make_of_command(
     if ground.stop.raised() {
         return Ok(Made::Interrupted(None));
     }
-    // It has listened at the one that it was told.
+    // While it was watched it has listened where it was told to.
     let movable = port.map(|_| Movable::Command { words: program.command.clone(), by: "{port}".to_owned() });
     let port = about.port.or(port).unwrap_or(ANY_PORT);
     let draft = Draft { program: Some(program), movable, port, ..first_draft(about, name, source, said) };

@@ -50,7 +50,9 @@ pub(super) fn copy(tree: &Tree, root: &OwnedFd) -> Result<Copied, Fault> {
                 copied.files += 1;
                 copied.list += &format!("{}\n", path.display());
             }
-            _ => drop(copied.unread.insert(path.clone())),
+            _ => {
+                copied.unread.insert(path.clone());
+            }
         }
         if copied.bytes > BYTES_MAX {
             let gib = BYTES_MAX >> 30;

@@ -24,7 +24,7 @@ use tare_core::workload::USUAL_PATH;
 use tare_layers::opened::{self, Names};
 use tare_runner::Stop;
 use tree::{Chooser, Room, Tree};
-use trial::Trial;
+use trial::{Ports, Trial};
 use written::{Stamp, Written, written};
 
 /// Stands for the port in the words of a command.
@@ -44,7 +44,7 @@ pub(super) struct Gathered {
     /// What it is, in words.
     pub(super) said: String,
     pub(super) program: Program,
-    /// The port that it listened at because it was told so.
+    /// A port at which it will listen if it is told so, as it has while it was watched.
     pub(super) port: Option<u16>,
     /// What goes away unless it is kept.
     pub(super) place: Place,
@@ -87,7 +87,8 @@ pub(super) fn gather(
     let with: Vec<PathBuf> = about.with.iter().map(|path| here.join(path)).collect();
     let (user, who) = trial::user(paths::user_behind_sudo(), &program, &here);
     let takes_port = words.iter().any(|word| word.contains(PORT_PLACE));
-    let port = if takes_port { Some(trial::free_port(about.port)?) } else { None };
+    let ports = if takes_port { Some(Ports::choose(about.port)?) } else { None };
+    let port = ports.as_ref().map(|ports| ports.watched);
     let path = paths::search_path();
     let path = path.map_or_else(|| USUAL_PATH.to_owned(), |path| path.to_string_lossy().into_owned());
     let variables = trial::environment(about.environment(), &paths::environment(), &path);
@@ -118,6 +119,7 @@ pub(super) fn gather(
         path,
         volumes,
     };
+    let port = ports.map(|ports| ports.service);
     Ok(Gathered { root: paths::plain(&place.root()), said, program, port, place })
 }
 

@@ -58,17 +58,31 @@ pub(super) fn user(behind_sudo: Option<(u32, u32)>, program: &Path, here: &Path)
     }
 }
 
-/// The port that was typed, or else one at which nobody listens.
-///
-/// # Errors
-/// When there is none.
-pub(super) fn free_port(typed: Option<u16>) -> Result<u16, Fault> {
-    if let Some(port) = typed {
-        return Ok(port);
+/// Ports of a command that takes any.
+pub(super) struct Ports {
+    /// The one that it is told while it is watched.
+    pub(super) watched: u16,
+    /// The one of the service: another, since that of a server that was killed is not free at once.
+    pub(super) service: u16,
+}
+
+impl Ports {
+    /// Two at which nobody listens; or the one that was typed, for both.
+    ///
+    /// # Errors
+    /// When none is free.
+    pub(super) fn choose(typed: Option<u16>) -> Result<Ports, Fault> {
+        if let Some(port) = typed {
+            return Ok(Ports { watched: port, service: port });
+        }
+        let bind = |port: u16| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port));
+        let port_of = |bound: &TcpListener| bound.local_addr().map(|address| address.port());
+        let both = bind(0).and_then(|one| {
+            let other = bind(USUAL_PORT).or_else(|_| bind(0))?;
+            Ok(Ports { watched: port_of(&one)?, service: port_of(&other)? })
+        });
+        both.doing("find a port at which nobody listens")
     }
-    let bind = |port: u16| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).and_then(|bound| bound.local_addr());
-    let free = bind(USUAL_PORT).or_else(|_| bind(0)).doing("find a port at which nobody listens")?;
-    Ok(free.port())
 }
 
 /// Runs the command until it has listened, answered a few requests, and named no new file for a while. Returns what it
@@ -203,9 +217,10 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_free_unless_one_was_typed() {
-        assert_eq!(free_port(Some(7)).unwrap(), 7);
-        let port = free_port(None).unwrap();
-        assert!(TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok());
+    fn two_ports_are_free_unless_one_was_typed() {
+        let typed = Ports::choose(Some(7)).unwrap();
+        assert_eq!((typed.watched, typed.service), (7, 7));
+        let free = Ports::choose(None).unwrap();
+        assert_ne!(free.watched, free.service);
     }
 }
