@@ -34,7 +34,7 @@ pub use draw::Draw;
 pub use endpoint::is_own as is_own_address;
 pub use engine::{Emit, drive, serve_freezer};
 pub use peer::{Peer, PeerOptions, serve_peer};
-pub use protocol::{ErasedProtocol, LoadProtocol, PROTOCOLS, erased, protocol_named};
+pub use protocol::{ErasedProtocol, LoadProtocol, PROTOCOLS, erased, known_tools, protocol_named};
 pub use resolve::address_of;
 pub use script::{Slot, ValueRef};
 pub use serve::{serve, serve_confined};

@@ -19,6 +19,7 @@ pub(crate) mod chew;
 #[cfg(any(test, fuzzing))]
 mod pieces;
 
+pub use exec::known_tools;
 pub use load_protocol::{ErasedProtocol, LoadProtocol, erased, protocol_named};
 
 /// Replies longer than this end the connection: 64 MiB.

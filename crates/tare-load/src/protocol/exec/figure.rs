@@ -149,7 +149,9 @@ impl Figures {
     pub(super) fn concluded(&self, wall_s: f64) -> Result<Concluded, Fault> {
         let seconds = self.get("seconds").map_or(wall_s, |us| us / 1e6);
         let wrong = self.get("wrong").unwrap_or(0.0);
-        let all = self.get("answered");
+        // A tool that tells a rate and how many were wrong, but not of how many, has counted these in the rate.
+        let in_rate = || self.get("throughput").filter(|_| wrong > 0.0 && self.get("operations").is_none());
+        let all = self.get("answered").or_else(|| in_rate().map(|rate| rate * seconds));
         let right = self.get("operations").or(all.map(|all| (all - wrong).max(0.0)));
         let right_share = all.filter(|all| *all > 0.0).map_or(1.0, |all| ((all - wrong) / all).clamp(0.0, 1.0));
         let throughput = self.get("throughput").map(|rate| rate * right_share);
@@ -159,7 +161,9 @@ impl Figures {
                 .remedy("see below what it printed, and what the parser looks for"));
         };
         let times = ["p50", "p90", "p99", "p999", "mean", "max"];
-        let times = times.iter().filter_map(|name| Some((format!("{name}_us"), self.get(name)?)));
+        // A time of 0 is too short for the tool to tell.
+        let told = |name: &str| self.get(name).filter(|us| *us > 0.0);
+        let times = times.iter().filter_map(|name| Some((format!("{name}_us"), told(name)?)));
         let reported = times.chain([("throughput".to_owned(), throughput)]).collect();
         Ok(Concluded {
             operations: right.unwrap_or(throughput * seconds).round() as u64,
@@ -256,6 +260,10 @@ mod tests {
             figures(&[("answered", 100.0), ("wrong", 20.0), ("wrong", 5.0), ("errors", 3.0), ("throughput", 8.0)]);
         let found = found.concluded(1.0).unwrap();
         assert_eq!((found.operations, found.errors, found.reported["throughput"]), (75, 28, 6.0));
+        let found = figures(&[("throughput", 100.0), ("wrong", 50.0), ("p50", 0.0), ("p99", 5.0)]);
+        let found = found.concluded(2.0).unwrap();
+        assert_eq!((found.operations, found.errors, found.reported["throughput"]), (150, 50, 75.0));
+        assert_eq!(found.reported.keys().collect::<Vec<_>>(), ["p99_us", "throughput"], "no time is 0");
         assert!(figures(&[("p50", 1.0)]).concluded(1.0).is_err());
     }
 }

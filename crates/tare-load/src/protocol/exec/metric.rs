@@ -22,7 +22,7 @@ pub(super) struct Metric {
 /// Reads `metrics:`, by name in the order of the file.
 pub(super) fn read(node: &Node, parser: Option<&Parser>, problems: &mut Problems) -> Vec<Metric> {
     let Some(fields) = Fields::of(node, "metrics", problems) else { return Vec::new() };
-    if let Some(Parser::Regex(_) | Parser::Csv(_)) = parser {
+    if let Some(Parser::Regex(_) | Parser::Csv(_) | Parser::Jmeter) = parser {
         let hint = "let the tool print JSON, or use the figures that every trial has";
         problems.add(node.place, "a tool's own metrics are read from JSON, and this parser reads none", hint);
     }

@@ -10,11 +10,15 @@
 
 mod figure;
 mod fio;
+mod folder;
+mod jmeter;
+mod locust;
 mod metric;
 mod options;
 mod parser;
 mod process;
 mod report;
+mod samples;
 #[cfg(test)]
 mod tests;
 mod tools;
@@ -27,11 +31,12 @@ use crate::clock;
 use crate::engine::{Emit, pin};
 use crate::script::{Escape, FeedSpecs, Feeds, Names, Template, Values};
 use figure::Concluded;
+use folder::ToolFolder;
 use options::{Options, Where, places, program_of};
 use process::{Job, Outcome};
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tare_core::command::{CommandStart, Ended};
@@ -41,7 +46,6 @@ use tare_core::load::{
     Check, Inside, InsideUse, LoadLine, LoadPlan, LoadProfile, LoadSummary, LoadTask, OperationSummary, OwnMetric,
     SecondRow,
 };
-use tempfile::TempDir;
 use tools::ToolRow;
 
 /// This protocol, for the list.
@@ -53,8 +57,6 @@ const SLACK: Duration = Duration::from_secs(30);
 const POPULATE: Duration = Duration::from_secs(600);
 /// How long one readiness check may take: at most this beside the form, at least this inside.
 const READY: Duration = Duration::from_secs(1);
-/// The longest result in a file: 16 MiB.
-const RESULT_MAX: u64 = 16 << 20;
 /// How long a tool may take to print its version.
 const VERSION: Duration = Duration::from_secs(2);
 /// The address at which a service is reached from inside its form, whatever leads there from outside.
@@ -106,8 +108,25 @@ impl Options {
     /// An error names the missing program and the package that contains it.
     fn find_programs(&self) -> Result<(), Fault> {
         let mut commands = self.populate.iter().chain(&self.ready).chain([&self.command]);
-        commands.try_for_each(|command| program(command, self).map(|_| ()))
+        commands.try_for_each(|command| reachable(&program(command, self)?, &command[0]))
     }
+}
+
+/// The names of the tools whose results are read without a declared parser: those of their programs.
+pub fn known_tools() -> Vec<&'static str> {
+    tools::TOOLS.iter().map(|row| row.name).collect()
+}
+
+/// If Tare is root, the tool is not, and some programs are installed for root alone.
+fn reachable(path: &Path, name: &str) -> Result<(), Fault> {
+    let Ok(path) = path.canonicalize() else { return Ok(()) };
+    let allows = |path: &Path| path.metadata().is_ok_and(|data| data.mode() & 0o001 != 0);
+    if !rustix::process::geteuid().is_root() || path.ancestors().all(allows) {
+        return Ok(());
+    }
+    let at = path.display();
+    let text = format!("the load tool '{name}' is {at}, where not every user may go, and no tool runs as root");
+    Err(Fault::new(text).remedy("install it for all users, for example in /usr/local/bin"))
 }
 
 fn program(command: &[String], options: &Options) -> Result<PathBuf, Fault> {
@@ -189,16 +208,16 @@ impl<'a, 'e> Tool<'a, 'e> {
         }
         self.check_profile()?;
         pin(self.plan.cpus.cpus())?;
-        let (options, output) = (self.options, OutputFile::new()?);
+        let (options, folder) = (self.options, ToolFolder::new(&self.options.files)?);
         let program = &options.command[0];
         if options.settle && !self.plan.settle.is_zero() {
             // It settles for its time, even if the tool would have continued.
-            let command = self.fill(&options.command, self.plan.settle, &output)?;
+            let command = self.fill(&options.command, self.plan.settle, &folder)?;
             let outcome = self.start(program, command, self.plan.settle)?;
             self.judge(&outcome, true)?;
         }
-        let command = self.fill(&options.command, self.plan.measure, &output)?;
-        output.clear()?;
+        let command = self.fill(&options.command, self.plan.measure, &folder)?;
+        folder.clear()?;
         // Reports that measuring begins; a row without length adds nothing.
         let began_ns = clock::monotonic_ns();
         self.emit.line(LoadLine::Second(SecondRow { at_ns: began_ns, measured: true, ..SecondRow::default() }))?;
@@ -206,12 +225,12 @@ impl<'a, 'e> Tool<'a, 'e> {
         let outcome = self.start(program, command.clone(), limit)?;
         let ended = self.judge(&outcome, false);
         let wall_s = outcome.took.as_secs_f64();
-        let concluded = output.read_or(&command, &outcome.stdout).and_then(|text| self.conclude(&text, wall_s));
+        let concluded = folder.read_or(&command, &outcome.stdout).and_then(|text| self.conclude(&text, wall_s));
         let (concluded, metrics) = match (ended, concluded) {
             // A tool that reports what went wrong has said more than its exit code does.
             (Err(_), Ok(found)) if found.0.is_void() && outcome.ended != Ended::Late => found,
             (Err(fault), _) => return Err(fault),
-            (Ok(()), found) => found.map_err(|fault| self.explain(fault).with_log(outcome.log()))?,
+            (Ok(()), found) => found.map_err(|fault| self.explain(fault).with_log(outcome.log()).as_mistake())?,
         };
         self.emit.line(LoadLine::Second(second(&outcome, &concluded)))?;
         Ok(LoadSummary { metrics, ..self.summary(&command, &outcome, concluded) })
@@ -302,7 +321,7 @@ impl<'a, 'e> Tool<'a, 'e> {
     fn version(&mut self) -> Option<String> {
         let options = self.options;
         let program = &options.command[0];
-        let row = ToolRow::find(program_of(program))?;
+        let row = ToolRow::find(program_of(program)).filter(|row| !row.version.is_empty())?;
         let arguments: Vec<String> = row.version.iter().map(|argument| (*argument).to_owned()).collect();
         let outcome = self.start(program, arguments, VERSION).ok()?;
         let text = outcome.stdout + &outcome.stderr;
@@ -332,7 +351,7 @@ impl<'a, 'e> Tool<'a, 'e> {
     }
 
     /// The values of a command's placeholders.
-    fn values(&self, load: Duration, output: &str) -> Values {
+    fn values(&self, load: Duration, folder: Option<&ToolFolder>) -> Values {
         let mut values = Values::new(&self.names);
         let slot = |name: &str| self.names.slot(name).expect("a name of the table");
         let mut number = |name: &str, number: u64| values.set_number(slot(name), number as i64);
@@ -356,13 +375,15 @@ impl<'a, 'e> Tool<'a, 'e> {
         }
         let host = self.inside.map_or(plan.endpoint.ip(), |_| SERVICE_INSIDE);
         values.text_mut(slot("host")).extend_from_slice(host.to_string().as_bytes());
+        let [output, files] = folder.map_or(["", ""], |folder| [folder.output.as_str(), folder.files.as_str()]);
         values.text_mut(slot("output")).extend_from_slice(output.as_bytes());
+        values.text_mut(slot("files")).extend_from_slice(files.as_bytes());
         values
     }
 
     /// The arguments of a command with its placeholders filled in.
-    fn fill(&self, command: &[String], load: Duration, output: &OutputFile) -> Result<Vec<String>, Fault> {
-        let values = self.values(load, &output.path);
+    fn fill(&self, command: &[String], load: Duration, folder: &ToolFolder) -> Result<Vec<String>, Fault> {
+        let values = self.values(load, Some(folder));
         command[1..].iter().map(|argument| self.filled(argument, &values)).collect()
     }
 
@@ -377,7 +398,7 @@ impl<'a, 'e> Tool<'a, 'e> {
     }
 
     fn start(&mut self, name: &str, arguments: Vec<String>, limit: Duration) -> Result<Outcome, Fault> {
-        let values = self.values(self.plan.measure, "");
+        let values = self.values(self.plan.measure, None);
         let environment = self.options.environment.iter();
         let environment = environment
             .map(|(name, value)| Ok((name.clone(), self.filled(value, &values)?)))
@@ -399,8 +420,8 @@ impl<'a, 'e> Tool<'a, 'e> {
 
     /// Runs a command that must succeed.
     fn succeed(&mut self, command: &[String], limit: Duration) -> Result<Outcome, Fault> {
-        let output = OutputFile::new()?;
-        let arguments = self.fill(command, self.plan.measure, &output)?;
+        let folder = ToolFolder::new(&self.options.files)?;
+        let arguments = self.fill(command, self.plan.measure, &folder)?;
         let outcome = self.start(&command[0], arguments, limit)?;
         self.judge(&outcome, false).map_err(|fault| fault.context(program_of(&command[0])))?;
         Ok(outcome)
@@ -459,42 +480,5 @@ fn second(outcome: &Outcome, concluded: &Concluded) -> SecondRow {
         p99_us: time("p99_us"),
         max_us: time("max_us"),
         ..SecondRow::default()
-    }
-}
-
-/// A file for a tool's result, in a folder of its own; removed when dropped.
-struct OutputFile {
-    path: String,
-    _folder: TempDir,
-}
-
-impl OutputFile {
-    fn new() -> Result<Self, Fault> {
-        let folder = tempfile::Builder::new().prefix("tare-exec-").tempdir();
-        let folder = folder.doing("make a folder for the tool's result")?;
-        Ok(OutputFile { path: folder.path().join("result").display().to_string(), _folder: folder })
-    }
-
-    fn clear(&self) -> Result<(), Fault> {
-        match std::fs::remove_file(&self.path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(Fault::from_error("remove the result of settling", &error))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// The file's content if the command names it, otherwise what was printed.
-    fn read_or(&self, arguments: &[String], printed: &str) -> Result<String, Fault> {
-        if !arguments.iter().any(|argument| argument.contains(&self.path)) {
-            return Ok(printed.to_owned());
-        }
-        let file = std::fs::File::open(&self.path).doing("open the file to which the tool should write its result")?;
-        let mut text = Vec::new();
-        file.take(RESULT_MAX + 1).read_to_end(&mut text).doing("read the tool's result")?;
-        if text.len() as u64 > RESULT_MAX {
-            return Err(Fault::new("the tool's result is longer than 16 MiB"));
-        }
-        Ok(String::from_utf8_lossy(&text).into_owned())
     }
 }

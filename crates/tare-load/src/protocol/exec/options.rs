@@ -1,6 +1,7 @@
 //! What a workload may say about a tool.
 
 use super::figure::Wanted;
+use super::folder::{ToolFile, read_files};
 use super::metric::{self, Metric};
 use super::parser::{JsonFigure, Parser, Table, Take, compile};
 use super::tools::{TOOLS, ToolRow};
@@ -29,6 +30,7 @@ pub(super) const PLACES: &[(&str, &str)] = &[
     ("cpus", "how many CPUs the tool has"),
     ("llc_bytes", "this machine's last-level caches together, bytes; 0 where the kernel does not say"),
     ("output", "a file whose content is read in place of what the tool prints"),
+    ("files", "a folder with copies of the files that the option 'files' names"),
 ];
 
 /// The options, every default filled in.
@@ -68,6 +70,9 @@ pub(super) struct Options {
     /// Its own figures, of which ratios are made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<Metric>,
+    /// Files beside the workload of which the tool gets copies.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<ToolFile>,
 }
 
 impl Options {
@@ -139,6 +144,7 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Options> {
     let declared = fields.get("metrics");
     let metrics = declared.map(|node| metric::read(node, parser.as_ref().map(|(parser, _)| parser), problems));
     let metrics = metrics.unwrap_or_default();
+    let files = fields.get("files").map(|node| read_files(node, problems)).unwrap_or_default();
     if place == Where::Inside {
         check_inside(&mut fields, &names, problems);
     }
@@ -162,6 +168,7 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Options> {
         place,
         directory,
         metrics,
+        files,
     })
 }
 
@@ -203,16 +210,24 @@ fn read_directory(node: &Node, problems: &mut Problems) -> Option<String> {
 
 /// Refuses what a tool inside the form cannot have: a file that is read from outside, and CPUs of its own.
 fn check_inside(fields: &mut Fields, names: &Names, problems: &mut Problems) {
-    let output = names.slot("output");
-    let names_it = |text: &str| Template::compile(text, names).is_ok_and(|text| text.uses(output));
+    let [output, files] = ["output", "files"].map(|name| names.slot(name));
+    let names_it = |text: &str, slot| Template::compile(text, names).is_ok_and(|text| text.uses(slot));
     for field in ["command", "populate", "ready", "environment"] {
         for (place, text) in fields.get(field).map(texts_of).unwrap_or_default() {
-            if names_it(&text) {
+            if names_it(&text, output) {
                 let message = "a file inside the form is not read from outside, so there is no ${output}";
                 let hint = "let the tool print its result, or write /dev/stdout for its file";
                 problems.add(place, message, hint);
             }
+            if names_it(&text, files) {
+                let message = "files of this machine are not inside the form, so there is no ${files}";
+                problems.add(place, message, "put them into the service's bundle");
+            }
         }
+    }
+    if let Some(node) = fields.get("files") {
+        let message = "files of this machine are not given to a tool inside the form";
+        problems.add(node.place, message, "put them into the service's bundle");
     }
     if let Some(node) = fields.get("busy_max") {
         let message = "a tool inside the form has no CPUs of its own whose use could be bounded";
@@ -464,6 +479,9 @@ mod tests {
             ("command: [wrk]\nwhere: inside\nbusy_max: 50%\n", 3, "no CPUs of its own"),
             ("command: [wrk, -o, '${output}']\nwhere: inside\n", 1, "there is no ${output}"),
             ("command: [wrk]\nwhere: inside\npopulate:\n  - [cp, a, 'x${output}']\n", 4, "there is no ${output}"),
+            ("command: [wrk, '${files}/x']\nwhere: inside\n", 1, "there is no ${files}"),
+            ("command: [wrk]\nwhere: inside\nfiles: []\n", 3, "not given to a tool inside"),
+            ("command: [wrk]\nfiles: [../x]\n", 2, "no file of the workload's own folder"),
             ("command: [wrk]\nwhere: inside\nenvironment:\n  A: ${output}\n", 4, "there is no ${output}"),
         ];
         for (text, line, wanted) in cases {

@@ -1,7 +1,7 @@
 //! Reads a tool's result with a declared parser.
 
 use super::figure::{Concluded, Figures, Wanted};
-use super::{fio, report};
+use super::{fio, jmeter, locust, report};
 use crate::script::parse_csv;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,10 @@ pub(super) enum Parser {
     Tare,
     /// As fio's own JSON report, with its histograms and counters; see [`super::fio`].
     Fio,
+    /// As JMeter's table of samples, or its summary; see [`super::jmeter`].
+    Jmeter,
+    /// As the list that Locust prints; see [`super::locust`].
+    Locust,
 }
 
 /// A figure of a JSON document.
@@ -33,7 +37,7 @@ pub(super) struct JsonFigure {
     /// The figure's name, with its unit.
     pub figure: String,
     /// Pointers (RFC 6901). In the last part, `*` at the end stands for any ending and adds up what it finds, and `!x`
-    /// stands for everything except x.
+    /// stands for everything except x. In a list, `key=value` stands for the first item with this member.
     pub at: Vec<String>,
     /// How several values are combined.
     pub take: Take,
@@ -72,6 +76,8 @@ impl Parser {
         sound(match self {
             Parser::Tare => report::concluded(document(output)?, wall_s),
             Parser::Fio => fio::conclude(output),
+            Parser::Jmeter => jmeter::conclude(output, wall_s),
+            Parser::Locust => locust::conclude(document(output)?, wall_s),
             _ => self.read(output)?.concluded(wall_s),
         }?)
     }
@@ -87,7 +93,7 @@ impl Parser {
     /// As [`Parser::conclude`].
     pub(super) fn read(&self, output: &str) -> Result<Figures, Fault> {
         match self {
-            Parser::Tare | Parser::Fio => Ok(Figures::default()),
+            Parser::Tare | Parser::Fio | Parser::Jmeter | Parser::Locust => Ok(Figures::default()),
             Parser::Json(figures) => read_json(figures, output),
             Parser::Regex(patterns) => read_regex(&compiled(patterns)?, output),
             Parser::Csv(table) => read_table(table, output),
@@ -155,10 +161,26 @@ fn find(document: &Value, pointer: &str, figure: Wanted) -> Option<f64> {
     let chosen: Box<dyn Fn(&str) -> bool> = match (last.strip_suffix('*'), last.strip_prefix('!')) {
         (Some(start), _) => Box::new(move |key: &str| key.starts_with(start)),
         (None, Some(not)) => Box::new(move |key: &str| key != not),
-        (None, None) => return number(document.pointer(pointer)?),
+        (None, None) => return number(pointed(document, pointer)?),
     };
-    let members = document.pointer(folder)?.as_object()?;
+    let members = pointed(document, folder)?.as_object()?;
     Some(members.iter().filter(|(key, _)| chosen(key)).filter_map(|(_, value)| number(value)).sum())
+}
+
+/// What a pointer leads to. Only tables of ours look for an item of a list by a member.
+fn pointed<'d>(document: &'d Value, pointer: &str) -> Option<&'d Value> {
+    pointer.split('/').skip(1).try_fold(document, |value, part| match (value, part.split_once('=')) {
+        (Value::Array(items), Some((key, wanted))) => items.iter().find(|item| is_member(item.get(key), wanted)),
+        _ => value.pointer(&format!("/{part}")),
+    })
+}
+
+fn is_member(member: Option<&Value>, wanted: &str) -> bool {
+    match member {
+        Some(Value::String(text)) => text == wanted,
+        Some(Value::Number(number)) => number.as_f64() == wanted.parse().ok(),
+        _ => false,
+    }
 }
 
 /// A pattern as Tare reads it: `^` and `$` match at the ends of lines.
@@ -257,6 +279,13 @@ mod tests {
         ]);
         let wanted = figures(&[("throughput", 3.0), ("operations", 6.0), ("errors", 6.0), ("p50", 7000.0)]);
         assert_eq!(parser.read(&output), Ok(wanted));
+        let listed = r#"{"l": [{"of": 50, "v": 1}, {"of": 99.0, "v": 2}, {"of": "all", "v": {"n": 7}}]}"#;
+        let parser = Parser::Json(vec![
+            json("p50_us", &["/l/of=50/v"], Take::First),
+            json("p99_us", &["/l/of=99/v"], Take::First),
+            json("operations", &["/l/of=none/v", "/l/of=all/v/n"], Take::First),
+        ]);
+        assert_eq!(parser.read(listed), Ok(figures(&[("p50_us", 1.0), ("p99_us", 2.0), ("operations", 7.0)])));
         assert!(parser.read("no json at all").unwrap_err().message.contains("as JSON"));
         assert!(parser.read("{\n").is_err());
     }

@@ -1,0 +1,204 @@
+//! Each known tool's result is read as it is printed.
+
+use super::*;
+use crate::protocol::exec::figure::{Concluded, Wanted};
+
+fn concluded(tool: &str, output: &str) -> Concluded {
+    ToolRow::find(tool).unwrap().parser().conclude(output, 2.0).unwrap()
+}
+
+/// Compares `found` with the operations, errors and figures expected; there must be no other figures.
+fn check(found: &Concluded, operations: u64, errors: u64, figures: &[(&str, f64)]) {
+    assert_eq!((found.operations, found.errors), (operations, errors));
+    let names: Vec<&str> = found.reported.keys().map(String::as_str).collect();
+    assert_eq!(names.len(), figures.len(), "{names:?}");
+    for (name, wanted) in figures {
+        let value = found.reported.get(*name).unwrap_or_else(|| panic!("no {name} in {names:?}"));
+        assert!((value / wanted - 1.0).abs() < 1e-6, "{name}: {value}, not {wanted}");
+    }
+}
+
+#[test]
+fn redis_benchmark() {
+    let found = concluded("redis-benchmark", include_str!("../fixtures/redis-benchmark.txt"));
+    let times = [("mean_us", 309.0), ("p50_us", 303.0), ("p99_us", 575.0), ("max_us", 5703.0)];
+    check(&found, 100_000, 0, &[&[("throughput", 84459.46)], &times[..]].concat());
+    let found = concluded("redis-benchmark", include_str!("../fixtures/redis-benchmark-q.txt"));
+    assert_eq!(found.reported.len(), 2, "{found:?}");
+}
+
+#[test]
+fn two_tests_of_redis_benchmark_are_no_one_result() {
+    let one = include_str!("../fixtures/redis-benchmark.txt");
+    let twice = format!("{one}{one}");
+    let refused = ToolRow::find("redis-benchmark").unwrap().parser().conclude(&twice, 2.0).unwrap_err();
+    assert!(refused.message.contains("several results"), "{refused}");
+}
+
+#[test]
+fn wrk() {
+    let found = concluded("wrk", include_str!("../fixtures/wrk.txt"));
+    let times =
+        [("mean_us", 1980.0), ("max_us", 14300.0), ("p50_us", 1870.0), ("p90_us", 2710.0), ("p99_us", 4340.0)];
+    check(&found, 3973, 0, &[&[("throughput", 1983.25)], &times[..]].concat());
+    let found = concluded("wrk", include_str!("../fixtures/wrk-errors.txt"));
+    assert_eq!((found.operations, found.errors, found.reported["throughput"]), (0, 2430, 0.0));
+    let found = concluded("wrk", include_str!("../fixtures/wrk-broken.txt"));
+    assert_eq!((found.operations, found.errors), (916, 6039));
+}
+
+#[test]
+fn wrk2() {
+    let found = concluded("wrk2", include_str!("../fixtures/wrk2.txt"));
+    let times = [("p50_us", 980.0), ("p90_us", 1660.0), ("p99_us", 2200.0), ("p999_us", 4810.0)];
+    let rest = [("throughput", 998.97), ("mean_us", 1020.0), ("max_us", 7210.0)];
+    check(&found, 9990, 0, &[&rest[..], &times[..]].concat());
+}
+
+#[test]
+fn oha() {
+    let found = concluded("oha", include_str!("../fixtures/oha.json"));
+    let times = [("p50_us", 1200.0), ("p90_us", 1700.0), ("p99_us", 2900.0), ("p999_us", 10100.0)];
+    let rest = [("throughput", 7998.4 * 0.99), ("mean_us", 1250.0), ("max_us", 31200.0)];
+    check(&found, 79_200, 804, &[&rest[..], &times[..]].concat());
+}
+
+#[test]
+fn k6() {
+    let found = concluded("k6", include_str!("../fixtures/k6.json"));
+    let times = [("p50_us", 4550.0), ("p90_us", 7300.0), ("p99_us", 14600.0), ("p999_us", 33400.0)];
+    let rest = [("throughput", 1999.2 * 0.998), ("mean_us", 4910.0), ("max_us", 61200.0)];
+    check(&found, 19_960, 40, &[&rest[..], &times[..]].concat());
+}
+
+#[test]
+fn other_summaries_of_k6() {
+    let found = concluded("k6", include_str!("../fixtures/k6-machine.json"));
+    let times = [("p50_us", 4500.0), ("p90_us", 7300.0), ("mean_us", 4900.0), ("max_us", 61_200.0)];
+    check(&found, 19_960, 40, &[&[("throughput", 9980.0)], &times[..]].concat());
+    let found = concluded("k6", include_str!("../fixtures/k6-iterations.json"));
+    let times = [("p50_us", 6100.0), ("p90_us", 9000.0), ("mean_us", 6600.0), ("max_us", 40_000.0)];
+    check(&found, 3000, 0, &[&[("throughput", 1500.0)], &times[..]].concat());
+}
+
+#[test]
+fn ab() {
+    let found = concluded("ab", include_str!("../fixtures/ab.txt"));
+    let times = [("p50_us", 4000.0), ("p90_us", 6000.0), ("p99_us", 10_000.0), ("max_us", 22_000.0)];
+    check(&found, 9504, 96, &[&[("throughput", 4752.0), ("mean_us", 4167.0)], &times[..]].concat());
+}
+
+#[test]
+fn hey() {
+    let found = concluded("hey", include_str!("../fixtures/hey.txt"));
+    let times = [("p50_us", 4100.0), ("p90_us", 8300.0), ("p99_us", 15_800.0), ("max_us", 51_200.0)];
+    check(&found, 19_700, 300, &[&[("throughput", 9850.0), ("mean_us", 4600.0)], &times[..]].concat());
+}
+
+#[test]
+fn siege() {
+    for output in [include_str!("../fixtures/siege.json"), include_str!("../fixtures/siege.txt")] {
+        let found = concluded("siege", output);
+        check(&found, 8000, 40, &[("throughput", 4000.0), ("mean_us", 10_000.0), ("max_us", 120_000.0)]);
+    }
+}
+
+#[test]
+fn h2load() {
+    let found = concluded("h2load", include_str!("../fixtures/h2load.txt"));
+    check(&found, 40_000, 400, &[("throughput", 20_000.0), ("mean_us", 977.0), ("max_us", 21_400.0)]);
+}
+
+#[test]
+fn autocannon() {
+    let found = concluded("autocannon", include_str!("../fixtures/autocannon.json"));
+    let times = [("p50_us", 1000.0), ("p90_us", 3000.0), ("p99_us", 5000.0), ("p999_us", 12_000.0)];
+    let rest = [("throughput", 9950.0), ("mean_us", 1600.0), ("max_us", 33_000.0)];
+    check(&found, 19_900, 105, &[&rest[..], &times[..]].concat());
+}
+
+#[test]
+fn bombardier() {
+    let found = concluded("bombardier", include_str!("../fixtures/bombardier.json"));
+    let times = [("p50_us", 1890.0), ("p90_us", 2750.0), ("p99_us", 4600.0)];
+    let rest = [("throughput", 9900.0), ("mean_us", 1998.5), ("max_us", 41_250.0)];
+    check(&found, 19_800, 207, &[&rest[..], &times[..]].concat());
+}
+
+#[test]
+fn vegeta() {
+    let found = concluded("vegeta", include_str!("../fixtures/vegeta.json"));
+    let times = [("p50_us", 1700.0), ("p90_us", 2600.0), ("p99_us", 5200.0)];
+    let rest = [("throughput", 989.5), ("mean_us", 1900.0), ("max_us", 40_100.0)];
+    check(&found, 1980, 20, &[&rest[..], &times[..]].concat());
+}
+
+#[test]
+fn fortio() {
+    let found = concluded("fortio", include_str!("../fixtures/fortio.json"));
+    let times = [("p50_us", 1900.0), ("p90_us", 3500.0), ("p99_us", 6100.0), ("p999_us", 20_100.0)];
+    let rest = [("throughput", 8910.0), ("mean_us", 2200.0), ("max_us", 40_200.0)];
+    check(&found, 17_820, 180, &[&rest[..], &times[..]].concat());
+}
+
+#[test]
+fn ycsb() {
+    let found = concluded("ycsb", include_str!("../fixtures/ycsb.txt"));
+    check(&found, 9900, 100, &[("throughput", 4950.0)]);
+}
+
+#[test]
+fn loads_of_memcached() {
+    let found = concluded("memaslap", include_str!("../fixtures/memaslap.txt"));
+    check(&found, 80_000, 0, &[("throughput", 40_000.0)]);
+    let found = concluded("mutilate", include_str!("../fixtures/mutilate.txt"));
+    let times = [("mean_us", 221.4), ("p90_us", 320.5), ("p99_us", 500.9)];
+    check(&found, 36_001, 0, &[&[("throughput", 18_000.5)], &times[..]].concat());
+}
+
+#[test]
+fn memtier_benchmark() {
+    let found = concluded("memtier_benchmark", include_str!("../fixtures/memtier_benchmark.json"));
+    let times = [("p50_us", 591.0), ("p90_us", 700.0), ("p99_us", 1103.0), ("p999_us", 2500.0)];
+    let rest = [("throughput", 83236.2), ("mean_us", 600.0), ("max_us", 9200.0)];
+    check(&found, 500_000, 0, &[&rest[..], &times[..]].concat());
+}
+
+#[test]
+fn pgbench() {
+    let found = concluded("pgbench", include_str!("../fixtures/pgbench.txt"));
+    check(&found, 1094, 0, &[("throughput", 546.525343), ("mean_us", 7319.0)]);
+}
+
+#[test]
+fn sysbench() {
+    let found = concluded("sysbench", include_str!("../fixtures/sysbench.txt"));
+    let times = [("mean_us", 8370.0), ("max_us", 32690.0), ("p99_us", 23950.0)];
+    check(&found, 479, 12, &[&[("throughput", 238.27)], &times[..]].concat());
+}
+
+#[test]
+fn iperf3() {
+    let found = concluded("iperf3", include_str!("../fixtures/iperf3.json"));
+    check(&found, 5959, 0, &[("throughput", 23829628680.179447 / 8e6)]);
+}
+
+#[test]
+fn every_figure_of_every_row_is_one() {
+    for row in TOOLS {
+        match row.parser() {
+            Parser::Regex(patterns) => {
+                let names = patterns.iter().flat_map(|pattern| {
+                    let regex = crate::protocol::exec::parser::compile(pattern).unwrap();
+                    regex.capture_names().flatten().map(str::to_owned).collect::<Vec<_>>()
+                });
+                names.for_each(|name| assert!(Wanted::read(&name).is_ok(), "{}: {name}", row.name));
+            }
+            Parser::Json(figures) => {
+                figures.iter().for_each(|figure| assert!(Wanted::read(&figure.figure).is_ok(), "{}", row.name));
+            }
+            Parser::Fio | Parser::Jmeter | Parser::Locust => {}
+            Parser::Csv(_) | Parser::Tare => unreachable!("no row is a table or a report of ours"),
+        }
+    }
+}
