@@ -31,7 +31,7 @@ mod sample;
 mod settings;
 pub mod vm;
 
-pub use container::{BuildWays, EngineImage, build_image, engine_image, engine_name};
+pub use container::{BuildWays, EngineImage, build_image, engine_image, engine_name, is_image_name};
 
 use tare_core::host::Layers;
 

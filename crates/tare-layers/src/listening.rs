@@ -1,4 +1,4 @@
-//! At which TCP addresses a service listens, whatever its workload declares.
+//! At which TCP addresses a service listens and at which UDP ports it receives, whatever its workload declares.
 
 use crate::cgroup::members_below;
 use crate::processes;
@@ -10,6 +10,8 @@ use tare_core::telemetry::Scope;
 
 /// The kernel's TCP_LISTEN, as /proc/net/tcp writes it.
 const LISTENING: &str = "0A";
+/// The kernel's TCP_CLOSE: in /proc/net/udp, a socket that receives from anybody.
+const UNCONNECTED: &str = "07";
 
 /// A listening socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +31,17 @@ pub fn network_of(pid: u32) -> Option<PathBuf> {
 /// namespaces that they have made themselves nobody can reach. What cannot be read, such as a process that has just
 /// ended, is left out.
 pub fn addresses(scope: &Scope, network: &Path) -> BTreeSet<SocketAddr> {
+    places(scope, network, ["tcp", "tcp6"], LISTENING)
+}
+
+/// The UDP ports at which the processes of a scope receive from anybody in this network namespace; otherwise as
+/// [`addresses`].
+pub fn datagram_ports(scope: &Scope, network: &Path) -> BTreeSet<u16> {
+    places(scope, network, ["udp", "udp6"], UNCONNECTED).iter().map(SocketAddr::port).filter(|port| *port > 0).collect()
+}
+
+/// The addresses of sockets in `state` in these tables of the kernel.
+fn places(scope: &Scope, network: &Path, tables: [&str; 2], state: &str) -> BTreeSet<SocketAddr> {
     let mut table: Option<Vec<Listener>> = None;
     let mut found = BTreeSet::new();
     for pid in processes_of(scope) {
@@ -37,7 +50,7 @@ pub fn addresses(scope: &Scope, network: &Path) -> BTreeSet<SocketAddr> {
         }
         let own = sockets(pid);
         // Of one that has just ended there is no table.
-        table = table.or_else(|| listeners_beside(pid));
+        table = table.or_else(|| sockets_beside(pid, tables, state));
         let table = table.as_deref().unwrap_or_default();
         found.extend(table.iter().filter(|listener| own.contains(&listener.inode)).map(|listener| listener.address));
     }
@@ -55,11 +68,11 @@ fn processes_of(scope: &Scope) -> BTreeSet<u32> {
     found
 }
 
-/// Everything that listens in the network namespace of a process; none if it has ended.
-fn listeners_beside(pid: u32) -> Option<Vec<Listener>> {
-    let tables = ["tcp", "tcp6"].map(|table| fs::read_to_string(format!("/proc/{pid}/net/{table}")));
+/// All sockets in `state` in the network namespace of a process; none if it has ended.
+fn sockets_beside(pid: u32, tables: [&str; 2], state: &str) -> Option<Vec<Listener>> {
+    let tables = tables.map(|table| fs::read_to_string(format!("/proc/{pid}/net/{table}")));
     tables[0].as_ref().ok()?;
-    Some(tables.iter().flatten().flat_map(|text| listeners(text)).collect())
+    Some(tables.iter().flatten().flat_map(|text| in_state(text, state)).collect())
 }
 
 /// The inodes of the sockets that a process has open.
@@ -71,11 +84,16 @@ fn sockets(pid: u32) -> BTreeSet<u64> {
 
 /// The listening sockets in the text of /proc/net/tcp or tcp6.
 pub(crate) fn listeners(text: &str) -> Vec<Listener> {
+    in_state(text, LISTENING)
+}
+
+/// The sockets in `state` in the text of such a table.
+fn in_state(text: &str, state: &str) -> Vec<Listener> {
     let parse = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let address = parse_address(fields.get(1)?)?;
         let inode = fields.get(9)?.parse().ok()?;
-        (*fields.get(3)? == LISTENING).then_some(Listener { address, inode })
+        (*fields.get(3)? == state).then_some(Listener { address, inode })
     };
     text.lines().skip(1).filter_map(parse).collect()
 }

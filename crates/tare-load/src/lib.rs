@@ -22,6 +22,7 @@ pub mod greeting;
 mod hdr_log;
 mod histogram;
 pub mod operation;
+pub mod page;
 mod peer;
 mod profile;
 mod protocol;

@@ -66,6 +66,9 @@ pub(crate) struct RunArgs {
     /// Print the plan and the expected time without starting anything
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Whether what the services take from their images has been said already
+    #[arg(skip)]
+    pub(crate) image_said: bool,
 }
 
 impl RunArgs {

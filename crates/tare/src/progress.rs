@@ -16,6 +16,10 @@ use tare_core::units::show_duration;
 use tare_report::{flow, paragraph, plain_quantity};
 use tare_runner::{Event, StandingDeployment};
 
+/// How many of the last lines of what failed are shown, and what is before each.
+const LOG_LINES: usize = 5;
+const LOG_MARK: &str = "    | ";
+
 /// Shows events as they come.
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -31,6 +35,8 @@ pub(crate) struct Progress {
     found: Option<String>,
     ends_in: Duration,
     so_far: SoFar,
+    /// The last lines that were shown of what failed.
+    log: String,
     /// Columns of a line.
     width: usize,
     began: std::time::Instant,
@@ -80,6 +86,7 @@ impl Progress {
             found,
             ends_in,
             so_far,
+            log: String::new(),
             width,
             began,
             open_ended,
@@ -100,8 +107,7 @@ impl Progress {
             }
             Event::Fitted { most, blocks, of, trials, round } => {
                 self.bar.set_length(u64::from(*trials));
-                let (most, round) = (show_duration(*most), show_duration(*round));
-                self.line(&format!("only {blocks} of {of} blocks fit into {most}: another one takes about {round}"));
+                self.line(&fitted(*blocks, *of, *most, *round));
             }
             Event::TrialStarted { trial, blocks, left } => {
                 if self.trial.as_ref().is_some_and(|(last, _)| last.block != trial.block) {
@@ -146,6 +152,9 @@ impl Progress {
                 }
                 let line = self.ended(trial, outcome, *throughput, *p99_us);
                 self.line(&line);
+                if let Outcome::Failed { why, .. } = outcome {
+                    self.tell_log(&why.log);
+                }
                 self.so_far.note(trial, *throughput);
             }
             Event::RunEnded { how } => match how.as_str() {
@@ -218,6 +227,20 @@ impl Progress {
         }
     }
 
+    /// The last lines of what failed, unless the same were shown for another trial.
+    fn tell_log(&mut self, log: &str) {
+        let lines: Vec<&str> = log.lines().filter(|line| !line.trim().is_empty()).collect();
+        let last = &lines[lines.len().saturating_sub(LOG_LINES)..];
+        let room = self.width.saturating_sub(LOG_MARK.len());
+        // A service may print anything, and this is a terminal.
+        let shown = |line: &&str| line.replace(char::is_control, " ").chars().take(room).collect::<String>();
+        let text = last.iter().map(|line| format!("{LOG_MARK}{}", shown(line))).collect::<Vec<_>>().join("\n");
+        if !text.is_empty() && text != self.log {
+            self.put(&text);
+            self.log = text;
+        }
+    }
+
     fn line(&mut self, text: &str) {
         let text = flow(text, self.width);
         self.put(&text);
@@ -238,6 +261,16 @@ impl Progress {
 fn figures(rate: f64, p99_us: Option<f64>) -> String {
     let p99 = p99_us.map(|us| format!("  p99 {:>7}", plain_quantity(us, "us"))).unwrap_or_default();
     format!("{:>14}{p99}", plain_quantity(rate, "op/s"))
+}
+
+/// How many blocks fit into a time, of which fewer or more did before.
+fn fitted(blocks: u32, of: u32, most: Duration, round: Duration) -> String {
+    let (most, round) = (show_duration(most), show_duration(round));
+    if blocks < of {
+        format!("only {blocks} of {of} blocks fit into {most}: another one takes about {round}")
+    } else {
+        format!("all {of} blocks fit into {most} after all")
+    }
 }
 
 /// The last level of a search, such as `staircase: 1,250 users, QoS kept`.
@@ -293,6 +326,30 @@ mod tests {
         assert_eq!(seen[0], "block 1/5  container-hostnet    10,000,000 op/s  p99 1.23 ms");
         assert!(seen.len() > 2 && seen.iter().all(|line| line.chars().count() <= 80), "{seen:#?}");
         assert!(seen[1].contains("FAILED in deploy: redis") && seen[2].starts_with("    "), "{seen:#?}");
+    }
+
+    #[test]
+    fn the_last_lines_of_what_failed_are_shown_once() {
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let mut progress =
+            Progress { live: false, out: Box::new(Head(seen.clone(), 99)), ..Progress::new(false, "native") };
+        for log in ["1\n2\n3\n\n4\n5\nno \u{1b}such file\n", "1\n2\n3\n\n4\n5\nno \u{1b}such file\n", "other\n"] {
+            let why = Fault::new("redis ended before it was ready").with_log(log);
+            let outcome = Outcome::Failed { stage: Stage::Deploy, why };
+            let (form, control) = ("native".to_owned(), false);
+            let trial = PlannedTrial { index: 0, block: 0, form, control, again: None, profiled: false };
+            progress.show(&Event::TrialEnded { trial, outcome, throughput: None, p99_us: None });
+        }
+        let shown = seen.borrow();
+        let shown: Vec<&str> = shown.iter().filter_map(|line| line.strip_prefix("    | ")).collect();
+        assert_eq!(shown, ["2", "3", "4", "5", "no  such file", "other"]);
+    }
+
+    #[test]
+    fn as_many_blocks_as_were_planned_are_not_only_some() {
+        let told = |blocks| fitted(blocks, 5, Duration::from_secs(60), Duration::from_secs(9));
+        assert!(told(3).starts_with("only 3 of 5 blocks fit into "), "{}", told(3));
+        assert!(told(5).starts_with("all 5 blocks fit into "), "{}", told(5));
     }
 
     #[test]

@@ -84,7 +84,9 @@ pub(crate) fn start_and(
     let mut say = |text: &str| if args.json { note(text) } else { tell(text) };
     let carrier = machine::carrier()?;
     let bundles = machine::build_bundles(&mut workload, carrier.bundles.as_ref(), &mut say)?;
-    images::lines(&workload).iter().for_each(|line| say(line));
+    if !args.image_said {
+        images::lines(&workload).iter().for_each(|line| say(line));
+    }
     let forms = look_at_forms(&study, &carrier, &mut say);
     let pace = outlook::pace(&study, &workload, Some(&forms));
     let fitted = outlook::fit(&mut study, &pace, args.measure.is_some());

@@ -193,6 +193,7 @@ fn what_cannot_be_weighed_is_refused_before_anything_is_asked() {
     let folder = tempfile::tempdir().unwrap();
     files::write(&folder.path().join("stack/compose.yaml"), "services: {}\n");
     files::write(&folder.path().join("weigh-app/workload.yaml"), "workload: mine\n");
+    files::write(&folder.path().join("fixed.js"), "export default function () { get('http://localhost') }\n");
     let wrong: &[(&[&str], &str)] = &[
         (&["weigh"], "to do: name an image"),
         (&["weigh", "--", "./server"], "./server cannot be started"),
@@ -208,6 +209,14 @@ fn what_cannot_be_weighed_is_refused_before_anything_is_asked() {
         (&["init", "app", "--http", "/", "--redis"], "cannot be used with"),
         (&["init", "app", "--number", "/rps"], "to do: add --tool COMMAND"),
         (&["init", "app", "--name", "A b"], "use a-z, 0-9 and -"),
+        (&["weigh", "my app"], "not the name of an image"),
+        (&["weigh", "app", "--memory", "1KiB", "--volume", "data"], "--memory 1KiB"),
+        (&["weigh", "app", "--memory", "1KiB", "--volume", "data"], "--volume data"),
+        (&["weigh", "app", "--user", "bob"], "--user 999:999"),
+        (&["weigh", "app", "--k6", "none.js"], "none.js cannot be read"),
+        (&["weigh", "app", "--k6", "fixed.js"], "__ENV.TARGET"),
+        (&["weigh", "app", "--k6", "fixed.js", "--redis"], "cannot be used with"),
+        (&["weigh", "app", "--", "./bench", "{port}"], "add --number"),
     ];
     for (args, wanted) in wrong {
         let (code, text) = said_in(folder.path(), args);

@@ -58,6 +58,9 @@ pub(crate) fn fetch(wanted: &[String], work: &Path) -> Result<Fetched, Fault> {
     }
     command::run("mmdebstrap", "mmdebstrap", &arguments).map_err(|fault| {
         let fault = fault.context(format_args!("could not fetch the packages {}", wanted.join(", ")));
+        // In the words of apt, whose language is set.
+        let absent = ["Unable to locate package", "has no installation candidate"];
+        let fault = if absent.iter().any(|words| fault.log.contains(words)) { fault.as_mistake() } else { fault };
         if fault.remedy.is_empty() {
             fault.remedy("check the names with `apt-cache policy`, the network, and this machine's package sources")
         } else {

@@ -59,7 +59,7 @@ pub(super) fn pinned_id(name: &str) -> Option<&str> {
 /// # Errors
 /// No engine answers; or, as a mistake, no engine has such an image, or it is built for another processor.
 pub fn engine_image(name: &str) -> Result<EngineImage, Fault> {
-    if !is_name(name) {
+    if !is_image_name(name) {
         let fault = Fault::new(format!("'{}' is not the name of an image", name.escape_debug()));
         return Err(fault
             .remedy(format!("write {ENGINE_IMAGE}NAME:TAG, with a name that the engine lists"))
@@ -133,8 +133,8 @@ pub(super) fn real_tags(tags: impl IntoIterator<Item = String>) -> Vec<String> {
     tags
 }
 
-/// Whether the engine can be asked for it: a name becomes part of a path of its API.
-fn is_name(name: &str) -> bool {
+/// Whether an engine can be asked for an image of this name, which becomes part of a path of its API.
+pub fn is_image_name(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:@".contains(&byte);
     let parts = || name.split('/').all(|part| !["", ".", ".."].contains(&part));
     !name.is_empty() && name.len() <= NAME_MAX && name.bytes().all(fits) && parts()
@@ -276,6 +276,6 @@ mod tests {
             let fault = engine_image(name).unwrap_err();
             assert!(fault.mistake && fault.message.contains("is not the name of an image"), "{name}: {fault}");
         }
-        assert!(is_name("host:5000/a/b-c_d:1.0@sha256:ab"));
+        assert!(is_image_name("host:5000/a/b-c_d:1.0@sha256:ab"));
     }
 }

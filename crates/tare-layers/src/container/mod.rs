@@ -43,7 +43,7 @@ pub(crate) use {
 
 pub use build::{BuildWays, build_image};
 pub use image::{CachedImage, cached_images, remove_image};
-pub use inventory::{EngineImage, engine_image, engine_name};
+pub use inventory::{EngineImage, engine_image, engine_name, is_image_name};
 
 use crate::short_version;
 use engine::Engine;

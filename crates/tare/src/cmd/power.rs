@@ -119,6 +119,7 @@ impl PowerArgs {
             keep_failed: false,
             wait: self.wait,
             dry_run: self.dry_run,
+            image_said: false,
         }
     }
 }

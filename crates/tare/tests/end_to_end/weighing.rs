@@ -167,6 +167,24 @@ fn refuse(lab: &Lab, code: i32, name: &str, changes: &[&str], wanted: &str) {
     assert!(!out.exists(), "{name}: nothing is left");
 }
 
+/// With the load tool of Debian's redis-tools.
+#[test]
+fn a_tool_is_tried_before_forms_are_measured() {
+    let Some(lab) = Lab::with_engine(&["mmdebstrap", "docker", "redis-benchmark"]) else { return };
+    let (image, out) = (Image::import("tooled", CHANGES), lab.path("weigh-tooled"));
+    let tool = "redis-benchmark -h {host} -p {port} -c {connections} -t set -n 20000";
+    let csv = format!("{tool} --csv");
+    let typed = ["init", image.0.as_str(), "--connections", "8", "--out", text(&out)];
+    let refused = flat(&lab.expect(2, &[&typed[..], &["--tool", csv.as_str()]].concat()));
+    assert!(refused.contains("neither a throughput") && refused.contains("--number PATTERN"), "{refused}");
+    assert!(!out.exists(), "nothing is left");
+    let said = flat(&lab.expect(0, &[&typed[..], &["--tool", tool]].concat()));
+    lab.expect_clean();
+    assert!(said.contains("the load made ") && said.contains(" op/s, p50 "), "{said}");
+    let workload = std::fs::read_to_string(out.join("workload.yaml")).unwrap();
+    assert!(workload.contains("\"${host}\", \"-p\", \"${port}\""), "{workload}");
+}
+
 const PATH: &str = "ENV PATH=/usr/bin:/bin";
 
 #[test]

@@ -157,8 +157,7 @@ impl Figures {
         let throughput = self.get("throughput").map(|rate| rate * right_share);
         let throughput = throughput.or_else(|| right.filter(|_| seconds > 0.0).map(|right| right / seconds));
         let Some(throughput) = throughput else {
-            return Err(Fault::new("the tool's result has neither a throughput nor a number of operations")
-                .remedy("see below what it printed, and what the parser looks for"));
+            return Err(Fault::new("the tool's result has neither a throughput nor a number of operations"));
         };
         let times = ["p50", "p90", "p99", "p999", "mean", "max"];
         // A time of 0 is too short for the tool to tell.

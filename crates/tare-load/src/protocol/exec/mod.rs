@@ -246,13 +246,12 @@ impl<'a, 'e> Tool<'a, 'e> {
         Ok((concluded, metrics))
     }
 
-    /// Adds how the command must be written for its result to be read, if that is known.
+    /// Adds how the command must be written for its result to be read, as far as that is known.
     fn explain(&self, fault: Fault) -> Fault {
         match ToolRow::of(&self.options.parser) {
-            Some(row) if fault.remedy.is_empty() => {
-                fault.remedy(format!("write the command so that its result can be read: {}", row.form))
-            }
-            _ => fault,
+            _ if !fault.remedy.is_empty() => fault,
+            Some(row) => fault.remedy(format!("write the command so that its result can be read: {}", row.form)),
+            None => fault.remedy("see below what it printed, and what the parser looks for"),
         }
     }
 

@@ -43,8 +43,7 @@ impl Samples {
     /// When there is no operation, or no time in which it was done.
     pub(super) fn conclude(&self, answered: u64, wrong: u64, seconds: f64, wall_s: f64) -> Result<Concluded, Fault> {
         if answered == 0 {
-            return Err(Fault::new("the tool's result has no request")
-                .remedy("see below what it printed; it may not have started within its time"));
+            return Err(Fault::new("the tool's result has no request"));
         }
         let seconds = if seconds > 0.0 { seconds } else { wall_s };
         if !(seconds.is_finite() && seconds > 0.0) {

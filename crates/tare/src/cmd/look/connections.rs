@@ -26,6 +26,9 @@ const SETTLE: Duration = Duration::from_millis(100);
 const MEASURES: [Duration; 2] = [Duration::from_millis(400), Duration::from_secs(2)];
 /// How long one operation may take.
 const TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a tool is tried, and how much longer it may take: some need seconds to start.
+const TOOL_MEASURE: Duration = Duration::from_secs(2);
+const TOOL_TIMEOUT: Duration = Duration::from_secs(15);
 /// If more than this share of the operations fail, the service cannot bear the load.
 const FAILED_MOST: f64 = 0.01;
 
@@ -60,8 +63,14 @@ pub(crate) fn connections(
         return Err(fault.remedy("give the tool the number of connections").into());
     }
     let closed = LoadProfile::Closed { connections: 1, pipeline: 1 };
-    let usual = Study::of(FORM, &study.workload, closed, vec![form_on_own_network(&ground.carrier)]);
-    let short = Study {
+    let header = ground.header(short(ground, study, closed), workload, say)?;
+    ground.deploy(&header, |once, machine| once.load(machine, |load| climb(load, &ground.stop)))
+}
+
+/// The study with one form, of this machine's own network, and this load.
+fn short(ground: &Ground, study: &Study, load: LoadProfile) -> Study {
+    let usual = Study::of(FORM, &study.workload, load, vec![form_on_own_network(&ground.carrier)]);
+    Study {
         from: study.from,
         timeout: study.timeout,
         placement: study.placement.clone(),
@@ -70,9 +79,51 @@ pub(crate) fn connections(
         options: study.options.clone(),
         parameters: study.parameters.clone(),
         ..usual
-    };
-    let header = ground.header(short, workload, say)?;
-    ground.deploy(&header, |once, machine| once.load(machine, |load| climb(load, &ground.stop)))
+    }
+}
+
+/// What a tool told when it was tried.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Tried {
+    pub(crate) operations_per_s: f64,
+    /// The median response time, if the tool tells one.
+    pub(crate) p50: Option<Duration>,
+    /// The share of the operations that failed.
+    pub(crate) failed: f64,
+    /// Why the tool itself may have been the limit, in words.
+    pub(crate) busy: Option<String>,
+}
+
+/// Deploys a workload once and runs the tool that is its load for two seconds, with the load of the study.
+///
+/// # Errors
+/// When the workload was not deployed; as a mistake, when the tool's output has no result; when the tool failed, or not
+/// one operation succeeded; on an interrupt, or when something of it is left.
+pub(crate) fn try_tool(
+    ground: &Ground,
+    study: &Study,
+    workload: &mut Workload,
+    say: &mut dyn FnMut(&str),
+) -> Result<Tried> {
+    let profile = study.load.clone();
+    let header = ground.header(short(ground, study, profile.clone()), workload, say)?;
+    let attempt = Attempt { profile, settle: Duration::ZERO, measure: TOOL_MEASURE, timeout: TOOL_TIMEOUT };
+    ground.deploy(&header, |once, machine| once.load(machine, |load| tried(&load(&attempt)?)))
+}
+
+/// What a tool's result came to.
+fn tried(summary: &LoadSummary) -> Result<Tried, Fault> {
+    let figures = tare_stats::trial_metrics(summary, &[]).map_err(Fault::new)?;
+    let figure = |name: &str| figures.metrics.get(name).copied();
+    let failed = figure(FAILED_SHARE).unwrap_or(0.0);
+    let p50 = figure("p50_us").filter(|us| *us > 0.0).map(|us| Duration::from_secs_f64(us / 1e6));
+    match figure("throughput").filter(|rate| *rate > 0.0) {
+        Some(operations_per_s) => Ok(Tried { operations_per_s, p50, failed, busy: summary.saturated.clone() }),
+        None => {
+            let fault = Fault::new("the tool tells that not one of its operations succeeded");
+            Err(fault.remedy("see whether it takes the address: {address}, {host} and {port} stand for it"))
+        }
+    }
 }
 
 /// Doubles the number of connections until that is no gain any more.
@@ -204,6 +255,21 @@ mod tests {
         let (found, tried) = climbed(|_| Some(1000));
         assert_eq!((found.unwrap().connections, tried), (1, vec![1, 2, 4]), "one at a time is all that it does");
         assert_eq!(climbed(|connections| Some(u64::from(connections) * 1000)).0.unwrap().connections, 256);
+    }
+
+    #[test]
+    fn a_tool_that_was_tried_tells_its_rate() {
+        let told = |count: u64, errors: u64, throughput: f64| {
+            let operation = OperationSummary { count, errors, ..OperationSummary::default() };
+            let reported = BTreeMap::from([("throughput".to_owned(), throughput), ("p50_us".to_owned(), 1500.0)]);
+            let operations = BTreeMap::from([("request".to_owned(), operation)]);
+            let (measure_start_ns, measure_end_ns) = (1, 1_000_000_001);
+            LoadSummary { measure_start_ns, measure_end_ns, operations, reported, ..LoadSummary::default() }
+        };
+        let found = tried(&told(500, 0, 500.0)).unwrap();
+        assert_eq!((found.operations_per_s, found.p50), (500.0, Some(Duration::from_micros(1500))));
+        let fault = tried(&told(0, 500, 0.0)).unwrap_err();
+        assert!(fault.message.contains("not one of its operations"), "{fault}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 mod connections;
 
-pub(crate) use connections::{Found, connections};
+pub(crate) use connections::{Found, Tried, connections, try_tool};
 
 use crate::layers::LAYERS;
 use crate::ready::{new_seed, ready};
@@ -24,6 +24,7 @@ use tare_core::workload::Workload;
 use tare_layers::listening;
 use tare_layers::lock::MachineLock;
 use tare_load::greeting::{Spoken, ask};
+use tare_load::page::{self, Answer};
 use tare_runner::{Apparatus, Once, Stop, SystemClock, Watched};
 
 /// The name of the form that is looked at, as errors may show it.
@@ -34,6 +35,9 @@ const LOOK: Duration = Duration::from_millis(100);
 const STEADY: Duration = Duration::from_millis(500);
 /// How long each address is asked which protocol it speaks.
 const PATIENCE: Duration = Duration::from_millis(1500);
+/// How long a web server that answers with an error of its own may take until it does not: some answer long before
+/// what is behind them.
+const WARM: Duration = Duration::from_secs(5);
 /// The most ports that are asked.
 const PORTS_MAX: usize = 16;
 /// The most addresses at which a port is asked.
@@ -94,6 +98,10 @@ pub(crate) struct Seen {
     pub(crate) loopback_only: Vec<u16>,
     /// The protocol of each port; of the first 16, if there are more.
     pub(crate) spoken: BTreeMap<u16, Spoken>,
+    /// What the ports that speak HTTP answered to a request for the page, if one was asked for.
+    pub(crate) answers: BTreeMap<u16, Answer>,
+    /// The UDP ports at which it receives, if it listens at no TCP port.
+    pub(crate) datagrams: BTreeSet<u16>,
     /// How it exited, if it did: "exit code 1". Its ports are then unknown.
     pub(crate) exited: Option<String>,
     /// The last lines of its output, without secrets.
@@ -103,7 +111,8 @@ pub(crate) struct Seen {
 /// Starts the services of a workload once, and looks at the one that the load addresses until it listens somewhere and
 /// has answered, for at most `within` and the three seconds that the last questions may take. Its `ready:` and the
 /// load's protocol have no meaning yet; services beside it must become ready. They are started in a layer on this
-/// machine's own network if one can be had, else as plain processes.
+/// machine's own network if one can be had, else as plain processes. Ports that speak HTTP are asked for the page at
+/// `path`, for at most five seconds more if the server only has an error to tell.
 ///
 /// # Errors
 /// When a bundle or a service could not be made or started, on an interrupt, or when something of it is left.
@@ -111,12 +120,13 @@ pub(crate) fn look(
     ground: &Ground,
     workload: &mut Workload,
     within: Duration,
+    path: Option<&str>,
     say: &mut dyn FnMut(&str),
 ) -> Result<Seen> {
     let closed = LoadProfile::Closed { connections: 1, pipeline: 1 };
     let study = Study::of(FORM, &workload.name, closed, vec![form_on_own_network(&ground.carrier)]);
     let header = ground.header(Study { from: LoadOrigin::Host, ..study }, workload, say)?;
-    ground.deploy(&header, |once, machine| once.watch(machine, |service| watch(service, within, &ground.stop)))
+    ground.deploy(&header, |once, machine| once.watch(machine, |service| watch(service, within, path, &ground.stop)))
 }
 
 /// A form in which services listen in this machine's own network, so that every port can be reached without having
@@ -141,7 +151,7 @@ enum Doing {
     Exited(String),
 }
 
-fn watch(service: &mut Watched<'_>, within: Duration, stop: &Stop) -> Result<Seen, Fault> {
+fn watch(service: &mut Watched<'_>, within: Duration, path: Option<&str>, stop: &Stop) -> Result<Seen, Fault> {
     let deadline = Instant::now() + within;
     let mut seen = loop {
         let addresses = match settled(service, deadline, stop)? {
@@ -152,13 +162,20 @@ fn watch(service: &mut Watched<'_>, within: Duration, stop: &Stop) -> Result<See
         // Some listen long before they answer.
         let answered = seen.spoken.values().any(|spoken| *spoken != Spoken::Silent);
         if answered || Instant::now() >= deadline {
-            break seen;
+            let answers = path.map(|path| answers(&addresses, &seen.spoken, path, stop)).unwrap_or_default();
+            break Seen { answers, ..seen };
         }
     };
     if seen.exited.is_none()
         && let InstanceState::Ended(how) = service.state()?
     {
         seen = Seen { exited: Some(how), ..Seen::default() };
+    }
+    if seen.listening.is_empty()
+        && seen.exited.is_none()
+        && let (Some(scope), Some(here)) = (service.processes()?, listening::network_of(std::process::id()))
+    {
+        seen.datagrams = listening::datagram_ports(&scope, &here);
     }
     Ok(Seen { output: last_lines(&service.log()?), ..seen })
 }
@@ -204,6 +221,30 @@ pub(crate) fn of_addresses(addresses: &BTreeSet<SocketAddr>) -> Seen {
     Seen { listening: ports.into_keys().collect(), loopback_only, spoken, ..Seen::default() }
 }
 
+/// What each port that speaks HTTP answers to a request for the page at `path`. A server that has an error to tell is
+/// asked again for a while.
+fn answers(
+    addresses: &BTreeSet<SocketAddr>,
+    spoken: &BTreeMap<u16, Spoken>,
+    path: &str,
+    stop: &Stop,
+) -> BTreeMap<u16, Answer> {
+    let deadline = Instant::now() + WARM;
+    let web = |address: &&SocketAddr| spoken.get(&address.port()) == Some(&Spoken::Http);
+    let answer = |address: &SocketAddr| {
+        let mut places = reached_at(address.ip()).into_iter().map(|at| SocketAddr::new(at, address.port()));
+        Some((address.port(), places.find_map(|place| page::get(place, path, PATIENCE))?))
+    };
+    loop {
+        let answers: BTreeMap<u16, Answer> = addresses.iter().filter(web).filter_map(answer).collect();
+        let starting = answers.values().any(|answer| answer.status >= 500);
+        if !starting || Instant::now() >= deadline || stop.raised() {
+            return answers;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
 /// The first answer of a port, at one of the addresses at which it is open.
 fn ask_port(port: u16, at: &[IpAddr]) -> Spoken {
     let mut places: Vec<SocketAddr> =
@@ -246,6 +287,21 @@ mod tests {
         assert_eq!(seen.spoken[&redis.port()], Spoken::Redis);
         assert_eq!(seen.spoken[&silent.port()], Spoken::Silent, "nobody listens there any more");
         assert_eq!(of_addresses(&BTreeSet::new()), Seen::default());
+    }
+
+    #[test]
+    fn web_servers_are_asked_for_the_page() {
+        let web = answering(|_, _| Some("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"));
+        let starting = answering(|number, _| {
+            Some(if number == 0 { "HTTP/1.1 503 Not Yet\r\n\r\n" } else { "HTTP/1.1 200 OK\r\n\r\n" })
+        });
+        let redis = answering(|_, _| Some("+PONG\r\n"));
+        let spoken =
+            [(web, Spoken::Http), (starting, Spoken::Http), (redis, Spoken::Redis)].map(|(at, of)| (at.port(), of));
+        let asked = answers(&BTreeSet::from([web, starting, redis]), &spoken.into(), "/x", &Stop::default());
+        assert_eq!(asked.len(), 2, "{asked:?}");
+        assert_eq!(asked[&web.port()].to_string(), "404 Not Found");
+        assert_eq!(asked[&starting.port()].status, 200, "it has started by then");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::mistake::Mistake;
 use anyhow::Result;
 use clap::{ArgGroup, Args};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tare_core::units::{parse_bytes, typed_duration};
 
@@ -19,8 +19,12 @@ Examples:
   tare weigh apt:redis-server --command '/usr/bin/redis-server --port {port} \\
     --bind 0.0.0.0 --protected-mode no'
   tare weigh my/db:1 --env POSTGRES_PASSWORD=x --sql 'SELECT 1'
+  tare weigh my/app:1 --k6 script.js
   tare weigh my/app:1 -- wrk -t1 -c{connections} -d{seconds} http://{address}/
   tare weigh --http /health -- ./server --port {port}";
+
+/// The options that choose the load.
+const LOADS: [&str; 8] = ["http", "redis", "memcached", "sql", "tool", "k6", "jmeter", "locust"];
 
 /// See `Verb::Weigh`.
 #[derive(Debug, Args)]
@@ -46,7 +50,7 @@ pub(crate) struct InitArgs {
 
 /// What is weighed, and whatever is not to be guessed.
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("load").args(["http", "redis", "memcached", "sql", "tool"])))]
+#[command(group(ArgGroup::new("load").args(LOADS)))]
 pub(super) struct About {
     /// An image that the engine here has (my/app:1), an archive or OCI layout (./app.tar), an image of a registry, a
     /// folder with a Dockerfile (./app), or a Debian package (apt:redis-server). Without it, the words after -- are a
@@ -73,8 +77,17 @@ pub(super) struct About {
     /// Load: this tool, with {address}, {host}, {port}, {connections} and {seconds} filled in
     #[arg(long, value_name = "COMMAND")]
     pub(super) tool: Option<String>,
-    /// Where the tool prints operations per second, if Tare does not know the tool: a JSON pointer (/summary/rps) or a
-    /// regular expression with one group
+    /// Load: this k6 script, which takes the address from __ENV.TARGET, or from __ENV.HOST and __ENV.PORT
+    #[arg(long, value_name = "SCRIPT")]
+    pub(super) k6: Option<PathBuf>,
+    /// Load: this JMeter plan, which takes the address from ${__P(host)} and ${__P(port)}
+    #[arg(long, value_name = "PLAN")]
+    pub(super) jmeter: Option<PathBuf>,
+    /// Load: this Locust file
+    #[arg(long, value_name = "FILE")]
+    pub(super) locust: Option<PathBuf>,
+    /// Where the tool prints operations per second, if Tare does not know the tool: a JSON pointer (/summary/rps), a
+    /// regular expression with one group, or the name of a known tool whose output it prints
     #[arg(long, value_name = "PATTERN")]
     pub(super) number: Option<String>,
     /// Port that gets the load
@@ -136,6 +149,9 @@ impl About {
             ("--login", self.login.clone()),
             ("--database", self.database.clone()),
             ("--tool", self.tool.clone()),
+            ("--k6", self.k6.as_deref().map(shown)),
+            ("--jmeter", self.jmeter.as_deref().map(shown)),
+            ("--locust", self.locust.as_deref().map(shown)),
             ("--number", self.number.clone()),
             ("--port", self.port.map(|port| port.to_string())),
             ("--connections", self.connections.map(|count| count.to_string())),
@@ -180,7 +196,9 @@ impl About {
 
     /// Whether two loads were typed, one of them after `--`.
     pub(super) fn two_loads(&self) -> bool {
-        let other = self.http.is_some() || self.redis || self.memcached || self.sql.is_some() || self.tool.is_some();
+        let named = [self.http.is_some(), self.sql.is_some(), self.tool.is_some(), self.redis, self.memcached];
+        let scripts = [&self.k6, &self.jmeter, &self.locust];
+        let other = named.contains(&true) || scripts.into_iter().any(Option::is_some);
         other && self.what.is_some() && !self.tool_words.is_empty()
     }
 
@@ -223,6 +241,10 @@ impl About {
     pub(super) fn at_most(&self) -> Duration {
         self.at_most.unwrap_or(AT_MOST)
     }
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
 }
 
 /// Splits a command line as a shell would. No shell runs it.

@@ -23,6 +23,8 @@ pub(super) const READY_SOON: &str = "15s";
 const STOP: &str = "1s";
 /// How long each deployment is measured: where load is chopped, more and shorter ones see finer.
 const MEASURED: [&str; 2] = ["1s", "2s"];
+/// The same for a tool, which may need most of such a time to start.
+const MEASURED_BY_TOOL: &str = "5s";
 /// The space of a volume that was typed; image volumes get as much.
 const VOLUME: &str = "512MiB";
 
@@ -112,12 +114,15 @@ fn head(about: &About) -> String {
 }
 
 impl Draft<'_> {
-    /// Writes both files into a folder, which may exist.
+    /// Writes both files, and those that the load needs, into a folder, which may exist.
     ///
     /// # Errors
     /// When they cannot be written.
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
         make_own_folder(folder).with_context(|| format!("could not make the folder {}", folder.display()))?;
+        for (name, text) in &self.load.files {
+            write_own_file(&folder.join(name), text)?;
+        }
         write_own_file(&folder.join(WORKLOAD_FILE), &self.workload())?;
         write_own_file(&folder.join(STUDY_FILE), &self.study())
     }
@@ -198,7 +203,8 @@ impl Draft<'_> {
         let question = quoted(&format!("What do containers cost {}?", about.shown()));
         let said = comment(&self.connections_said);
         let at_most = typed_duration(about.at_most());
-        let measure = MEASURED[usize::from(self.movable.is_none())];
+        let by_tool = self.load.protocol == "exec";
+        let measure = if by_tool { MEASURED_BY_TOOL } else { MEASURED[usize::from(self.movable.is_none())] };
         format!(
             "{}\n{EDIT}`tare check --schema study`.\nstudy: {name}\nquestion: {question}\n\
              # The workload.yaml beside this file.\nworkload: .\n\
@@ -284,6 +290,7 @@ mod tests {
                 options: vec!["mix: {get: 75, set: 25}".to_owned()],
                 said: "GET and SET".to_owned(),
                 option: "--redis",
+                files: vec![("script.js".to_owned(), "export default function () {}".to_owned())],
             },
             connections: 20,
             connections_said: "20 connections".to_owned(),
@@ -296,6 +303,7 @@ mod tests {
         let (about, folder) = (typed::about(TYPED), tempfile::tempdir().unwrap());
         let path = folder.path().join("weigh-redis");
         draft(&about).write(&path).unwrap();
+        assert!(path.join("script.js").is_file(), "what the load needs is beside the workload");
         let suite = files::read_suite(path.to_str().unwrap(), None, None).unwrap_or_else(|wrong| panic!("{wrong:#}"));
         let (study, workload) = files::only_part(suite, "run").unwrap();
         let service = &workload.services[0];

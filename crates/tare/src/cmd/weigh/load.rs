@@ -1,6 +1,7 @@
 //! Which load a service gets: what was typed, or else what its protocol suggests.
 
 use super::args::About;
+use super::script::{self, JMETER, K6, LOCUST};
 use crate::catalog;
 use crate::mistake::Mistake;
 use crate::paths;
@@ -8,7 +9,10 @@ use anyhow::Result;
 use std::collections::BTreeMap;
 use std::path::Path;
 use tare_core::config::{Problem, Problems, parse};
+use tare_core::fault::Fault;
 use tare_load::greeting::Spoken;
+use tare_load::known_tools;
+use tare_load::page::Answer;
 
 /// What may stand in braces in the command of a tool, besides the address.
 const PLACES: [&str; 4] = ["host", "port", "connections", "seconds"];
@@ -23,6 +27,8 @@ pub(super) struct Load {
     pub(super) said: String,
     /// The option that chooses another load.
     pub(super) option: &'static str,
+    /// Files that it needs beside the workload: their names there, and what is in them.
+    pub(super) files: Vec<(String, String)>,
 }
 
 /// Checks the load that was typed, before anything is started.
@@ -86,18 +92,61 @@ fn typed(about: &About, spoken: &Spoken, variables: &BTreeMap<String, String>) -
     } else if let Some(statement) = &about.sql {
         sql(about, statement, spoken, variables)?
     } else if let Some(words) = about.tool()? {
-        tool(&words, about.number.as_deref())
+        tool(&words, about.number.as_deref())?
+    } else if let Some((row, path)) = script_of(about) {
+        script::load(row, path, *spoken == Spoken::Tls)?
     } else {
         return Ok(None);
     };
     Ok(Some(load))
 }
 
+/// The script that was typed, and its kind.
+fn script_of(about: &About) -> Option<(&'static script::ScriptRow, &Path)> {
+    let typed = [(&K6, &about.k6), (&JMETER, &about.jmeter), (&LOCUST, &about.locust)];
+    typed.into_iter().find_map(|(row, path)| Some((row, path.as_deref()?)))
+}
+
+/// The page of a load of HTTP that the service is asked for once before: the one that was typed, or else the first.
+/// None if the load is another one.
+pub(super) fn page(about: &About) -> Result<Option<&str>> {
+    let other = about.redis || about.memcached || about.sql.is_some() || about.tool()?.is_some();
+    let other = other || script_of(about).is_some();
+    Ok(about.http.as_deref().or(Some("/")).filter(|_| !other))
+}
+
+/// Checks what the service answers to a request for the page at `path`: a load counts no answer but 200 as right.
+///
+/// # Errors
+/// The answer, and what to write instead. An error of the service's own, 500 and above, is no mistake.
+pub(super) fn check_answer(path: &str, answer: Option<&Answer>) -> Result<(), Fault> {
+    let Some(answer) = answer.filter(|answer| answer.status != 200) else { return Ok(()) };
+    let told = format!("GET {path} is answered with {answer}");
+    let page = "name a page that is answered with 200: --http PATH";
+    let (told, to_do) = match (answer.status, &answer.location) {
+        (300..=399, Some(to)) if to.starts_with('/') => {
+            (format!("{told}, which leads to {to}"), format!("if that is the page: --http {to}"))
+        }
+        (300..=399, Some(to)) => (format!("{told}, which leads to {to}"), page.to_owned()),
+        (401, _) => (format!("{told}: it wants a login"), format!("{page}, or a tool that logs in: --tool COMMAND")),
+        (403, _) => (format!("{told}: nobody may read it without a right to"), page.to_owned()),
+        (500.., _) => (told, format!("see its last lines; if only this page fails, {page}")),
+        _ => (told, page.to_owned()),
+    };
+    let fault = Fault::new(told).remedy(to_do);
+    Err(if answer.status >= 500 { fault } else { fault.as_mistake() })
+}
+
 impl Load {
     /// Reads the options as a workload's, and looks for the programs that they name.
     fn check(&self) -> Result<()> {
         let text = self.options.join("\n");
-        let mut problems = Problems::new("the load", &text);
+        let files = self.files.clone();
+        let beside = move |name: &str| {
+            let found = files.iter().find(|(known, _)| known == name);
+            found.map(|(_, text)| text.clone().into_bytes()).ok_or_else(|| format!("there is no file {name}"))
+        };
+        let mut problems = Problems::new("the load", &text).with_files(beside);
         let protocol = catalog::protocol(self.protocol).expect("a load names a protocol of this program");
         let node = parse(&text, &mut problems);
         let read = node.and_then(|node| protocol.read(&node, &mut problems));
@@ -107,7 +156,15 @@ impl Load {
             hint => format!("{}: {message}\n  to do: {hint}", self.option),
         };
         match read {
-            Some(options) if found.is_empty() => Ok(catalog::check_needs(self.protocol, &options)?),
+            Some(options) if found.is_empty() => {
+                let lacks = |fault: Fault| match script::where_from(self.option) {
+                    Some(from) if fault.message.ends_with("is not in PATH") => {
+                        fault.remedy(format!("install it for all users: {from}"))
+                    }
+                    _ => fault,
+                };
+                Ok(catalog::check_needs(self.protocol, &options).map_err(|fault| lacks(fault).as_mistake())?)
+            }
             _ => Err(Mistake::new(found.iter().map(told).collect::<Vec<_>>().join("\nerror: ")).into()),
         }
     }
@@ -128,12 +185,12 @@ fn http(path: &str, secured: bool, said: String) -> Load {
     if secured {
         options.insert(0, "tls: {verify: false}".to_owned());
     }
-    Load { protocol: "http", options, said, option: "--http PATH" }
+    Load { protocol: "http", options, said, option: "--http PATH", files: Vec::new() }
 }
 
 fn redis(said: String) -> Load {
     let options = ["mix: {get: 75, set: 25}", "keys: 10000", "value_bytes: 64"].map(str::to_owned).to_vec();
-    Load { protocol: "redis", options, said, option: "--http PATH, --tool COMMAND" }
+    Load { protocol: "redis", options, said, option: "--http PATH, --tool COMMAND", files: Vec::new() }
 }
 
 fn memcached(said: String) -> Load {
@@ -145,7 +202,7 @@ fn memcached(said: String) -> Load {
         "expect: hello",
     ];
     let options = options.map(str::to_owned).to_vec();
-    Load { protocol: "tcp", options, said, option: "--http PATH, --tool COMMAND" }
+    Load { protocol: "tcp", options, said, option: "--http PATH, --tool COMMAND", files: Vec::new() }
 }
 
 /// The dialect is the one that the service speaks. Images of databases name who may log in by these variables.
@@ -182,10 +239,23 @@ fn sql(about: &About, statement: &str, spoken: &Spoken, variables: &BTreeMap<Str
     options.push(format!("  statement: {{script: [{{sql: {}}}]}}", quoted(statement)));
     let who = user.map_or_else(|| "the usual user".to_owned(), |user| format!("user {user}"));
     let said = format!("{statement}, as {who} of {spoken}");
-    Ok(Load { protocol, options, said, option: "--sql TEXT, --login USER:PASSWORD, --database NAME" })
+    let option = "--sql TEXT, --login USER:PASSWORD, --database NAME";
+    Ok(Load { protocol, options, said, option, files: Vec::new() })
 }
 
-fn tool(words: &[String], number: Option<&str>) -> Load {
+/// How the option of a tool is called where something is wrong with it.
+const TOOL: &str = "--tool COMMAND, --number PATTERN";
+
+fn tool(words: &[String], number: Option<&str>) -> Result<Load> {
+    let known = known_tools();
+    let name = Path::new(&words[0]).file_name().unwrap_or_default().to_string_lossy();
+    if number.is_none() && !known.contains(&&*name) {
+        let tools = known.join(", ");
+        let text = format!("{TOOL}: nothing says where {name} prints its operations per second; known are {tools}");
+        let to_do = "add --number with a JSON pointer (/summary/rps), a regular expression with one group \
+                     ('rate: ([0-9.]+)'), or the name of the known tool whose output it prints";
+        return Err(Mistake::new(format!("{text}\n  to do: {to_do}")).into());
+    }
     let mut command: Vec<String> = words.iter().map(|word| with_places(word)).collect();
     if command[0].contains('/') {
         // As a shell finds it, wherever the folder is that will name it.
@@ -193,14 +263,16 @@ fn tool(words: &[String], number: Option<&str>) -> Load {
     }
     let mut options = vec![format!("command: {}", list(&command))];
     options.extend(number.map(|pattern| {
-        if pattern.starts_with('/') {
+        if known.contains(&pattern) {
+            format!("parser: {}", quoted(pattern))
+        } else if pattern.starts_with('/') {
             format!("parser: {{json: {{throughput: {}}}}}", quoted(pattern))
         } else {
             format!("parser: {{regex: [{}]}}", quoted(&with_named_group(pattern)))
         }
     }));
     let said = format!("what {} sends", words[0]);
-    Load { protocol: "exec", options, said, option: "--tool COMMAND, --number PATTERN" }
+    Ok(Load { protocol: "exec", options, said, option: TOOL, files: Vec::new() })
 }
 
 /// A word of a tool's command as a workload writes it: `{seconds}` is `${seconds}` there.
@@ -278,8 +350,42 @@ mod tests {
         assert_eq!(with_places("http://{address}/{id}"), "http://${host}:${port}/{id}");
         assert_eq!(with_places("-d{seconds}s"), "-d${seconds}s");
         assert_eq!(with_places("-c${connections}"), "-c${connections}");
-        let load = tool(&["x".to_owned(), "{port}".to_owned()], Some("/a/rps"));
+        let load = tool(&["x".to_owned(), "{port}".to_owned()], Some("/a/rps")).unwrap();
         assert_eq!(load.options, [r#"command: ["x", "${port}"]"#, r#"parser: {json: {throughput: "/a/rps"}}"#]);
+    }
+
+    #[test]
+    fn what_says_nothing_of_its_number_is_asked_for_the_option() {
+        let told = tool(&["./bench".to_owned()], None).unwrap_err().to_string();
+        assert!(told.contains("where bench prints") && told.contains("--number") && !told.contains("json:"), "{told}");
+        let load = tool(&["sh".to_owned(), "-c".to_owned(), "x".to_owned()], Some("vegeta")).unwrap();
+        assert_eq!(load.options[1], r#"parser: "vegeta""#);
+    }
+
+    #[test]
+    fn a_page_that_is_not_there_is_told_at_once() {
+        let told = |status: u16, reason: &str, location: Option<&str>| {
+            let location = location.map(str::to_owned);
+            let answer = Answer { status, reason: reason.to_owned(), location };
+            check_answer("/", Some(&answer)).err().map(|fault| (fault.message, fault.remedy, fault.mistake))
+        };
+        assert_eq!(told(200, "OK", None), None);
+        let (message, remedy, mistake) = told(404, "Not Found", None).unwrap();
+        assert_eq!((message.as_str(), mistake), ("GET / is answered with 404 Not Found", true));
+        assert!(remedy.contains("--http PATH"), "{remedy}");
+        let (message, remedy, _) = told(302, "Found", Some("/login")).unwrap();
+        assert!(message.ends_with("which leads to /login") && remedy.ends_with("--http /login"), "{message}; {remedy}");
+        assert!(told(401, "", None).unwrap().0.contains("wants a login"));
+        assert!(!told(502, "Bad Gateway", None).unwrap().2, "the service is to blame");
+        assert!(check_answer("/", None).is_ok());
+    }
+
+    #[test]
+    fn only_loads_of_http_ask_for_a_page() {
+        assert_eq!(page(&about(&["x"])).unwrap(), Some("/"));
+        assert_eq!(page(&about(&["x", "--http", "/a"])).unwrap(), Some("/a"));
+        assert_eq!(page(&about(&["x", "--redis"])).unwrap(), None);
+        assert_eq!(page(&about(&["x", "--k6", "s.js"])).unwrap(), None);
     }
 
     #[test]

@@ -5,16 +5,18 @@
 //! with the option that overrides it.
 
 mod args;
+mod early;
 mod folder;
 mod load;
 mod local;
 mod movable;
 mod port;
+mod script;
 mod what;
 
 pub(crate) use args::{InitArgs, WeighArgs};
 
-use super::look::{self, Found, Ground};
+use super::look::{self, Found, Ground, Tried};
 use super::run;
 use crate::cli::RunArgs;
 use crate::images::plain_image;
@@ -56,6 +58,8 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 enum Made {
     /// It is whole.
     Whole(PathBuf),
+    /// It was whole before.
+    Before(PathBuf),
     /// The user ended it before; the folder, if it was written.
     Interrupted(Option<PathBuf>),
 }
@@ -64,12 +68,13 @@ enum Made {
 pub(crate) fn weigh(args: &WeighArgs) -> Result<u8> {
     let WeighArgs { about, json, verbose } = args;
     let mut say = |text: &str| if *json { note(text) } else { tell(text) };
-    let folder = match make(about, "weigh", &mut say)? {
-        Made::Whole(folder) => folder,
+    let (folder, anew) = match make(about, "weigh", &mut say)? {
+        Made::Whole(folder) => (folder, true),
+        Made::Before(folder) => (folder, false),
         Made::Interrupted(folder) => return Ok(interrupted(folder.as_deref(), &mut say)),
     };
     let typed = typed_path(&folder);
-    let code = run::run(&as_run(&folder, about.wait, *json, *verbose))?;
+    let code = run::run(&as_run(&folder, about.wait, *json, *verbose, anew))?;
     say(&format!("to repeat it: tare run {typed}"));
     Ok(code)
 }
@@ -77,7 +82,7 @@ pub(crate) fn weigh(args: &WeighArgs) -> Result<u8> {
 /// `tare init`: makes the folder and says how to run it.
 pub(crate) fn init(args: &InitArgs) -> Result<u8> {
     match make(&args.about, "init", &mut tell)? {
-        Made::Whole(folder) => tell(&format!("to run it: tare run {}", typed_path(&folder))),
+        Made::Whole(folder) | Made::Before(folder) => tell(&format!("to run it: tare run {}", typed_path(&folder))),
         Made::Interrupted(folder) => return Ok(interrupted(folder.as_deref(), &mut tell)),
     }
     Ok(EXIT_OK)
@@ -98,7 +103,7 @@ fn typed_path(folder: &Path) -> String {
 }
 
 /// `tare run FOLDER`.
-fn as_run(folder: &Path, wait: bool, json: bool, verbose: bool) -> RunArgs {
+fn as_run(folder: &Path, wait: bool, json: bool, verbose: bool, image_said: bool) -> RunArgs {
     RunArgs {
         study: folder.display().to_string(),
         preset: None,
@@ -119,6 +124,7 @@ fn as_run(folder: &Path, wait: bool, json: bool, verbose: bool) -> RunArgs {
         wait,
         keep_failed: false,
         dry_run: false,
+        image_said,
     }
 }
 
@@ -140,7 +146,7 @@ fn make(about: &About, verb: &str, say: &mut dyn FnMut(&str)) -> Result<Made> {
             }
             found?;
         }
-        return Ok(Made::Whole(folder));
+        return Ok(Made::Before(folder));
     }
     if let What::Command(words) = &what {
         local::check(words)?;
@@ -210,7 +216,13 @@ fn first_draft(about: &About, name: String, source: Source, found: String) -> Dr
         port_said: String::new(),
         movable: None,
         // No load yet: the service is only looked at.
-        load: Load { protocol: "null", options: vec!["{}".to_owned()], said: String::new(), option: "--tool COMMAND" },
+        load: Load {
+            protocol: "null",
+            options: vec!["{}".to_owned()],
+            said: String::new(),
+            option: "--tool COMMAND",
+            files: Vec::new(),
+        },
         connections: about.connections.unwrap_or(USUAL_CONNECTIONS),
         connections_said: format!("{USUAL_CONNECTIONS} connections: the usual number (--connections)"),
         ready: READY_SOON,
@@ -248,6 +260,7 @@ fn read(about: &About) -> Result<What> {
         let to_do = "--command '/usr/bin/PROGRAM ARGUMENTS', in the foreground; {port} stands for the port";
         return Err(Mistake::new(format!("{text}\n  to do: {to_do}")).into());
     }
+    early::check(about, &what)?;
     load::check(about)?;
     Ok(what)
 }
@@ -290,7 +303,8 @@ fn look_and_write(
     draft.taken.iter().for_each(|line| say(line));
     say("starting the service once, to see where it listens and what it speaks");
     let (_kept, _, mut workload) = read_draft(&draft)?;
-    let seen = look::look(ground, &mut workload, ANSWERS_WITHIN, say);
+    let page = load::page(draft.about)?;
+    let seen = look::look(ground, &mut workload, ANSWERS_WITHIN, page, say);
     if ground.stop.raised() {
         return Ok(Made::Interrupted(None));
     }
@@ -304,6 +318,8 @@ fn look_and_write(
     let variables = &workload.services[0].environment;
     draft.load = load::choose(draft.about, port.number, &port.spoken, variables)?;
     say(&format!("load {} ({})", draft.load.said, draft.load.option));
+    load::check_answer(page.unwrap_or_default(), seen.answers.get(&port.number))
+        .map_err(|fault| if fault.mistake { fault } else { fault.with_log(seen.output.clone()) })?;
     (draft.port, draft.port_said) = (port.number, port.said);
     draft.movable = movable(&draft, &workload.services[0], &port.spoken, ground, say)?;
     if ground.stop.raised() {
@@ -311,8 +327,16 @@ fn look_and_write(
     }
     if let Some(count) = draft.about.connections {
         draft.connections_said = format!("{count} connections: as typed (--connections)");
-    } else if draft.load.protocol != "exec" {
+    }
+    if draft.load.protocol == "exec" {
         // A tool may take no number of connections, and each try would start it anew.
+        try_tool(&draft, ground, say)?;
+        draft.ready = READY;
+        if ground.stop.raised() {
+            draft.write(folder)?;
+            return Ok(Made::Interrupted(Some(folder.to_owned())));
+        }
+    } else if draft.about.connections.is_none() {
         say("looking for a number of connections that keeps it busy");
         let (_kept, study, mut workload) = read_draft(&draft)?;
         let found = look::connections(ground, &study, &mut workload, say);
@@ -349,24 +373,66 @@ fn movable(
     ground: &Ground,
     say: &mut dyn FnMut(&str),
 ) -> Result<Option<Movable>> {
+    // Under a tool, forms do not stand side by side: its figures are those of its whole run.
+    let by_tool = draft.load.protocol == "exec";
     if let Some(known) = &draft.movable {
-        say(&format!("it takes its port by {}, so forms stand side by side", known.by()));
+        if !by_tool {
+            say(&format!("it takes its port by {}, so forms stand side by side", known.by()));
+        }
         return Ok(Some(known.clone()));
     }
-    if draft.about.command.is_some() {
+    if draft.about.command.is_some() || by_tool {
         return Ok(None);
     }
     let Some(likely) = movable::likeliest(&service.command, &service.environment, draft.port) else { return Ok(None) };
     let other = if draft.port < TRIED_PORT { TRIED_PORT } else { TRIED_PORT - 1 };
     let tried = Draft { movable: Some(likely.clone()), port: other, ..draft.clone() };
     let (_kept, _, mut workload) = read_draft(&tried)?;
-    let seen = look::look(ground, &mut workload, MOVES_WITHIN, say);
+    let seen = look::look(ground, &mut workload, MOVES_WITHIN, None, say);
     // Why it does not start with another command does not matter.
     let moved = seen.is_ok_and(|seen| seen.exited.is_none() && seen.spoken.get(&other) == Some(spoken));
     if moved {
         say(&format!("it takes its port by {}, so forms stand side by side", likely.by()));
     }
     Ok(moved.then_some(likely))
+}
+
+/// Runs the tool once and tells what it reported, so that an output without a number is found before the forms are
+/// measured.
+fn try_tool(draft: &Draft, ground: &Ground, say: &mut dyn FnMut(&str)) -> Result<()> {
+    say("trying the load for two seconds");
+    let (_kept, study, mut workload) = read_draft(draft)?;
+    let tried = look::try_tool(ground, &study, &mut workload, say);
+    if ground.stop.raised() {
+        return Ok(());
+    }
+    let Tried { operations_per_s, p50, failed, busy } =
+        tried.map_err(|error| with_number(without_places(error), draft.about.number.is_some()))?;
+    let p50 = p50.map_or_else(String::new, |p50| format!(", p50 {} us", p50.as_micros()));
+    let failed = if failed > 0.0 { format!(", {:.1} % failed", failed * 100.0) } else { String::new() };
+    say(&format!("the load made {} op/s{p50}{failed}", grouped(operations_per_s.round())));
+    if let Some(busy) = busy {
+        say(&format!("{busy}; trials in which it is do not count: fewer --connections, or a load with pauses"));
+    }
+    Ok(())
+}
+
+/// Adds what to do about a tool's output that has no number.
+fn with_number(error: anyhow::Error, given: bool) -> anyhow::Error {
+    let to_do = if given {
+        "see below what it printed, and let --number match its operations per second"
+    } else {
+        "say where it prints its operations per second: --number PATTERN"
+    };
+    match error.downcast::<Fault>() {
+        Ok(fault) if !fault.mistake => fault.into(),
+        Ok(fault) if fault.remedy.is_empty() || given => fault.remedy(to_do).into(),
+        Ok(fault) => {
+            let remedy = format!("{}; or {to_do}", fault.remedy);
+            fault.remedy(remedy).into()
+        }
+        Err(error) => error,
+    }
 }
 
 fn describe(found: &Found) -> String {
@@ -466,6 +532,16 @@ mod tests {
         assert!(fault.remedy.contains("--env POSTGRES_PASSWORD=VALUE"), "{}", fault.remedy);
         assert!(fault.log.contains("must specify"), "{}", fault.log);
         assert!(exited("exit code 1", "no such file").remedy.contains("--volume"));
+    }
+
+    #[test]
+    fn an_output_without_a_number_is_told_with_the_option_for_it() {
+        let fault = || Fault::new("no throughput").remedy("with --json").with_log("hello");
+        let of = |fault: Fault, given| with_number(fault.into(), given).downcast::<Fault>().unwrap();
+        let known = of(fault().as_mistake(), false);
+        assert!(known.remedy.starts_with("with --json; or say where") && known.log == "hello", "{}", known.remedy);
+        assert!(of(fault().as_mistake(), true).remedy.contains("let --number match"));
+        assert_eq!(of(fault(), false).remedy, "with --json", "the tool failed, whatever it printed");
     }
 
     #[test]

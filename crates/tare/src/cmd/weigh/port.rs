@@ -26,7 +26,13 @@ pub(super) fn choose(about: &About, exposed: &[u16], seen: &Seen) -> Result<Port
         seen.listening.iter().copied().filter(|port| !seen.loopback_only.contains(port)).collect();
     let list = || listed(&listening);
     if listening.is_empty() {
-        let (at, to_do) = if seen.loopback_only.is_empty() {
+        let (at, to_do) = if !seen.datagrams.is_empty() {
+            let ports: Vec<u16> = seen.datagrams.iter().copied().collect();
+            let to_do = "Tare has no load of its own for UDP, and forms publish TCP ports: if it speaks TCP as well, \
+                         have it listen there (--command, --env); a workload can load it by a tool inside the form \
+                         (protocol exec)";
+            (format!("listens at no TCP port, but at UDP port {}", listed(&ports)), to_do)
+        } else if seen.loopback_only.is_empty() {
             let to_do = "see its last lines; if it waits for something, give it that: --env, --command";
             ("listens at no TCP port".to_owned(), to_do)
         } else {
@@ -96,6 +102,9 @@ mod tests {
         let told = chosen(&["--port", "1"], &[], &[(80, Spoken::Http)]).unwrap_err().to_string();
         assert!(told.contains("not listen at port 1, but at 80"), "{told}");
         assert!(chosen(&[], &[80], &[]).unwrap_err().to_string().contains("listens at no TCP port"));
+        let datagrams = Seen { datagrams: [53].into(), ..Seen::default() };
+        let told = choose(&about(&["x"]), &[], &datagrams).unwrap_err().to_string();
+        assert!(told.contains("but at UDP port 53") && told.contains("tool inside the form"), "{told}");
         let inner = Seen { listening: vec![80], loopback_only: vec![80], ..Seen::default() };
         let told = choose(&about(&["x"]), &[80], &inner).unwrap_err().to_string();
         assert!(told.contains("on the loopback only, at port 80"), "{told}");
