@@ -120,7 +120,7 @@ fn parse_address(text: &str) -> Option<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
+    use std::net::{TcpListener, UdpSocket};
 
     #[test]
     fn own_listeners_are_found_and_those_of_others_are_not() {
@@ -140,6 +140,19 @@ mod tests {
         let found = addresses(&scope(other.id()), &here);
         other.kill().and_then(|()| other.wait()).unwrap();
         assert!(!found.contains(&own.local_addr().unwrap()), "{found:?}");
+    }
+
+    #[test]
+    fn ports_that_receive_from_anybody_are_found() {
+        let own = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let bound = UdpSocket::bind("127.0.0.1:0").unwrap();
+        bound.connect(own.local_addr().unwrap()).unwrap();
+        let here = network_of(std::process::id()).unwrap();
+        let pids = vec![std::process::id()];
+        let scope = Scope { name: "s".to_owned(), serving: true, pids, cgroups: Vec::new() };
+        let found = datagram_ports(&scope, &here);
+        let port = |socket: &UdpSocket| socket.local_addr().unwrap().port();
+        assert!(found.contains(&port(&own)) && !found.contains(&port(&bound)), "{found:?}");
     }
 
     #[test]

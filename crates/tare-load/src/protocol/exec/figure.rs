@@ -161,8 +161,8 @@ impl Figures {
         };
         let times = ["p50", "p90", "p99", "p999", "mean", "max"];
         // A time of 0 is too short for the tool to tell.
-        let told = |name: &str| self.get(name).filter(|us| *us > 0.0);
-        let times = times.iter().filter_map(|name| Some((format!("{name}_us"), told(name)?)));
+        let time = |name: &&str| Some((format!("{name}_us"), self.get(name).filter(|us| *us > 0.0)?));
+        let times = times.iter().filter_map(time);
         let reported = times.chain([("throughput".to_owned(), throughput)]).collect();
         Ok(Concluded {
             operations: right.unwrap_or(throughput * seconds).round() as u64,

@@ -13,6 +13,9 @@ use tare_core::fault::Fault;
 /// How the message of a transaction's line begins.
 const TRANSACTION: &str = "Number of samples in transaction";
 
+/// How much of a line is shown, characters.
+const SHOWN_MAX: usize = 200;
+
 /// A line of the summary: all samples so far. Other lines, with `+`, are those of the last seconds.
 const SUMMARY: &str = r"(?m)^summary = +(\d+) in +\S+ = +([\d.]+)/s Avg: +(\d+) Min: +\d+ Max: +(\d+) Err: +(\d+)";
 
@@ -54,7 +57,8 @@ pub(super) fn conclude(output: &str, wall_s: f64) -> Result<Concluded, Fault> {
         };
         let cell = |at: usize| row.get(at).map(String::as_str).unwrap_or_default();
         let (Ok(time), Ok(elapsed)) = (cell(columns.time).parse::<u64>(), cell(columns.elapsed).parse::<u64>()) else {
-            let text = format!("a line of JMeter's table has no times in milliseconds: {record}");
+            let shown: String = record.chars().take(SHOWN_MAX).collect();
+            let text = format!("a line of JMeter's table has no times in milliseconds: {shown}");
             return Err(Fault::new(text).remedy("add -Jjmeter.save.saveservice.timestamp_format=ms"));
         };
         if columns.message.is_some_and(|at| cell(at).starts_with(TRANSACTION)) {

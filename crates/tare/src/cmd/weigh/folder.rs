@@ -1,8 +1,9 @@
 //! The folder that is left behind: a workload and a study, to be edited and run again.
 
 use super::args::About;
-use super::load::{Load, list, quoted};
+use super::load::Load;
 use super::movable::{Movable, PORT};
+use super::yaml::{list, quoted};
 use crate::files::{self, STUDY_FILE, WORKLOAD_FILE};
 use crate::mistake::Mistake;
 use crate::written::{make_own_folder, write_own_file};

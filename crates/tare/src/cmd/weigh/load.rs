@@ -1,7 +1,8 @@
 //! Which load a service gets: what was typed, or else what its protocol suggests.
 
 use super::args::About;
-use super::script::{self, JMETER, K6, LOCUST};
+use super::script::{self, JMETER, K6, LOCUST, Scripted};
+use super::yaml::{list, quoted};
 use crate::catalog;
 use crate::mistake::Mistake;
 use crate::paths;
@@ -94,7 +95,8 @@ fn typed(about: &About, spoken: &Spoken, variables: &BTreeMap<String, String>) -
     } else if let Some(words) = about.tool()? {
         tool(&words, about.number.as_deref())?
     } else if let Some((row, path)) = script_of(about) {
-        script::load(row, path, *spoken == Spoken::Tls)?
+        let Scripted { options, said, files } = script::read(row, path, *spoken == Spoken::Tls)?;
+        Load { protocol: "exec", options, said, option: row.option, files }
     } else {
         return Ok(None);
     };
@@ -168,16 +170,6 @@ impl Load {
             _ => Err(Mistake::new(found.iter().map(told).collect::<Vec<_>>().join("\nerror: ")).into()),
         }
     }
-}
-
-/// A text as it stands in YAML, whatever is in it.
-pub(super) fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
-}
-
-/// A list of texts as it stands in YAML.
-pub(super) fn list(words: &[String]) -> String {
-    format!("[{}]", words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(", "))
 }
 
 fn http(path: &str, secured: bool, said: String) -> Load {

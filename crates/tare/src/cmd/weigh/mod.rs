@@ -13,6 +13,7 @@ mod movable;
 mod port;
 mod script;
 mod what;
+mod yaml;
 
 pub(crate) use args::{InitArgs, WeighArgs};
 

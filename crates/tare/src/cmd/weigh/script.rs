@@ -1,7 +1,7 @@
 //! Scripts of k6, JMeter and Locust as loads: which program runs one, and how it learns where the service is, how long
 //! to load it, and with how many users.
 
-use super::load::{Load, list, quoted};
+use super::yaml::{list, quoted};
 use crate::mistake::Mistake;
 use anyhow::Result;
 use std::io::Read as _;
@@ -132,12 +132,23 @@ pub(super) const LOCUST: ScriptRow = ScriptRow {
     from: "https://docs.locust.io/en/stable/installation.html",
 };
 
-/// The load of a script, which is copied to beside the workload.
+/// What a script becomes in a workload.
+#[derive(Debug)]
+pub(super) struct Scripted {
+    /// Options of the protocol `exec`: lines of YAML, the outermost without indentation.
+    pub(super) options: Vec<String>,
+    /// What is sent, in words.
+    pub(super) said: String,
+    /// The copy of the script beside the workload: its name there, and what is in it.
+    pub(super) files: Vec<(String, String)>,
+}
+
+/// Reads a script, which is copied to beside the workload. `secured` says that the service speaks TLS.
 ///
 /// # Errors
 /// When there is no such file, or it takes no address.
-pub(super) fn load(row: &ScriptRow, path: &Path, secured: bool) -> Result<Load> {
-    let text = read(row, path)?;
+pub(super) fn read(row: &ScriptRow, path: &Path, secured: bool) -> Result<Scripted> {
+    let text = content(row, path)?;
     let takes_it = row.address.is_empty() || row.address.iter().any(|words| text.contains(words));
     // What it imports may take it.
     if !takes_it && !text.contains("from \"./") && !text.contains("from './") {
@@ -164,10 +175,10 @@ pub(super) fn load(row: &ScriptRow, path: &Path, secured: bool) -> Result<Load> 
     options.push("settle: false".to_owned());
     let scenarios = if owns_time { ", for as long and with as many users as its own scenarios say" } else { "" };
     let said = format!("what {} sends, run by {}{scenarios}", path.display(), row.program);
-    Ok(Load { protocol: "exec", options, said, option: row.option, files: vec![(file.to_owned(), text)] })
+    Ok(Scripted { options, said, files: vec![(file.to_owned(), text)] })
 }
 
-fn read(row: &ScriptRow, path: &Path) -> Result<String> {
+fn content(row: &ScriptRow, path: &Path) -> Result<String> {
     let wrong = |why: &str| {
         let told = format!("{}: {} cannot be read: {why}", row.option, path.display());
         Mistake::new(format!("{told}\n  to do: name one file of {}, of 4MiB at most", row.program))
@@ -190,11 +201,11 @@ pub(super) fn where_from(option: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    fn loaded(row: &ScriptRow, name: &str, text: &str, secured: bool) -> Result<Load> {
+    fn loaded(row: &ScriptRow, name: &str, text: &str, secured: bool) -> Result<Scripted> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(name);
         std::fs::write(&path, text).unwrap();
-        load(row, &path, secured)
+        read(row, &path, secured)
     }
 
     #[test]
@@ -229,7 +240,7 @@ mod tests {
         let k6 = told(&K6, "export default function () { http.get('http://localhost') }");
         assert!(k6.contains("--k6 SCRIPT: ") && k6.contains("__ENV.TARGET"), "{k6}");
         assert!(told(&JMETER, "<stringProp>localhost</stringProp>").contains("${__P(host)}"));
-        let missing = load(&K6, Path::new("/no/such.js"), false).unwrap_err().to_string();
+        let missing = read(&K6, Path::new("/no/such.js"), false).unwrap_err().to_string();
         assert!(missing.contains("/no/such.js cannot be read"), "{missing}");
     }
 }
