@@ -22,9 +22,9 @@ pub(super) struct ScriptRow {
     arguments: &'static [&'static str],
     /// Arguments for a service that speaks TLS.
     secured: &'static [&'static str],
-    /// Arguments that say how long and with how many users, unless the script has scenarios that say it themselves.
+    /// Arguments that say how long and with how many users, unless the script says it itself.
     lasting: &'static [&'static str],
-    /// What a script has that does not leave that to its own scenarios. Empty if all leave it to the arguments.
+    /// A script with one of these leaves that to the arguments. Empty if all do.
     entry: &'static [&'static str],
     environment: &'static [(&'static str, &'static str)],
     /// A script has one of these where it takes the address. Empty if the program itself tells it.
@@ -173,8 +173,8 @@ pub(super) fn read(row: &ScriptRow, path: &Path, secured: bool) -> Result<Script
     }
     // It takes as long to start as most loads take to settle.
     options.push("settle: false".to_owned());
-    let scenarios = if owns_time { ", for as long and with as many users as its own scenarios say" } else { "" };
-    let said = format!("what {} sends, run by {}{scenarios}", path.display(), row.program);
+    let by_itself = if owns_time { ", for as long and with as many users as its own scenarios say" } else { "" };
+    let said = format!("what {} sends, run by {}{by_itself}", path.display(), row.program);
     Ok(Scripted { options, said, files: vec![(file.to_owned(), text)] })
 }
 
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn scenarios_of_a_script_say_how_long_by_themselves() {
+    fn a_script_may_say_how_long_by_itself() {
         let script = "export const options = { scenarios: {} }\nexport function a() { http.get(__ENV.TARGET) }";
         let load = loaded(&K6, "a.js", script, false).unwrap();
         assert!(!load.options[1].contains("--vus") && load.said.contains("its own scenarios"), "{load:?}");
