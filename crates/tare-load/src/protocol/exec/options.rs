@@ -438,6 +438,12 @@ mod tests {
     }
 
     #[test]
+    fn files_beside_the_workload_come_with_their_content() {
+        let options = check("command: [wrk, -s, '${files}/picture.jpg']\nfiles: [picture.jpg]\n").unwrap();
+        assert_eq!((options.files[0].name.as_str(), &options.files[0].content[..]), ("picture.jpg", &b"\xff\xd8"[..]));
+    }
+
+    #[test]
     fn an_own_parser_is_read() {
         let text = "command: [x]\nparser: {json: {throughput: /rps, operations: [/r, /w], p99_ms: /l/p99}}\n";
         let Parser::Json(figures) = check(text).unwrap().parser else { panic!("not JSON") };
