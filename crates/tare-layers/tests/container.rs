@@ -28,15 +28,16 @@ fn main() -> ExitCode {
         ["resources"] => return service::resources(),
         _ => {}
     }
-    let trials = checks::ALL.iter().chain(own_images::ALL).chain(engines::ALL).chain(runtime::ALL).map(|(name, check)| {
-        Trial::test(*name, || {
-            match stage::lacks() {
-                Some(why) => println!("skipped: {why}"),
-                None => check(),
-            }
-            Ok(())
-        })
-    });
+    let trials =
+        checks::ALL.iter().chain(own_images::ALL).chain(engines::ALL).chain(runtime::ALL).map(|(name, check)| {
+            Trial::test(*name, || {
+                match stage::lacks() {
+                    Some(why) => println!("skipped: {why}"),
+                    None => check(),
+                }
+                Ok(())
+            })
+        });
     let done = libtest_mimic::run(&Arguments::from_args(), trials.collect());
     if stage::lacks().is_none()
         && let Some(image) = stage::image()

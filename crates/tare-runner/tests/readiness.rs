@@ -100,7 +100,7 @@ fn data_that_a_service_loads_and_ends_are_kept() {
     let mut header = seeded();
     let mut store = header.workload.services[1].clone();
     "store".clone_into(&mut store.name);
-    store.volumes.insert("/data".to_owned(), 1);
+    store.volumes.insert("/data".to_owned(), tare_core::workload::Volume::of(1));
     header.workload.services.insert(0, store);
     header.workload.prepared = Some(Prepared { volumes: vec!["store".to_owned()], by: "seed".to_owned() });
     let ran = run(&path, &header, &[], None);

@@ -1,7 +1,7 @@
 //! Named volumes, which several services may mount, and `volumes_from:`.
 
 use super::Reader;
-use crate::model::{Dependency, Service};
+use crate::model::{Condition, Dependency, Service};
 use crate::sources::{At, Sources, Weight};
 use crate::yaml::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +47,8 @@ impl Reader<'_> {
                 self.sources.wrong(item.at, message, "write SERVICE or SERVICE:ro");
                 continue;
             }
-            service.after.push(Dependency { name: name.to_owned(), at: item.at, optional: false });
+            let condition = Condition::Started;
+            service.after.push(Dependency { name: name.to_owned(), at: item.at, optional: false, condition });
             let (own, other) = (service.name.clone(), name.to_owned());
             self.taken.push(Taken { service: own, other, read_only: mode == "ro" });
         }

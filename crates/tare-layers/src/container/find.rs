@@ -195,10 +195,12 @@ fn serve(program: &Path, run: Option<&str>, runtime: Option<&str>) -> Result<Eng
 fn refusal(words: &str, runtime: Option<&str>) -> Fault {
     let last = words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
     match runtime {
-        Some(runtime) => Fault::new(format!("Podman does not start with the runtime {runtime}: {last}")).remedy(format!(
-            "install {runtime}; if it is in an unusual place, name that in /etc/containers/containers.conf under \
+        Some(runtime) => {
+            Fault::new(format!("Podman does not start with the runtime {runtime}: {last}")).remedy(format!(
+                "install {runtime}; if it is in an unusual place, name that in /etc/containers/containers.conf under \
              [engine.runtimes]"
-        )),
+            ))
+        }
         None => Fault::new(format!("Podman's service does not start: {last}")).remedy("see what `podman info` says"),
     }
 }

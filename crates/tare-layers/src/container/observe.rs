@@ -54,11 +54,8 @@ pub(crate) fn shims(container_id: &str) -> Vec<u32> {
 /// The engine's own processes, as a scope that serves no requests. Another engine may stand beside it.
 pub(crate) fn engine_scope(is_podman: bool) -> Option<Scope> {
     let programs: &[&str] = if is_podman { &PODMAN_PROGRAMS } else { &DOCKER_PROGRAMS };
-    let pids: Vec<u32> = processes()
-        .into_iter()
-        .filter(|(_, name)| programs.contains(&name.as_str()))
-        .map(|(pid, _)| pid)
-        .collect();
+    let pids: Vec<u32> =
+        processes().into_iter().filter(|(_, name)| programs.contains(&name.as_str())).map(|(pid, _)| pid).collect();
     let name = "container engine".to_owned();
     (!pids.is_empty()).then_some(Scope { name, serving: false, pids, cgroups: Vec::new() })
 }

@@ -164,9 +164,8 @@ pub(super) fn leftovers() -> Vec<Leftover> {
 /// # Errors
 /// When it is still there.
 pub(super) fn remove(leftover: &Leftover) -> Result<(), Fault> {
-    let named = |(run, pid, started): &(String, u32, u64)| {
-        *run == leftover.run && format!("{pid} {started}") == leftover.name
-    };
+    let named =
+        |(run, pid, started): &(String, u32, u64)| *run == leftover.run && format!("{pid} {started}") == leftover.name;
     let Some((_, pid, started)) = noted().into_iter().find(named) else { return Ok(()) };
     let Some(id) = Pid::from_raw(pid.cast_signed()) else { return Ok(()) };
     // Held from before its start time is read: the process that is killed is the one that was examined.

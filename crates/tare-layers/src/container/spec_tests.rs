@@ -1,6 +1,7 @@
 use super::*;
 use crate::sample;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use tare_core::workload::{Resources, Service, StopSignal, USUAL_PATH, Volume};
 
 fn surroundings() -> TrialContext {

@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn what_engines_put_there_and_what_is_the_services_own_is_not_compared() {
-        let volumes = BTreeMap::from([("/data".to_owned(), 1)]);
+        let volumes = BTreeMap::from([("/data".to_owned(), Volume::of(1))]);
         let start = ServiceStart::on(Service { volumes, ..sample::service("s") }, None);
         let file = |path: &&str| SeenFile { path: (*path).to_owned(), digest: String::new() };
         let paths = ["/etc/mtab", "/etc/hosts", "/data/x", "/data", "/database", "/etc/conf", "/usr/etc/mtab"];

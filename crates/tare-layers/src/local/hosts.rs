@@ -97,7 +97,7 @@ mod tests {
     use crate::sample;
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;
-    use tare_core::workload::Service;
+    use tare_core::workload::{Service, Volume};
 
     fn names() -> BTreeMap<String, IpAddr> {
         [("db", [10, 0, 0, 2]), ("s", [127, 0, 0, 1])].map(|(name, at)| (name.to_owned(), IpAddr::from(at))).into()
@@ -109,7 +109,7 @@ mod tests {
         volumes: &[&str],
         names: BTreeMap<String, IpAddr>,
     ) -> (Vec<(String, String)>, Vec<String>) {
-        let volumes = volumes.iter().map(|path| ((*path).to_owned(), 1)).collect();
+        let volumes = volumes.iter().map(|path| ((*path).to_owned(), Volume::of(1))).collect();
         let service = Service { volumes, ..sample::service("s") };
         let start = ServiceStart { names, ..ServiceStart::on(service, None) };
         let (scratch, tree) = (stage.join("scratch"), stage.join("tree"));

@@ -86,9 +86,9 @@ fn of_summary(output: &str, wall_s: f64) -> Result<Concluded, Fault> {
     let seconds = if rate > 0.0 { answered / rate } else { wall_s };
     let mut concluded = Samples::default().conclude(answered as u64, failed as u64, seconds, wall_s)?;
     let times = [("mean_us", number(3)), ("max_us", number(4))];
-    concluded.reported.extend(
-        times.into_iter().filter(|(_, ms)| *ms > 0.0).map(|(name, ms)| (name.to_owned(), ms * 1e3)),
-    );
+    concluded
+        .reported
+        .extend(times.into_iter().filter(|(_, ms)| *ms > 0.0).map(|(name, ms)| (name.to_owned(), ms * 1e3)));
     Ok(concluded)
 }
 

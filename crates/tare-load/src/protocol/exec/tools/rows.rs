@@ -342,9 +342,7 @@ pub(in crate::protocol::exec) const TOOLS: &[ToolRow] = &[
         operation: "operation",
         form: "as it is",
         version: &["--version"],
-        result: Form::Regex(&[
-            r"Run time: (?<seconds>[\d.]+)s Ops: (?<operations>\d+) TPS: (?<throughput>[\d.]+)",
-        ]),
+        result: Form::Regex(&[r"Run time: (?<seconds>[\d.]+)s Ops: (?<operations>\d+) TPS: (?<throughput>[\d.]+)"]),
         advice: &[],
     },
     // mutilate 0.1; its times are microseconds, those of reads.

@@ -38,8 +38,7 @@ fn two_tests_of_redis_benchmark_are_no_one_result() {
 #[test]
 fn wrk() {
     let found = concluded("wrk", include_str!("../fixtures/wrk.txt"));
-    let times =
-        [("mean_us", 1980.0), ("max_us", 14300.0), ("p50_us", 1870.0), ("p90_us", 2710.0), ("p99_us", 4340.0)];
+    let times = [("mean_us", 1980.0), ("max_us", 14300.0), ("p50_us", 1870.0), ("p90_us", 2710.0), ("p99_us", 4340.0)];
     check(&found, 3973, 0, &[&[("throughput", 1983.25)], &times[..]].concat());
     let found = concluded("wrk", include_str!("../fixtures/wrk-errors.txt"));
     assert_eq!((found.operations, found.errors, found.reported["throughput"]), (0, 2430, 0.0));

@@ -8,9 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
 /// Programs that run a script, or a module, which the service is called after. Their versions are left out.
-const INTERPRETERS: [&str; 14] = [
-    "python", "pypy", "node", "nodejs", "deno", "bun", "java", "ruby", "perl", "php", "lua", "bash", "dash", "sh",
-];
+const INTERPRETERS: [&str; 14] =
+    ["python", "pypy", "node", "nodejs", "deno", "bun", "java", "ruby", "perl", "php", "lua", "bash", "dash", "sh"];
 /// Where nothing of a command can be: in every form these hold what the kernel says, or begin empty, in memory.
 const ELSEWHERE: [&str; 5] = ["/proc", "/sys", "/dev", "/run", "/tmp"];
 /// Folders at the top that hold what systems consist of, never a program's own folder.
