@@ -171,6 +171,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Instant;
     use tare_core::bundle::{Bundle, BundleStore, Kernel, Recipe};
+    use tare_core::workload::Volume;
 
     fn digest(text: &str) -> String {
         let hash = Sha256::digest(text);
