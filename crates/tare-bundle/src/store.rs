@@ -267,7 +267,7 @@ impl Store {
         for file in &recipe.files {
             let relative = file.path.strip_prefix('/').unwrap_or(&file.path);
             assembly
-                .put_text(relative, file.mode & 0o7777, &file.content)
+                .put_bytes(relative, file.mode & 0o7777, file.content.bytes())
                 .map_err(|fault| fault.context(format_args!("could not put {} into the bundle", file.path)))?;
         }
         for path in IN_MEMORY {

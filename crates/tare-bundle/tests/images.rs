@@ -140,7 +140,7 @@ fn one_image_in_every_shape_makes_one_tree() {
     let image = shown.image.unwrap();
     assert_eq!((image.entrypoint, image.environment), (vec!["/bin/x".to_owned()], vec!["A=b".to_owned()]));
     let mut with_file = recipe(&shapes[0]);
-    with_file.files.push(ExtraFile { path: "/etc/config".to_owned(), content: "other".to_owned(), mode: 0o600 });
+    with_file.files.push(ExtraFile { path: "/etc/config".to_owned(), content: "other".to_owned().into(), mode: 0o600 });
     let other = store.bundle(&with_file).unwrap();
     assert_ne!(other.digest(), digests[0]);
     assert_eq!(std::fs::read(other.directory().unwrap().join("etc/config")).unwrap(), b"other");

@@ -85,7 +85,7 @@ fn recipes_with_files_are_their_owner_s_alone() {
     };
     let plain = store.bundle(&recipe(&from)).unwrap();
     assert_eq!(modes(plain.digest()), [0o644; 2]);
-    let file = ExtraFile { path: "/etc/x.conf".to_owned(), content: "password".to_owned(), mode: 0o644 };
+    let file = ExtraFile { path: "/etc/x.conf".to_owned(), content: "password".to_owned().into(), mode: 0o644 };
     let secret = store.bundle(&Recipe { files: vec![file], ..recipe(&from) }).unwrap();
     assert_eq!(modes(secret.digest()), [0o600; 2]);
 }

@@ -2,11 +2,12 @@
 //! stay, for they resolve once the services that they name have started. Says where neither is possible.
 
 use crate::known;
-use crate::model::{Ready, Service, Words};
+use crate::model::{Ready, Service};
 use crate::names::{self, Mention};
 use crate::order::Order;
 use crate::sources::{At, Sources, Weight};
 use std::collections::BTreeSet;
+use tare_core::image::ImageConfig;
 
 /// How a workload marks a reference.
 const REFERENCE: &str = "${{";
@@ -206,7 +207,8 @@ impl<'a> Addresses<'a> {
     fn look_into_files(&mut self, of: usize, service: &Service, wanted: &mut Vec<(usize, u16)>) {
         for (path, copied) in &service.files {
             let mut seen: Vec<String> = Vec::new();
-            let mentions = names::find(&copied.content, &|name| self.named(name).is_some());
+            let text = String::from_utf8_lossy(&copied.content);
+            let mentions = names::find(&text, &|name| self.named(name).is_some());
             for Mention { name, port, sure, .. } in mentions {
                 let other = self.named(&name).flatten();
                 if other == Some(of) || seen.contains(&name) {
@@ -229,10 +231,14 @@ impl<'a> Addresses<'a> {
                 }
                 seen.push(name);
             }
-            self.suppose(&copied.content, of);
+            self.suppose(&text, of);
         }
     }
 }
+
+/// Programs that say nothing about what they run: the next word does.
+const RUNNERS: [&str; 12] =
+    ["bash", "bun", "bundle", "java", "node", "npm", "php", "python", "python3", "ruby", "sh", "yarn"];
 
 fn not_deployed(name: &str) -> String {
     format!("'{name}' is not deployed: ask for its profile by --profile")
@@ -244,20 +250,83 @@ pub(crate) fn usual_ports(service: &Service) -> BTreeSet<u16> {
     match &service.says {
         // The ports of its image are those of another program.
         _ if service.ready == Ready::Ended => {}
-        Some(says) => ports.extend(says.tcp_ports().into_values()),
+        Some(says) => {
+            let named = says.tcp_ports().into_values();
+            let is_own = starts_own(service, says);
+            ports.extend(named.filter(|port| is_own || starts_server(service, *port)));
+        }
         None => ports.extend(known_port(service)),
     }
     ports
 }
 
+/// The words that the Compose file starts the service with; none if it leaves that to the image.
+fn started(service: &Service) -> Vec<&str> {
+    let words = [&service.entrypoint, &service.command].into_iter().flatten().flat_map(|words| &words.words);
+    words.map(String::as_str).collect()
+}
+
+/// Whether what is started is the image's own program, perhaps with other arguments, and not another one of the image,
+/// which listens elsewhere or nowhere.
+fn starts_own(service: &Service, says: &ImageConfig) -> bool {
+    let started = started(service);
+    // The image's own entry point takes options.
+    if started.first().is_none_or(|word| service.entrypoint.is_none() && word.starts_with('-')) {
+        return true;
+    }
+    let name = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
+    let is_started = |own: &[String]| {
+        let own: Vec<String> = own.iter().filter(|word| !word.starts_with('-')).map(|word| name(word)).collect();
+        let telling = if own.first().is_some_and(|word| RUNNERS.contains(&word.as_str())) { 2 } else { 1 };
+        !own.is_empty() && own.iter().take(telling).all(|own| started.iter().any(|word| name(word) == *own))
+    };
+    match &service.entrypoint {
+        Some(_) => is_started(&says.entrypoint) || is_started(&says.command),
+        // Where there is nothing but an entry point, words are its arguments.
+        None => says.command.is_empty() || is_started(&says.command),
+    }
+}
+
+/// Whether the server is started that listens at this port in widely used images. A shell may start it, and then one
+/// word is a whole line.
+fn starts_server(service: &Service, port: u16) -> bool {
+    started(service).iter().flat_map(|word| word.split_whitespace()).any(|word| known::is_server(word, port))
+}
+
 /// The port of a widely used image, if what is started is its server and not another program of the image.
 fn known_port(service: &Service) -> Option<u16> {
     let port = known::image(&service.image)?.port;
-    let words = |words: &Option<Words>| words.as_ref().map(|words| words.words.clone()).unwrap_or_default();
-    let command = [words(&service.entrypoint), words(&service.command)].concat();
     // The image's own entry point takes options.
-    let own = command.first().is_none_or(|word| word.starts_with('-'));
-    // A shell may start it, and then one word is a whole line.
-    let starts = command.iter().flat_map(|word| word.split_whitespace()).any(|word| known::is_server(word, port));
-    (own || starts).then_some(port)
+    let own = started(service).first().is_none_or(|word| word.starts_with('-'));
+    (own || starts_server(service, port)).then_some(port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Words;
+
+    /// Whether a service with this entry point and command starts what an image with those starts.
+    fn own((entrypoint, command): (&str, &str), image: (&str, &str)) -> bool {
+        let list = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let words = |text: &str| (!text.is_empty()).then(|| Words { at: At::default(), words: list(text) });
+        let service = Service { entrypoint: words(entrypoint), command: words(command), ..Service::default() };
+        let says = ImageConfig { entrypoint: list(image.0), command: list(image.1), ..ImageConfig::default() };
+        starts_own(&service, &says)
+    }
+
+    #[test]
+    fn an_image_tells_the_ports_of_its_own_program_alone() {
+        let mariadb = ("docker-entrypoint.sh", "mariadbd");
+        for started in [("", ""), ("", "--max-connections=200"), ("", "/usr/sbin/mariadbd --x")] {
+            assert!(own(started, mariadb), "{started:?}");
+        }
+        assert!(!own(("", "mariadb-dump -h db"), mariadb));
+        assert!(!own(("/backup.sh", ""), mariadb));
+        let python = ("", "python manage.py runserver 0:8000");
+        assert!(own(("", "python -u manage.py runserver"), python));
+        assert!(!own(("", "python worker.py"), python));
+        assert!(!own(("", "celery -A shop worker"), ("", "gunicorn shop.wsgi")));
+        assert!(own(("/app", ""), ("/app", "")) && own(("", "serve"), ("/app", "")), "the entry point takes words");
+    }
 }

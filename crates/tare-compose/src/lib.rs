@@ -6,6 +6,7 @@
 //! It opens no file, asks no engine and starts nothing: the binary hands it a [`Disk`] and what it knows of images.
 
 mod addresses;
+mod build;
 mod called;
 mod disk;
 mod dotenv;
@@ -20,11 +21,14 @@ mod project;
 mod read;
 mod shell;
 mod sources;
+mod stack;
 mod write;
 mod yaml;
 
+pub use build::Build;
 pub use disk::{Disk, Thing};
 pub use sources::{Note, Weight, beneath, plain};
+pub use stack::Stack;
 
 use addresses::{Addresses, usual_ports};
 use model::{Condition, Ready, Service, Words};
@@ -32,12 +36,12 @@ use order::Order;
 use project::{Loader, Project};
 use read::{Reader, VOLUME_BYTES};
 use sources::Sources;
+use stack::Planned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use tare_core::config::Problem;
 use tare_core::image::ImageConfig;
 use tare_core::units::exact_duration;
-use write::{Plan, Planned};
 use yaml::Entry;
 
 /// What is around a Compose file.
@@ -55,21 +59,32 @@ pub struct Around<'a> {
     /// Finds an image by the name that the Compose file gives it: the image as a workload names it, and what it says,
     /// if that is known.
     pub image: &'a dyn Fn(&str) -> (String, Option<ImageConfig>),
+    /// The service that gets the load; none to choose one.
+    pub service: Option<&'a str>,
+    /// Whether images that are not known now will be when the file is imported again: what depends on them is then not
+    /// told yet.
+    pub images_follow: bool,
 }
 
 /// A workload made of a Compose file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Imported {
     /// Its name.
     pub name: String,
     /// The files of its folder, by their names: `workload.yaml`, `study.yaml`, and what was copied.
     pub files: BTreeMap<String, String>,
+    /// Of what was copied, the files that are no text.
+    pub other_files: BTreeMap<String, Vec<u8>>,
     /// The keys that cannot mean the same in all forms, in the order of their places.
     pub notes: Vec<Note>,
     /// What the Compose file leaves open and was assumed, a sentence each, with where to change it.
     pub assumed: Vec<String>,
-    /// Services whose images an engine must build first.
-    pub built: Vec<String>,
+    /// Which load the files have, a sentence with where to change it.
+    pub load: String,
+    /// The images that an engine must build first.
+    pub built: Vec<Build>,
+    /// The services, for whoever chooses another load for them.
+    pub stack: Stack,
 }
 
 impl Imported {
@@ -115,18 +130,22 @@ fn make(file: &Path, around: &Around, sources: &mut Sources) -> Option<Imported>
     if sources.mistakes() > 0 || sorted.len() < services.len() || services.is_empty() {
         return None;
     }
+    let stack = plan((file, &name), (&project, around), &services, &sorted, sources);
     let mut made = Imported {
-        name: name.clone(),
+        name,
         files: BTreeMap::new(),
+        other_files: BTreeMap::new(),
         notes: Vec::new(),
         assumed: assumed(&services, &left_out),
-        built: services.iter().filter(|service| service.built).map(|service| service.name.clone()).collect(),
+        load: String::new(),
+        built: services.iter().filter_map(|service| service.build.clone()).collect(),
+        stack,
     };
     for over in around.over {
         let [over, file] = [over.as_path(), file].map(|path| path.display());
         made.assumed.push(format!("{over} is put over {file}; name {file} to import it alone"));
     }
-    write_files(file, &name, &services, &sorted, &mut made, sources);
+    write_files(&services, &mut made);
     Some(made)
 }
 
@@ -281,55 +300,83 @@ fn assumed(services: &[Service], left_out: &[String]) -> Vec<String> {
     assumed
 }
 
-fn write_files(
-    file: &Path,
-    name: &str,
+/// The services in their starting order, and which of them gets the load.
+fn plan(
+    (file, name): (&Path, &str),
+    (project, around): (&Project, &Around),
     services: &[Service],
     sorted: &[usize],
-    made: &mut Imported,
     sources: &mut Sources,
-) {
-    let shown = file.file_name().unwrap_or_default().to_string_lossy();
+) -> Stack {
     let mut planned: Vec<Planned> = Vec::new();
     for number in sorted {
-        let service = &services[*number];
-        let ports = if service.ports.is_empty() { usual_ports(service) } else { service.ports.clone() };
-        planned.push(Planned { service, command: command(service, sources), ports, stops: Vec::new() });
+        let service = services[*number].clone();
+        let ports = if service.ports.is_empty() { usual_ports(&service) } else { service.ports.clone() };
+        let command = command(&service, around.images_follow, sources);
+        planned.push(Planned { service, command, ports, stops: Vec::new() });
     }
     for planned in &mut planned {
-        planned.stops = stops(planned.service, services, sources);
+        planned.stops = stops(&planned.service, services, sources);
     }
-    let (loaded, port) = target(services, &planned, sources);
-    let shared_port = shared_port(&planned, sources);
-    let plan = Plan { name, file: &shown, services: planned, loaded, port };
-    let at = port.map(|port| format!(" at port {port}")).unwrap_or_default();
-    let of = &plan.services[plan.loaded].service.own;
-    let spoken = match write::speaks(&plan) {
+    let asked = around.service.and_then(|name| {
+        let named = planned.iter().position(|planned| planned.service.name == name);
+        let found = named.or_else(|| planned.iter().position(|planned| planned.service.own == name));
+        if found.is_none() {
+            let known: Vec<&str> = services.iter().map(|service| service.name.as_str()).collect();
+            let message = format!("no service '{name}' is deployed, so it cannot get the load");
+            sources.unknown(project.at(), message, name, &known);
+        }
+        found
+    });
+    let (loaded, port) = target(asked, services, &planned, sources);
+    let shared = shared_port(&planned, sources);
+    let file = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Stack { name: name.to_owned(), file, services: planned, loaded, port, shared }
+}
+
+fn write_files(services: &[Service], made: &mut Imported) {
+    let stack = &made.stack;
+    let at = stack.port.map(|port| format!(" at port {port}")).unwrap_or_default();
+    let spoken = match write::speaks(stack) {
         Some(speaks) => format!("{speaks:?}").to_lowercase(),
         None => "http, which is a guess".to_owned(),
     };
-    made.assumed.push(format!("the load goes to {of}{at} and speaks {spoken}; change `load:` in workload.yaml"));
-    made.files.insert("workload.yaml".to_owned(), write::workload(&plan));
-    made.files.insert("study.yaml".to_owned(), write::study(name, shared_port));
-    let copied = services.iter().flat_map(|service| service.files.values());
-    made.files.extend(copied.map(|copied| (copied.name.clone(), copied.content.clone())));
+    let of = stack.loaded();
+    made.load = format!("the load goes to {of}{at} and speaks {spoken}; change `load:` in workload.yaml");
+    made.files.insert("workload.yaml".to_owned(), write::workload(stack));
+    made.files.insert("study.yaml".to_owned(), write::study(&made.name, stack.shared));
+    for copied in services.iter().flat_map(|service| service.files.values()) {
+        match String::from_utf8(copied.content.clone()) {
+            Ok(text) => drop(made.files.insert(copied.name.clone(), text)),
+            Err(other) => drop(made.other_files.insert(copied.name.clone(), other.into_bytes())),
+        }
+    }
 }
 
-/// The number of the service that gets the load, and its port if that is known: the first that publishes one, else the
-/// last that has one. A service that ends by itself gets none.
-fn target(services: &[Service], planned: &[Planned], sources: &mut Sources) -> (usize, Option<u16>) {
+/// The number of the service that gets the load, and its port if that is known: the one that was asked for, else the
+/// first that publishes one, else the last that has one. A service that ends by itself gets none.
+fn target(
+    asked: Option<usize>,
+    services: &[Service],
+    planned: &[Planned],
+    sources: &mut Sources,
+) -> (usize, Option<u16>) {
     let runs = |service: &Service| service.ready != Ready::Ended;
     let first = services.iter().find(|service| service.published.is_some() && runs(service));
     let first = first.and_then(|first| planned.iter().position(|planned| planned.service.name == first.name));
-    let last = || planned.iter().rposition(|planned| !planned.ports.is_empty() && runs(planned.service));
-    let any = || planned.iter().position(|planned| runs(planned.service));
-    let loaded = first.or_else(last).or_else(any).unwrap_or(0);
-    let service = planned[loaded].service;
+    let last = || planned.iter().rposition(|planned| !planned.ports.is_empty() && runs(&planned.service));
+    let any = || planned.iter().position(|planned| runs(&planned.service));
+    let loaded = asked.or(first).or_else(last).or_else(any).unwrap_or(0);
+    let service = &planned[loaded].service;
     let port = service.published.or(planned[loaded].ports.first().copied());
     let hint = "add 'ports:' to the service that your users reach";
     if !runs(service) {
-        sources.wrong(service.at, "every service ends by itself, and the load needs one that runs", hint);
-    } else if port.is_none() && service.says.is_some() {
+        let message = match asked {
+            Some(_) => format!("service '{}' ends by itself, and the load needs one that runs", service.name),
+            None => "every service ends by itself, and the load needs one that runs".to_owned(),
+        };
+        sources.wrong(service.at, message, hint);
+    } else if port.is_none() && service.says.is_some() && asked.is_none() {
         sources.wrong(service.at, "no service listens at a port, and the load needs one", hint);
     }
     (loaded, port)
@@ -344,8 +391,8 @@ fn stops(service: &Service, services: &[Service], sources: &Sources) -> Vec<Stri
     own.map(|Note { file, place, key, instead, .. }| format!("{key} ({file}:{}): {instead}", place.line)).collect()
 }
 
-/// The whole command of a service; none to take the image's.
-fn command(service: &Service, sources: &mut Sources) -> Option<Vec<String>> {
+/// The whole command of a service; none to take the image's. What an image that follows may change is not told.
+fn command(service: &Service, images_follow: bool, sources: &mut Sources) -> Option<Vec<String>> {
     let words = |words: &Option<Words>| words.as_ref().map(|words| words.words.clone()).unwrap_or_default();
     let at = service.entrypoint.as_ref().or(service.command.as_ref())?.at;
     let command = match (&service.entrypoint, &service.command) {
@@ -356,6 +403,7 @@ fn command(service: &Service, sources: &mut Sources) -> Option<Vec<String>> {
                 Some(says) => [says.entrypoint.clone(), own].concat(),
                 // Nothing but the image's own entry point is left.
                 None if own.is_empty() => return None,
+                None if images_follow => own,
                 None => {
                     let instead = "it is the whole command here, for what the image's ENTRYPOINT is is not known: have \
                                    the image on this machine and import again, or write the ENTRYPOINT in front";

@@ -1,5 +1,6 @@
 //! A service of a Compose file, as far as a workload can have it.
 
+use crate::build::Build;
 use crate::sources::At;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use tare_core::image::{HealthCheck, ImageConfig};
 use tare_core::workload::{StopSignal, Volume};
 
 /// A service.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Service {
     /// Its name in the Compose file.
     pub(crate) name: String,
@@ -19,8 +20,8 @@ pub(crate) struct Service {
     pub(crate) image: String,
     /// What its image says, if that is known.
     pub(crate) says: Option<ImageConfig>,
-    /// Whether an engine must build its image first.
-    pub(crate) built: bool,
+    /// How an engine builds its image, which it must do first; none if the image comes from elsewhere.
+    pub(crate) build: Option<Build>,
     /// What replaces the image's entry point.
     pub(crate) entrypoint: Option<Words>,
     /// What replaces the image's command.
@@ -74,9 +75,10 @@ pub(crate) struct Health {
 }
 
 /// How it is told that a service is ready.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Ready {
     /// By its port, or once it runs if it has none.
+    #[default]
     Port,
     /// By its health check.
     Health,
@@ -136,7 +138,7 @@ pub(crate) struct Copied {
     /// Its name in that folder.
     pub(crate) name: String,
     /// Its content.
-    pub(crate) content: String,
+    pub(crate) content: Vec<u8>,
     /// What named it.
     pub(crate) at: At,
     /// The service's key that named it.

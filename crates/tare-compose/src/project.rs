@@ -15,8 +15,8 @@ use tare_core::config::Place;
 const DEPTH_MAX: usize = 16;
 /// How deeply files may include each other.
 const INCLUDE_DEPTH_MAX: usize = 16;
-/// How many files may be included, each counted as often as it is: files that include the same ones over and over would
-/// otherwise take time that grows exponentially with their number.
+/// How many files may be included. One that is included several times with other variables counts each time: files that
+/// include the same ones over and over would otherwise take time that grows exponentially with their number.
 const INCLUDES_MAX: usize = 200;
 /// What stands where a variable cannot be replaced: a word that is wrong in few places, so that the variable is the
 /// only mistake.
@@ -28,6 +28,9 @@ const TOP: [&str; 4] = ["version", "name", "include", "models"];
 
 /// Variables by name.
 pub(crate) type Environment = BTreeMap<String, String>;
+
+/// An item of `include:`: its files, their folder and their variables.
+type Included = (Vec<PathBuf>, PathBuf, Environment);
 
 /// A Compose file with all that it includes.
 pub(crate) struct Project {
@@ -67,13 +70,15 @@ pub(crate) struct Loader<'a> {
     including: Vec<PathBuf>,
     /// How many files were included so far.
     includes: usize,
+    /// What was included, so that an item that stands in many files is read once.
+    included: Vec<(Included, Option<Value>)>,
 }
 
 impl<'a> Loader<'a> {
     /// Has read nothing yet.
     pub(crate) fn new(disk: &'a dyn Disk, process: &'a Environment, sources: &'a mut Sources) -> Loader<'a> {
-        let (read, including) = (Vec::new(), Vec::new());
-        Loader { disk, process, sources, read, root: PathBuf::new(), including, includes: 0 }
+        let (read, including, included) = (Vec::new(), Vec::new(), Vec::new());
+        Loader { disk, process, sources, read, root: PathBuf::new(), including, includes: 0, included }
     }
 
     /// Reads the file that the user named, and puts those of `over` over it. `None` when one cannot be read; then at
@@ -223,7 +228,6 @@ impl<'a> Loader<'a> {
             let text = path.text(self.sources)?;
             named.push((path.at, self.sources.resolve(path.at, &text)));
         }
-        self.may_include(&named)?;
         let (_, first) = named.first()?;
         let folder = folder.unwrap_or_else(|| first.parent().unwrap_or(Path::new("")).to_owned());
         let mut own = self.environment(&folder.join(".env"), None, &Environment::new());
@@ -239,6 +243,12 @@ impl<'a> Loader<'a> {
         }
         // The variables of the file that includes go over those beside the one that is included.
         own.extend(environment.clone());
+        let paths: Vec<PathBuf> = named.iter().map(|(_, path)| path.clone()).collect();
+        let key: Included = (paths, folder.clone(), own.clone());
+        if let Some((_, known)) = self.included.iter().find(|(known, _)| *known == key) {
+            return known.clone();
+        }
+        self.may_include(&named)?;
         let mut whole: Option<Value> = None;
         for (at, path) in &named {
             let root = self.load(path, &folder, Some(*at), &own)?;
@@ -251,6 +261,7 @@ impl<'a> Loader<'a> {
         self.including.extend(named.into_iter().map(|(_, path)| path));
         let whole = self.complete(whole?, &own);
         self.including.truncate(depth);
+        self.included.push((key, whole.clone()));
         whole
     }
 
@@ -271,8 +282,8 @@ impl<'a> Loader<'a> {
             if self.includes > INCLUDES_MAX {
                 // Every further one would say the same.
                 if self.includes == INCLUDES_MAX + 1 {
-                    let message = format!("more than {INCLUDES_MAX} files are included, counted each time");
-                    self.sources.wrong(*at, message, "include each file once, in the one that is imported");
+                    let message = format!("more than {INCLUDES_MAX} files are included");
+                    self.sources.wrong(*at, message, "put the services of several files into one");
                 }
                 return None;
             }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tare_core::config::{Place, Problem, Problems};
 
 /// A place in one of several files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct At {
     /// The number of the file among those that were read.
     pub(crate) file: usize,
@@ -83,6 +83,12 @@ impl Sources {
     /// The path that a file means by `path`.
     pub(crate) fn resolve(&self, at: At, path: &str) -> PathBuf {
         plain(&self.files[at.file].folder.join(path))
+    }
+
+    /// The name of the file of a place, and where in it that is.
+    pub(crate) fn place(&self, at: At) -> (String, Place) {
+        let Source { name, problems, .. } = &self.files[at.file];
+        (name.clone(), problems.excerpt(at.place).0)
     }
 
     /// Passes over further mistakes at this place: they would follow from the one that was added.

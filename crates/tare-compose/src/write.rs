@@ -2,7 +2,7 @@
 
 use crate::known::{self, Speaks};
 use crate::model::{Ready, Service, Variable};
-use std::collections::BTreeSet;
+use crate::stack::{Planned, Stack};
 use std::fmt::Write as _;
 use std::time::Duration;
 use tare_core::units::{DURATION_MAX, typed_duration};
@@ -14,31 +14,6 @@ const MEMORY_MIB: u64 = 512;
 const WITHIN_S: u64 = 60;
 /// How long a service that ends by itself may take, in seconds.
 const ENDED_WITHIN_S: u64 = 300;
-
-/// A workload to be written.
-pub(crate) struct Plan<'a> {
-    /// Its name.
-    pub(crate) name: &'a str,
-    /// The Compose file, for comments.
-    pub(crate) file: &'a str,
-    /// The services in starting order.
-    pub(crate) services: Vec<Planned<'a>>,
-    /// The number of the service that is loaded, among these.
-    pub(crate) loaded: usize,
-    /// Its port; none if only its image will tell.
-    pub(crate) port: Option<u16>,
-}
-
-/// A service to be written.
-pub(crate) struct Planned<'a> {
-    pub(crate) service: &'a Service,
-    /// The command, or none to take the image's.
-    pub(crate) command: Option<Vec<String>>,
-    /// The ports that are stated; none to take the image's.
-    pub(crate) ports: BTreeSet<u16>,
-    /// What keeps it from running, a sentence each.
-    pub(crate) stops: Vec<String>,
-}
 
 /// A text as YAML: plain if it can be nothing else, else quoted.
 pub(crate) fn scalar(text: &str) -> String {
@@ -68,21 +43,36 @@ fn space(volume: &Volume) -> String {
 }
 
 /// The text of `workload.yaml`.
-pub(crate) fn workload(plan: &Plan) -> String {
-    let mut text = format!(
+pub(crate) fn workload(plan: &Stack) -> String {
+    format!(
         "# Made of {} by `tare import`, and yours to edit: `tare check` tells every mistake.\n\
          # Services start in this order, each once the one before is ready.\n\
-         workload: {}\nabout: {}\nservices:\n",
-        comment(plan.file),
-        scalar(plan.name),
-        scalar(&format!("the services of {}", plan.file))
-    );
+         workload: {}\nabout: {}\nservices:\n{}{}",
+        comment(&plan.file),
+        scalar(&plan.name),
+        scalar(&format!("the services of {}", plan.file)),
+        services(plan),
+        load(plan)
+    )
+}
+
+impl Stack {
+    /// The entries of `services:` in a `workload.yaml` whose load goes to this port. With `within`, the loaded service
+    /// has only so long to become ready. A service that does not say how long it may take to end has `ends_within`.
+    pub fn services(&self, port: u16, within: Option<Duration>, ends_within: Duration) -> String {
+        services(&self.loaded_at(port, within, ends_within))
+    }
+}
+
+/// The entries of `services:`.
+fn services(plan: &Stack) -> String {
+    let mut text = String::new();
     for (number, planned) in plan.services.iter().enumerate() {
         let loaded = plan.port.filter(|_| number == plan.loaded);
         // Writing to a text never fails.
         let _ = service(&mut text, planned, number == plan.loaded, loaded);
     }
-    text + &load(plan)
+    text
 }
 
 /// A text that may stand in a comment.
@@ -117,6 +107,9 @@ fn service(text: &mut String, planned: &Planned, loaded: bool, port: Option<u16>
     if !ports.is_empty() || service.ready == Ready::Ended {
         let ports: Vec<String> = ports.iter().map(|port| format!("\"{port}\": {port}")).collect();
         writeln!(text, "    ports: {{{}}}", ports.join(", "))?;
+    } else if service.says.as_ref().is_some_and(|says| !says.tcp_ports().is_empty()) {
+        writeln!(text, "    # Another program than the image's own is started: its ports do not count.")?;
+        writeln!(text, "    ports: {{}}")?;
     }
     if !service.names.is_empty() {
         writeln!(text, "    names: {}", list(&service.names))?;
@@ -189,7 +182,7 @@ pub(crate) fn resources(service: &Service) -> String {
 }
 
 /// The protocol of the loaded service, if that can be told.
-pub(crate) fn speaks(plan: &Plan) -> Option<Speaks> {
+pub(crate) fn speaks(plan: &Stack) -> Option<Speaks> {
     let image = &plan.services[plan.loaded].service.image;
     match plan.port {
         Some(port) => known::speaks(port, image),
@@ -197,8 +190,8 @@ pub(crate) fn speaks(plan: &Plan) -> Option<Speaks> {
     }
 }
 
-fn load(plan: &Plan) -> String {
-    let service = plan.services[plan.loaded].service;
+fn load(plan: &Stack) -> String {
+    let service = &plan.services[plan.loaded].service;
     let mut text = format!("load:\n  service: {}\n", service.own);
     if let Some(port) = plan.port {
         text += &format!("  port: \"{port}\"\n");

@@ -102,7 +102,16 @@ pub(crate) fn imported_over(
     let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let profiles: Vec<String> = profiles.iter().map(|name| (*name).to_owned()).collect();
     let folder = Path::new(file).parent().and_then(Path::to_str).unwrap_or_default();
-    let around = Around { disk, over, environment: &environment, profiles: &profiles, folder, image: &find_image };
+    let around = Around {
+        disk,
+        over,
+        environment: &environment,
+        profiles: &profiles,
+        folder,
+        image: &find_image,
+        service: None,
+        images_follow: false,
+    };
     import(Path::new(file), &around).map_err(|found| found.iter().map(ToString::to_string).collect())
 }
 
@@ -137,5 +146,5 @@ pub(crate) fn shown(imported: &Imported) -> String {
         let place = note.place;
         text += &format!("{}:{}:{}: {}: {}\n", note.file, place.line, place.column, note.key, note.instead);
     }
-    text + &imported.assumed.join("\n")
+    text + &[&imported.assumed[..], &[imported.load.clone()]].concat().join("\n")
 }

@@ -2,6 +2,7 @@
 
 use crate::lab::{Memory, Stacks, imported, imported_over, notes, read, shown};
 use std::path::PathBuf;
+use std::time::Duration;
 use tare_compose::Imported;
 use tare_core::workload::{Readiness, Service, Workload};
 
@@ -41,13 +42,33 @@ fn a_poll_runs_and_its_names_are_addresses() {
     assert!(!imported.is_stopped());
     // Two pages listen at port 80, so only forms in which each has a network of its own are left.
     assert!(!imported.files["study.yaml"].contains("native"), "{}", imported.files["study.yaml"]);
-    assert_eq!(imported.built, ["result"]);
+    assert_eq!(imported.built.iter().map(|build| build.service.as_str()).collect::<Vec<_>>(), ["result"]);
     let wanted =
         ["12 services.result.ports", "14 services.result.command", "22 services.worker.command", "38 networks"];
     assert_eq!(notes(&imported), wanted);
     let check = service(&workload, "redis").ready.command().map(|words| words.join(" "));
     assert_eq!(check.as_deref(), Some("/bin/sh -c redis-cli ping"), "the page waits for it");
     insta::assert_snapshot!("vote", shown(&imported));
+}
+
+#[test]
+fn services_are_written_for_another_load() {
+    let (imported, _) = stack("vote");
+    let stack = &imported.stack;
+    assert_eq!((stack.loaded(), stack.ports(), stack.shared_port(9000)), ("vote", vec![80], Some(80)));
+    assert!(stack.images().contains("postgres:16"), "{:?}", stack.images());
+    let text = stack.services(9000, Some(Duration::from_secs(15)), Duration::from_secs(1));
+    let loaded = &text[text.find("  vote:").unwrap()..text.find("  db:").unwrap()];
+    for wanted in ["ports: {\"80\": 80, \"9000\": 9000}", "ready: {port: \"9000\", within: 15s}", "stop_within: 1s"] {
+        assert!(loaded.contains(wanted), "{wanted}: {text}");
+    }
+    let (imported, _) = self::stack("wordpress");
+    assert_eq!(imported.stack.shared_port(3306), Some(3306), "the database has that port");
+    assert_eq!(imported.stack.shared_port(80), None);
+    assert!(
+        imported.stack.services(80, None, Duration::from_secs(1)).contains("stop_within: 60s"),
+        "it says so itself"
+    );
 }
 
 #[test]

@@ -2,9 +2,11 @@
 //! and a disk, so that every form executes the same files.
 
 mod build;
+mod content;
 
 pub use build::Build;
 pub(crate) use build::read_packages;
+pub use content::Content;
 
 use crate::fault::Fault;
 use crate::host::SeenFile;
@@ -60,7 +62,7 @@ pub struct ExtraFile {
     /// Absolute path inside the bundle.
     pub path: String,
     /// The content.
-    pub content: String,
+    pub content: Content,
     /// Permission bits.
     pub mode: u32,
 }

@@ -17,7 +17,7 @@ pub(crate) use resources::refuse_idle_quota;
 pub use resources::{OwnResources, Quota};
 pub use volumes::{Shared, Volume, volume_bytes};
 
-use crate::bundle::Recipe;
+use crate::bundle::{Content, Recipe};
 use crate::catalog::Catalog;
 use crate::config::{Fields, Node, Problems, parse};
 use crate::image::FromImage;
@@ -342,8 +342,9 @@ impl Workload {
     pub fn files_wanted(&self) -> Vec<(String, String, PathBuf)> {
         let mut wanted = Vec::new();
         for service in &self.services {
-            let files = service.recipe.files.iter().map(|file| (&file.path, &file.content));
-            for (path, content) in files.chain(service.recipe.build.iter().flat_map(|build| &build.sources)) {
+            let files = service.recipe.files.iter().filter_map(|file| Some((&file.path, file.content.text()?)));
+            let sources = service.recipe.build.iter().flat_map(|build| &build.sources);
+            for (path, content) in files.chain(sources.map(|(name, content)| (name, content.as_str()))) {
                 if let Some(local) = content.strip_prefix(FILE_WANTED) {
                     wanted.push((service.name.clone(), path.clone(), PathBuf::from(local)));
                 }
@@ -364,15 +365,16 @@ impl Workload {
         }
     }
 
-    /// Supplies the content of a file that [`Workload::files_wanted`] asked for.
-    pub fn supply_file(&mut self, service: &str, path: &str, content: String) {
+    /// Supplies the content of a file that [`Workload::files_wanted`] asked for. What is no text is no source of a build.
+    pub fn supply_file(&mut self, service: &str, path: &str, content: Content) {
         for recipe in self.services.iter_mut().filter(|s| s.name == service).map(|s| &mut s.recipe) {
             for file in recipe.files.iter_mut().filter(|file| file.path == path) {
                 file.content.clone_from(&content);
             }
             // Source names are relative, so none can be a path in the bundle as well.
             if let Some(source) = recipe.build.as_mut().and_then(|build| build.sources.get_mut(path)) {
-                source.clone_from(&content);
+                source.clear();
+                source.push_str(content.text().unwrap_or_default());
             }
         }
     }

@@ -31,7 +31,9 @@ mod sample;
 mod settings;
 pub mod vm;
 
-pub use container::{BuildWays, EngineImage, build_image, engine_image, engine_name, is_image_name};
+pub use container::{
+    BuildWays, EngineImage, NamedBuild, build_image, build_named_image, engine_image, engine_name, is_image_name,
+};
 
 use tare_core::host::Layers;
 

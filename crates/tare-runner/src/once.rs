@@ -4,6 +4,7 @@ use crate::placing::starts;
 use crate::trial::{Early, LEFT, Trial, TrialInputs};
 use crate::{Apparatus, Clock, Event, Stop};
 use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tare_core::fault::Fault;
 use tare_core::host::{Host, Instance, InstanceState, OpenError, ServiceStart};
@@ -39,6 +40,7 @@ pub struct Watched<'h> {
     host: &'h mut dyn Host,
     services: &'h [Service],
     instance: &'h str,
+    address: Option<IpAddr>,
 }
 
 impl Watched<'_> {
@@ -58,6 +60,11 @@ impl Watched<'_> {
         let mut log = self.host.log(self.instance)?;
         take_out_of(&mut log, self.services);
         Ok(log)
+    }
+
+    /// Where it is reached from this machine; none if it has no port that is known.
+    pub fn address(&self) -> Option<IpAddr> {
+        self.address
     }
 
     /// Its processes, as this machine sees them; none when it has ended.
@@ -115,8 +122,10 @@ impl Once<'_> {
             }
             let watched = starts.iter().find(|start| start.service.role() == loaded);
             let watched = watched.ok_or_else(|| Fault::new(format!("no service '{loaded}' is deployed")))?;
+            let own = started.iter().find(|instance| instance.instance == watched.instance);
+            let address = own.and_then(|own| own.endpoints.values().next()).map(SocketAddr::ip);
             let services = &workload.services;
-            Ok(watch(&mut Watched { host, services, instance: &watched.instance })?)
+            Ok(watch(&mut Watched { host, services, instance: &watched.instance, address })?)
         })
     }
 

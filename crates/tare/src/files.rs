@@ -148,8 +148,11 @@ pub(crate) fn read_workload(path: &Path, chosen: &Parameters) -> Result<Result<W
         let name = file.strip_prefix(folder).unwrap_or(&file);
         let supplied = if inside.ends_with('/') {
             files_below(folder, name).map(|files| workload.supply_folder(&service, &inside, &files))
+        } else if inside.starts_with('/') {
+            bytes_beneath(folder, name).map(|content| workload.supply_file(&service, &inside, content.into()))
         } else {
-            text_beneath(folder, name).map(|content| workload.supply_file(&service, &inside, content))
+            // Sources of a build are text.
+            text_beneath(folder, name).map(|content| workload.supply_file(&service, &inside, content.into()))
         };
         if let Err(message) = supplied {
             let hint = "name regular files of the workload's own folder";
@@ -377,6 +380,11 @@ pub(crate) fn read_text(path: &Path) -> Result<String> {
 /// Reads a file of a workload's folder; the error is the message.
 fn text_beneath(folder: &Path, name: &Path) -> Result<String, String> {
     text(&folder.join(name), within::read_beneath(folder, name, FILE_BYTES_MAX))
+}
+
+/// The same of a file that need not be a text.
+fn bytes_beneath(folder: &Path, name: &Path) -> Result<Vec<u8>, String> {
+    within::read_beneath(folder, name, FILE_BYTES_MAX).map_err(|why| cannot_read(&folder.join(name), &why))
 }
 
 fn text(path: &Path, read: Result<Vec<u8>, String>) -> Result<String, String> {

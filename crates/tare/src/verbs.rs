@@ -30,7 +30,8 @@ Exit codes: 0 success; 1 failure, with a message; 2 a mistake on the command lin
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Weigh an image, a Dockerfile, a package or a command: find out how to load it, and measure it in containers
+    /// Weigh an image, a Dockerfile, a Compose file, a package or a command: find out how to load it, and measure it in
+    /// containers
     Weigh(Box<WeighArgs>),
     /// Write the workload and the study that `tare weigh` would run, for editing
     Init(Box<InitArgs>),

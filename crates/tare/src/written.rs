@@ -23,7 +23,7 @@ pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), Fault> {
     let spot = Spot::behind(path)?;
     let written = match spot.opened {
         Some(flags) => write_into(&spot, flags, text),
-        None => replace(&spot, text, 0o666).map(drop),
+        None => replace(&spot, text.as_bytes(), 0o666).map(drop),
     };
     written.doing(format!("write {}", path.display()))
 }
@@ -36,8 +36,9 @@ fn write_into(spot: &Spot, flags: OFlags, text: &str) -> std::io::Result<()> {
 
 /// Writes a file of a record, such as its page: only its owner may read it, as with the rest of the record, and under
 /// sudo its owner is the calling user.
-pub(crate) fn write_own_file(path: &Path, text: &str) -> Result<()> {
-    let written = Spot::at(path).and_then(|spot| replace(&spot, text, 0o600)).map(|file| hand_to_caller(&file));
+pub(crate) fn write_own_file(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
+    let written = Spot::at(path).and_then(|spot| replace(&spot, content.as_ref(), 0o600));
+    let written = written.map(|file| hand_to_caller(&file));
     written.with_context(|| format!("could not write {}", path.display()))
 }
 
@@ -71,14 +72,14 @@ fn hand_to_caller(file: impl AsFd) {
     }
 }
 
-fn replace(spot: &Spot, text: &str, mode: u32) -> std::io::Result<File> {
+fn replace(spot: &Spot, content: &[u8], mode: u32) -> std::io::Result<File> {
     let mut partial = spot.name.clone();
     partial.push(format!(".{}.partial", std::process::id()));
     // Created anew: in a shared folder, an existing file or link of this name would be somebody else's.
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = File::from(openat(&spot.folder, &partial, flags, Mode::from_raw_mode(mode))?);
     let renamed = |()| Ok(renameat(&spot.folder, &partial, &spot.folder, &spot.name)?);
-    if let Err(error) = file.write_all(text.as_bytes()).and_then(renamed) {
+    if let Err(error) = file.write_all(content).and_then(renamed) {
         let _ = unlinkat(&spot.folder, &partial, AtFlags::empty());
         return Err(error);
     }

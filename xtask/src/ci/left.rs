@@ -37,6 +37,11 @@ const LEFT: &[(&str, &str)] = &[
          itself",
     ),
     (
+        "composing::whole_stacks_run_in_every_form",
+        "three stacks are built of packages and deployed in guests, for many minutes; composing:: makes the folder of a \
+         small one, and tare-compose::stacks:: reads others",
+    ),
+    (
         "tare-layers::vm::a_container_with_an_address_of_its_own_runs_in_a_guest",
         "an engine boots in an emulated guest; vm::a_container_runs_in_a_guest reaches one through the guest's own address",
     ),

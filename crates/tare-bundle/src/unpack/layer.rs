@@ -186,8 +186,13 @@ impl Assembly {
 
     /// Puts a file of root's.
     pub(crate) fn put_text(&mut self, path: &str, mode: u32, text: &str) -> Result<(), Fault> {
-        let (kind, meta) = (Kind::File(text.len() as u64), Meta { mode, ..Meta::default() });
-        self.put(&Below::parse(path.as_bytes())?, &kind, &meta, &mut text.as_bytes())
+        self.put_bytes(path, mode, text.as_bytes())
+    }
+
+    /// The same of bytes that need not be a text.
+    pub(crate) fn put_bytes(&mut self, path: &str, mode: u32, mut bytes: &[u8]) -> Result<(), Fault> {
+        let (kind, meta) = (Kind::File(bytes.len() as u64), Meta { mode, ..Meta::default() });
+        self.put(&Below::parse(path.as_bytes())?, &kind, &meta, &mut bytes)
     }
 
     fn remember_time(&mut self, folder: Mark, mtime: i64) {

@@ -12,6 +12,7 @@ pub(crate) use nested::sections;
 pub(crate) use shared::share;
 pub(crate) use volumes::VOLUME_BYTES;
 
+use crate::build;
 use crate::disk::Disk;
 use crate::keys::Keys;
 use crate::known;
@@ -27,36 +28,6 @@ use std::path::Path;
 use tare_core::bundle::ENGINE_IMAGE;
 use tare_core::image::ImageConfig;
 use tare_core::workload::{StopSignal, why_not_in_image};
-
-/// The keys of `build:`, which an engine reads.
-const BUILD: &[&str] = &[
-    "additional_contexts",
-    "args",
-    "attestations",
-    "cache_from",
-    "cache_to",
-    "context",
-    "dockerfile",
-    "dockerfile_inline",
-    "entitlements",
-    "extra_hosts",
-    "isolation",
-    "labels",
-    "network",
-    "no_cache",
-    "no_cache_filter",
-    "platforms",
-    "privileged",
-    "provenance",
-    "pull",
-    "sbom",
-    "secrets",
-    "shm_size",
-    "ssh",
-    "tags",
-    "target",
-    "ulimits",
-];
 
 /// Finds an image: the source that a workload names, and what the image says, if that is known.
 pub(crate) type FindImage<'a> = dyn Fn(&str) -> (String, Option<ImageConfig>) + 'a;
@@ -139,12 +110,6 @@ impl Reader<'_> {
     /// The image, or the one that an engine builds.
     fn image(&mut self, keys: &mut Keys, service: &mut Service) -> Option<()> {
         let build = keys.get("build");
-        if let Some(Kind::Map(_)) = build.map(|entry| &entry.value.kind)
-            && let Some(mut keys) = build.and_then(|entry| Keys::of(&entry.value, "'build'", self.sources))
-        {
-            keys.know(BUILD);
-            keys.finish(self.sources);
-        }
         let named = keys.text("image", self.sources);
         let name = match (&named, build) {
             (Some(name), _) => name.clone(),
@@ -161,7 +126,8 @@ impl Reader<'_> {
             return None;
         }
         let (source, says) = (self.find_image)(&name);
-        service.built = build.is_some();
+        let made = (service.name.as_str(), name.as_str());
+        service.build = build.map(|entry| build::read(entry, made, (self.project, self.root), self.sources));
         // What is built is nowhere but in the engine.
         let in_engine = build.is_some() && says.is_none() && source == name;
         service.image = if in_engine { format!("{ENGINE_IMAGE}{name}") } else { source };
@@ -348,7 +314,7 @@ fn blank(entry: &Entry, own: String) -> Service {
         at: entry.at,
         image: String::new(),
         says: None,
-        built: false,
+        build: None,
         entrypoint: None,
         command: None,
         environment: Vec::new(),

@@ -21,6 +21,8 @@ const CLOCKS: [&str; 2] = ["/etc/localtime", "/etc/timezone"];
 
 /// What becomes of `nocopy`.
 const COPIED: &str = "the volume begins with what the image has there";
+/// What becomes of `propagation`.
+const STAYS: &str = "what is mounted below it later, inside or outside, stays there alone";
 /// The keys of a mount that are about one kind alone, each with its own keys.
 const MOUNT_OPTIONS: [(&str, &[&str]); 4] = [
     ("bind", &["create_host_path", "propagation", "recursive", "selinux"]),
@@ -99,6 +101,9 @@ impl Reader<'_> {
         if mode.split(',').any(|mode| mode == "nocopy") {
             self.sources.note(item.at, key, Weight::Differs, COPIED);
         }
+        if mode.split(',').any(propagates) {
+            self.sources.note(item.at, key, Weight::Differs, STAYS);
+        }
         let (source, target) = match second {
             Some(target) => (Some(first.to_owned()), target.to_owned()),
             None => (None, first.to_owned()),
@@ -142,6 +147,7 @@ impl Reader<'_> {
                         continue;
                     }
                     _ if value.is_null() => continue,
+                    ("bind", "propagation") if value.scalar().is_some_and(propagates) => STAYS,
                     ("tmpfs", "mode") => "its mode is that of every volume",
                     ("volume", "nocopy") if is_true(value) => COPIED,
                     ("volume", "subpath") => {
@@ -300,7 +306,6 @@ impl Reader<'_> {
             let long = bytes.len() > FILE_BYTES_MAX;
             if long { Err("it is longer than 1 MiB".to_owned()) } else { Ok(bytes) }
         });
-        let content = content.and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned()));
         match content {
             Ok(content) => {
                 if executable {
@@ -319,7 +324,7 @@ impl Reader<'_> {
         }
     }
 
-    fn put(&mut self, at: At, target: &str, content: String, of: &'static str, service: &mut Service) {
+    fn put(&mut self, at: At, target: &str, content: Vec<u8>, of: &'static str, service: &mut Service) {
         let is_below = |path: &str, file: &str| path != file && Path::new(path).starts_with(file);
         let clashes = |other: &&String| is_below(target, other) || is_below(other, target);
         if let Some(other) = service.files.keys().find(clashes) {
@@ -396,7 +401,7 @@ impl Reader<'_> {
             }
             (None, Some(name), _) => match self.project.environment.get(&name).cloned() {
                 Some(content) => {
-                    self.put(at, target, content, section, service);
+                    self.put(at, target, content.into_bytes(), section, service);
                     let instead = format!("the value of '{name}' now stands in a file of the workload's folder");
                     self.sources.note(at, key, Weight::Differs, instead);
                 }
@@ -405,13 +410,18 @@ impl Reader<'_> {
                     self.sources.wrong(at, format!("the variable '{name}' is not set"), hint);
                 }
             },
-            (None, None, Some(content)) => self.put(at, target, content, section, service),
+            (None, None, Some(content)) => self.put(at, target, content.into_bytes(), section, service),
             (None, None, None) => {
                 let instead = if external { "it is known to an engine alone" } else { "nothing says what it holds" };
                 self.sources.note(at, key, Weight::Stops, format!("{instead}: give it a 'file:'"));
             }
         }
     }
+}
+
+/// Whether mounts are passed on in this way of propagation; in the usual one, `rprivate`, they are not.
+fn propagates(way: &str) -> bool {
+    matches!(way, "shared" | "rshared" | "slave" | "rslave")
 }
 
 /// The path inside the container that a text names. `None` if it is not absolute, is the root, or leads above it: files

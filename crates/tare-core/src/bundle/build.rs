@@ -114,7 +114,7 @@ mod tests {
     use crate::config;
 
     fn read(text: &str) -> Result<Build, Vec<String>> {
-        let files = [ExtraFile { path: "/etc/x".to_owned(), content: String::new(), mode: 0o644 }];
+        let files = [ExtraFile { path: "/etc/x".to_owned(), content: String::new().into(), mode: 0o644 }];
         let read =
             |node: &Node, problems: &mut Problems| Build::read(node, &|name| format!("<{name}>"), &files, problems);
         config::read("workload.yaml", text, read).map_err(|told| told.iter().map(ToString::to_string).collect())

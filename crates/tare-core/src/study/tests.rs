@@ -361,10 +361,10 @@ fn sources_of_a_build_are_asked_for_and_supplied_beside_other_files() {
     let paths: Vec<_> = wanted.iter().map(|(_, inside, local)| (inside.as_str(), local.to_str().unwrap())).collect();
     assert_eq!(paths, [("/etc/x", "/w/x.conf"), ("x.c", "/w/x.c")]);
     for (service, inside, _) in wanted {
-        workload.supply_file(&service, &inside, format!("content of {inside}"));
+        workload.supply_file(&service, &inside, format!("content of {inside}").into());
     }
     let recipe = &workload.services[0].recipe;
-    assert_eq!(recipe.files[0].content, "content of /etc/x");
+    assert_eq!(recipe.files[0].content.text(), Some("content of /etc/x"));
     assert_eq!(recipe.build.as_ref().unwrap().sources["x.c"], "content of x.c");
     assert!(workload.files_wanted().is_empty());
     let found = read(&text.replace("{packages: [toy]}", "{image: ./toy.tar}")).unwrap_err();

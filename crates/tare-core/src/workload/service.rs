@@ -207,7 +207,7 @@ fn read_files(node: &Node, folder: &Path, problems: &mut Problems) -> Vec<ExtraF
         if local.starts_with('/') || local.split('/').any(|part| part == "..") {
             problems.add(value.place, "a workload's files stand in its own folder", "name a file of that folder");
         }
-        let content = file_wanted(folder, &local);
+        let content = file_wanted(folder, &local).into();
         files.push(ExtraFile { path: path.clone(), content, mode: 0o644 });
     }
     files.sort();

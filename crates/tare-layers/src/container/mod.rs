@@ -41,7 +41,7 @@ pub(crate) use {
     runtime::chew as chew_runtime_log,
 };
 
-pub use build::{BuildWays, build_image};
+pub use build::{BuildWays, NamedBuild, build_image, build_named_image};
 pub use image::{CachedImage, cached_images, remove_image};
 pub use inventory::{EngineImage, engine_image, engine_name, is_image_name};
 

@@ -48,7 +48,8 @@ pub(crate) struct ImportArgs {
 pub(crate) fn import(args: &ImportArgs) -> Result<u8> {
     let file = find(&args.file)?;
     let over = over(&args.file, &file);
-    let imported = read(&file, &over, &args.profiles)?;
+    let wanted = Wanted { profiles: &args.profiles, ..Wanted::default() };
+    let imported = read(&file, &over, &wanted)?;
     if args.strict && !imported.notes.is_empty() {
         return Err(Mistake::in_files(imported.notes.iter().map(Note::as_problem).collect()).into());
     }
@@ -58,16 +59,37 @@ pub(crate) fn import(args: &ImportArgs) -> Result<u8> {
     Ok(if imported.is_stopped() { EXIT_MISTAKE } else { EXIT_OK })
 }
 
-/// Reads a Compose file with those of `over` over it, with the services of these profiles.
+/// What is wanted of a Compose file.
+#[derive(Default)]
+pub(crate) struct Wanted<'a> {
+    /// The services of these profiles, too.
+    pub(crate) profiles: &'a [String],
+    /// The service that gets the load; none to choose one.
+    pub(crate) service: Option<&'a str>,
+    /// Whether the file is read again once all images are there.
+    pub(crate) images_follow: bool,
+}
+
+/// Reads a Compose file with those of `over` over it.
 ///
 /// # Errors
 /// All mistakes in it and in the files that it names.
-pub(crate) fn read(file: &Path, over: &[PathBuf], profiles: &[String]) -> Result<Imported> {
+pub(crate) fn read(file: &Path, over: &[PathBuf], wanted: &Wanted) -> Result<Imported> {
     let (whole, file) = (paths::plain(file), tare_compose::plain(file));
     let folder = whole.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
     let root = file.parent().unwrap_or(Path::new("")).to_owned();
     let (disk, environment) = (Machine { file: file.clone(), root }, paths::environment());
-    let around = Around { disk: &disk, over, environment: &environment, profiles, folder: &folder, image: &find_image };
+    let Wanted { profiles, service, images_follow } = *wanted;
+    let around = Around {
+        disk: &disk,
+        over,
+        environment: &environment,
+        profiles,
+        folder: &folder,
+        image: &find_image,
+        service,
+        images_follow,
+    };
     tare_compose::import(&file, &around).map_err(|problems| Mistake::in_files(problems).into())
 }
 
@@ -148,6 +170,12 @@ impl Disk for Machine {
 
 /// Writes the files into a new folder, or an empty one: all of them, or none.
 fn write(out: &Path, imported: &Imported) -> Result<()> {
+    let texts = imported.files.iter().map(|(name, text)| (name.as_str(), text.as_bytes()));
+    let others = imported.other_files.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice()));
+    write_all(out, texts.chain(others))
+}
+
+fn write_all<'f>(out: &Path, files: impl IntoIterator<Item = (&'f str, &'f [u8])>) -> Result<()> {
     let shown = paths::shown(out);
     if fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some()) || out.is_file() {
         let hint = "name another one by --out, or remove it";
@@ -164,7 +192,7 @@ fn write(out: &Path, imported: &Imported) -> Result<()> {
         .tempdir_in(if is_there { whole.as_path() } else { around })
         .doing(format_args!("make a folder beside {shown}"))?;
     hand_folder_to_caller(made.path());
-    for (name, content) in &imported.files {
+    for (name, content) in files {
         write_new(made.path(), name, content)?;
     }
     if is_there {
@@ -182,7 +210,7 @@ fn write(out: &Path, imported: &Imported) -> Result<()> {
 
 /// Writes a file, which may hold a secret: only its owner may read it, who under sudo is the calling user. Its name
 /// stays in the folder, whatever a Compose file says.
-fn write_new(folder: &Path, name: &str, content: &str) -> Result<()> {
+pub(crate) fn write_new(folder: &Path, name: &str, content: impl AsRef<[u8]>) -> Result<()> {
     let is_plain = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
     if name.is_empty() || !is_plain {
         return Err(Mistake::new(format!("'{name}' leads out of the folder {}", paths::shown(folder))).into());
@@ -211,13 +239,13 @@ fn told(file: &Path, over: &[PathBuf], out: &Path, imported: &Imported) -> Strin
     };
     list("These keys do not mean the same in all forms:", Weight::Differs);
     list("These keep it from running until they are changed:", Weight::Stops);
-    if !imported.assumed.is_empty() {
-        lines.push("Assumed:".to_owned());
-        lines.extend(imported.assumed.iter().map(|what| format!("  {what}")));
-    }
-    lines.push(format!("Wrote {} files to {out}. Next:", imported.files.len()));
+    lines.push("Assumed:".to_owned());
+    lines.extend(imported.assumed.iter().chain([&imported.load]).map(|what| format!("  {what}")));
+    let count = imported.files.len() + imported.other_files.len();
+    lines.push(format!("Wrote {count} files to {out}. Next:"));
     if !imported.built.is_empty() {
-        lines.push(format!("  docker compose -f {file}{} build {}", files.concat(), imported.built.join(" ")));
+        let built: Vec<&str> = imported.built.iter().map(|build| build.service.as_str()).collect();
+        lines.push(format!("  docker compose -f {file}{} build {}", files.concat(), built.join(" ")));
     }
     if imported.is_stopped() {
         lines.push(format!("  edit {out}/workload.yaml, or {file} and import it again"));
@@ -240,7 +268,7 @@ mod tests {
         let file = tare_testkit::files::write(&folder.join("compose.yaml"), text);
         tare_testkit::files::write(&folder.join("page"), "a page");
         std::os::unix::fs::symlink("../secret", folder.join("link")).unwrap();
-        let imported = read(&file, &[], &[]).unwrap();
+        let imported = read(&file, &[], &Wanted::default()).unwrap();
         assert_eq!(imported.files["files/a/page"], "a page");
         assert!(imported.files.values().all(|content| !content.contains("s3cret")));
         assert!(imported.is_stopped());
@@ -258,24 +286,18 @@ mod tests {
             names.sort();
             names
         };
-        let imported = |files: &[&str]| Imported {
-            name: "a".to_owned(),
-            files: files.iter().map(|name| ((*name).to_owned(), "x".to_owned())).collect(),
-            notes: Vec::new(),
-            assumed: Vec::new(),
-            built: Vec::new(),
-        };
+        let write = |out: &Path, names: &[&str]| write_all(out, names.iter().map(|name| (*name, &b"x"[..])));
         let (new, empty) = (outer.path().join("new"), outer.path().join("empty"));
         fs::create_dir(&empty).unwrap();
         for out in [&new, &empty] {
-            assert!(write(out, &imported(&["files/a/x", "../victim"])).is_err());
+            assert!(write(out, &["files/a/x", "../victim"]).is_err());
         }
         assert_eq!(names(outer.path()), ["empty"]);
         assert!(names(&empty).is_empty());
         for out in [&new, &empty] {
-            write(out, &imported(&["files/a/x", "study.yaml"])).unwrap();
+            write(out, &["files/a/x", "study.yaml"]).unwrap();
             assert_eq!(names(out), ["files", "study.yaml"]);
-            assert!(write(out, &imported(&["study.yaml"])).is_err(), "nothing goes over what is there");
+            assert!(write(out, &["study.yaml"]).is_err(), "nothing goes over what is there");
         }
         assert_eq!(names(outer.path()), ["empty", "new"]);
     }

@@ -6,6 +6,7 @@ mod auction;
 mod building;
 mod canaries;
 mod chopped;
+mod composing;
 mod daemon;
 mod foreseeing;
 mod images;

@@ -12,7 +12,7 @@ use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use tar::{Builder, EntryType, Header};
 use tare_core::fault::{Doing, Fault};
 
@@ -44,7 +44,7 @@ pub(super) struct Context {
     top: OwnedFd,
     entries: Vec<Entry>,
     /// The name of the file that says how to build.
-    pub(super) dockerfile: &'static str,
+    pub(super) dockerfile: String,
     /// The size of all files, bytes.
     pub(super) bytes: u64,
     /// What is neither a file, a folder nor a link, and is not sent.
@@ -67,20 +67,32 @@ enum What {
 }
 
 impl Context {
-    /// Looks through a folder, without opening its files. What is right below it and `is_no_source` is left out.
+    /// Looks through a folder, without opening its files. What is right below it and `is_no_source` is left out. The
+    /// file of the name `dockerfile` says how to build, else the usual one.
     ///
     /// # Errors
     /// As a mistake: there is no such folder, it has no Dockerfile, or its `.dockerignore` cannot be understood. Or it
     /// cannot be read.
-    pub(super) fn of(folder: &Path, is_no_source: &dyn Fn(&Path) -> bool) -> Result<Context, Fault> {
+    pub(super) fn of(
+        folder: &Path,
+        dockerfile: Option<&str>,
+        is_no_source: &dyn Fn(&Path) -> bool,
+    ) -> Result<Context, Fault> {
         let shown = folder.display();
         let top = rustix::fs::open(folder, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
         let top = top.doing(format_args!("open the folder {shown}")).map_err(Fault::as_mistake)?;
         let is_there = |name: &&str| openat2(&top, *name, LOOK, Mode::empty(), WITHIN).is_ok();
-        let Some(dockerfile) = DOCKERFILES.into_iter().find(is_there) else {
-            let fault = Fault::new(format!("the folder {shown} has no Dockerfile"));
+        let found = match dockerfile {
+            Some(name) => Some(name).filter(is_there),
+            None => DOCKERFILES.into_iter().find(is_there),
+        };
+        let Some(dockerfile) = found else {
+            let fault = Fault::new(format!("the folder {shown} has no {}", dockerfile.unwrap_or(DOCKERFILES[0])));
             return Err(fault.remedy("name a folder with a Dockerfile, or an image").as_mistake());
         };
+        // As the engine and the archive name it: without `./` before it.
+        let parts = Path::new(dockerfile).components().filter(|part| *part != Component::CurDir);
+        let dockerfile = parts.collect::<PathBuf>().display().to_string();
         let in_folder = |fault: Fault| fault.context(format_args!("the folder {shown}"));
         let ignored = ignored(&top).map_err(in_folder)?;
         let mut context = Context { top, entries: Vec::new(), dockerfile, bytes: 0, left_out: Vec::new() };
@@ -143,7 +155,7 @@ impl Context {
 
     /// Whether the engine needs this file for the build itself, so that it is always sent.
     fn is_of_build(&self, path: &Path) -> bool {
-        path == Path::new(self.dockerfile) || path == Path::new(IGNORE_FILE)
+        path == Path::new(&self.dockerfile) || path == Path::new(IGNORE_FILE)
     }
 }
 
@@ -307,7 +319,7 @@ mod tests {
 
     /// What is sent of a folder, by path: the kind, and the content or where a link leads.
     fn sent(folder: &Path) -> BTreeMap<String, (EntryType, String)> {
-        let pieces: Vec<Bytes> = Context::of(folder, &|_| false).unwrap().archive().map(Result::unwrap).collect();
+        let pieces: Vec<Bytes> = Context::of(folder, None, &|_| false).unwrap().archive().map(Result::unwrap).collect();
         let bytes = pieces.concat();
         let mut archive = tar::Archive::new(&bytes[..]);
         let mut all = BTreeMap::new();
@@ -362,7 +374,7 @@ mod tests {
         assert_eq!(all.keys().collect::<Vec<_>>(), ["Dockerfile", "file", "out"]);
         assert!(all["out"].0 == EntryType::Symlink && all["file"].0 == EntryType::Symlink);
         symlink(outside.path().join("secret"), folder.path().join(".dockerignore")).unwrap();
-        let fault = Context::of(folder.path(), &|_| false).unwrap_err();
+        let fault = Context::of(folder.path(), None, &|_| false).unwrap_err();
         assert!(fault.message.contains("open its .dockerignore"), "{fault}");
     }
 
@@ -384,24 +396,28 @@ mod tests {
     fn what_is_no_file_is_named_and_not_sent() {
         let folder = folder(&[("Containerfile", "FROM scratch")]);
         let _socket = UnixListener::bind(folder.path().join("socket")).unwrap();
-        let context = Context::of(folder.path(), &|_| false).unwrap();
-        assert_eq!((context.dockerfile, context.len()), ("Containerfile", 1));
+        let context = Context::of(folder.path(), None, &|_| false).unwrap();
+        assert_eq!((context.dockerfile.as_str(), context.len()), ("Containerfile", 1));
+        let named = Context::of(folder.path(), Some("./Containerfile"), &|_| false).unwrap();
+        assert_eq!(named.dockerfile, "Containerfile");
+        let fault = Context::of(folder.path(), Some("../Containerfile"), &|_| false).unwrap_err();
+        assert!(fault.mistake && fault.message.contains("has no ../Containerfile"), "{fault}");
         assert_eq!(context.left_out, [PathBuf::from("socket")]);
     }
 
     #[test]
     fn a_folder_that_cannot_be_built_is_a_mistake() {
         let folder = folder(&[("x", "")]);
-        let fault = Context::of(folder.path(), &|_| false).unwrap_err();
+        let fault = Context::of(folder.path(), None, &|_| false).unwrap_err();
         assert!(fault.mistake && fault.message.ends_with("has no Dockerfile"), "{fault}");
-        let fault = Context::of(&folder.path().join("none"), &|_| false).unwrap_err();
+        let fault = Context::of(&folder.path().join("none"), None, &|_| false).unwrap_err();
         assert!(fault.mistake && fault.message.contains("could not open the folder"), "{fault}");
     }
 
     #[test]
     fn a_file_that_becomes_shorter_ends_the_archive_with_an_error() {
         let folder = folder(&[("Dockerfile", "FROM scratch")]);
-        let archive = Context::of(folder.path(), &|_| false).unwrap().archive();
+        let archive = Context::of(folder.path(), None, &|_| false).unwrap().archive();
         std::fs::write(folder.path().join("Dockerfile"), "").unwrap();
         let last = archive.last().unwrap().unwrap_err();
         assert!(last.to_string().contains("Dockerfile became shorter"), "{last}");

@@ -11,14 +11,15 @@ use super::find;
 use super::inventory::{self, EngineImage};
 use bollard::models::BuildInfo;
 use bollard::query_parameters::{
-    BuildImageOptionsBuilder, ListImagesOptionsBuilder, RemoveImageOptions, RemoveImageOptionsBuilder,
+    BuildImageOptions, BuildImageOptionsBuilder, ListImagesOptionsBuilder, RemoveImageOptions,
+    RemoveImageOptionsBuilder,
 };
 use context::Context;
 use futures_util::stream;
 use sha2::{Digest, Sha256};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::CachedItem;
@@ -50,6 +51,39 @@ pub struct BuildWays<'a> {
     pub stop: &'a dyn Fn() -> bool,
 }
 
+/// An image that is built under a name of the user's.
+pub struct NamedBuild<'a> {
+    /// Its name, which an image that had it before loses.
+    pub name: &'a str,
+    /// The file in the folder that says how to build; none for the usual one.
+    pub dockerfile: Option<&'a str>,
+    /// Arguments of the build.
+    pub args: &'a BTreeMap<String, String>,
+    /// The stage that is built; none for the last one.
+    pub target: Option<&'a str>,
+}
+
+/// Has the engine build the image of a folder as `build` says, and gives each line of the build's output to `say`. The
+/// image is the user's, as if they had built it: it has no mark of ours, and nothing removes it, nor the image that had
+/// its name before.
+///
+/// # Errors
+/// As [`build_image`].
+pub fn build_named_image(
+    folder: &Path,
+    build: &NamedBuild,
+    ways: &BuildWays,
+    say: &mut dyn FnMut(&str),
+) -> Result<EngineImage, Fault> {
+    let engine = Engine::find()?.ok_or_else(super::no_engine)?;
+    let (folder, context) = open(folder, build.dockerfile, ways, say)?;
+    let options = usual_options(&context.dockerfile, build.name);
+    let options = options.buildargs(&build.args.clone().into_iter().collect::<HashMap<String, String>>());
+    let options = options.target(build.target.unwrap_or_default()).build();
+    run(&engine, (&folder, build.name), (options, context), ways.stop, say)?;
+    inventory::by_name(&engine, build.name)
+}
+
 /// Has the engine build the image of a folder with a Dockerfile (or Containerfile), and gives each line of the build's
 /// output to `say`. The folder's `.dockerignore` is respected. The image is tagged
 /// `localhost/tare-built:<folder>-<hash of its path>`, and replaces the one of an earlier build of the folder. The
@@ -61,22 +95,38 @@ pub struct BuildWays<'a> {
 /// understood, or the build failed, with its last lines in the log.
 pub fn build_image(folder: &Path, ways: &BuildWays, say: &mut dyn FnMut(&str)) -> Result<EngineImage, Fault> {
     let engine = Engine::find()?.ok_or_else(super::no_engine)?;
-    let folder = folder.canonicalize().doing(format_args!("open the folder {}", folder.display()));
-    let folder = folder.map_err(Fault::as_mistake)?;
-    let context = Context::of(&folder, ways.is_no_source)?;
-    for path in &context.left_out {
-        say(&format!("{} is neither a file, a folder nor a link, and is not sent to the build", path.display()));
-    }
+    let (folder, context) = open(folder, None, ways, say)?;
     let name = name_of(&folder);
-    let (size, count) = (show_bytes(context.bytes), grouped(context.len() as f64));
-    say(&format!("building {}, {size} in {count} files, folders and links, as the image {name}", folder.display()));
     let replaced = inventory::inspect(&engine, &name)?.and_then(|image| image.id);
-    run(&engine, (&folder, &name), context, ways.stop, say)?;
+    let options = usual_options(&context.dockerfile, &name).labels(&HashMap::from([(LABEL, name.as_str())])).build();
+    run(&engine, (&folder, &name), (options, context), ways.stop, say)?;
     let image = inventory::by_name(&engine, &name)?;
     if let Some(replaced) = replaced.filter(|id| !image.id.ends_with(id.as_str())) {
         remove_replaced(&engine, &replaced, &name);
     }
     Ok(image)
+}
+
+/// The folder without links on the way to it, and what of it is sent.
+fn open(
+    folder: &Path,
+    dockerfile: Option<&str>,
+    ways: &BuildWays,
+    say: &mut dyn FnMut(&str),
+) -> Result<(PathBuf, Context), Fault> {
+    let folder = folder.canonicalize().doing(format_args!("open the folder {}", folder.display()));
+    let folder = folder.map_err(Fault::as_mistake)?;
+    let context = Context::of(&folder, dockerfile, ways.is_no_source)?;
+    for path in &context.left_out {
+        say(&format!("{} is neither a file, a folder nor a link, and is not sent to the build", path.display()));
+    }
+    Ok((folder, context))
+}
+
+/// The options that all builds have.
+fn usual_options(dockerfile: &str, name: &str) -> BuildImageOptionsBuilder {
+    // `forcerm` removes the containers of the steps of a build that fails, too.
+    BuildImageOptionsBuilder::new().dockerfile(dockerfile).t(name).rm(true).forcerm(true)
 }
 
 /// The name of the image of a folder, which no other folder has.
@@ -96,18 +146,12 @@ fn name_of(folder: &Path) -> String {
 fn run(
     engine: &Engine,
     (folder, name): (&Path, &str),
-    context: Context,
+    (options, context): (BuildImageOptions, Context),
     stop: &dyn Fn() -> bool,
     say: &mut dyn FnMut(&str),
 ) -> Result<(), Fault> {
-    let options = BuildImageOptionsBuilder::new()
-        .dockerfile(context.dockerfile)
-        .t(name)
-        .labels(&HashMap::from([(LABEL, name)]))
-        .rm(true)
-        // Also the containers of the steps of a build that fails.
-        .forcerm(true)
-        .build();
+    let (size, count) = (show_bytes(context.bytes), grouped(context.len() as f64));
+    say(&format!("building {}, {size} in {count} files, folders and links, as the image {name}", folder.display()));
     let body = bollard::body_try_stream(stream::iter(context.archive()));
     let mut progress = Box::pin(engine.docker().build_image(options, None, Some(body)));
     let (mut output, mut heard) = (Output::default(), Instant::now());

@@ -1,6 +1,6 @@
 //! Finds how many connections suit a service: enough to keep it busy, and not so many that requests only queue.
 
-use super::{FORM, Ground, form_on_own_network};
+use super::{FORM, Ground, form_to_look_at};
 use crate::catalog;
 use anyhow::Result;
 use std::time::{Duration, Instant};
@@ -63,13 +63,13 @@ pub(crate) fn connections(
         return Err(fault.remedy("give the tool the number of connections").into());
     }
     let closed = LoadProfile::Closed { connections: 1, pipeline: 1 };
-    let header = ground.header(short(ground, study, closed), workload, say)?;
+    let header = ground.header(short(ground, study, workload, closed), workload, say)?;
     ground.deploy(&header, |once, machine| once.load(machine, |load| climb(load, &ground.stop)))
 }
 
-/// The study with one form, of this machine's own network, and this load.
-fn short(ground: &Ground, study: &Study, load: LoadProfile) -> Study {
-    let usual = Study::of(FORM, &study.workload, load, vec![form_on_own_network(&ground.carrier)]);
+/// The study with one form, in which the services can be reached, and this load.
+fn short(ground: &Ground, study: &Study, workload: &Workload, load: LoadProfile) -> Study {
+    let usual = Study::of(FORM, &study.workload, load, vec![form_to_look_at(workload, &ground.carrier)]);
     Study {
         from: study.from,
         timeout: study.timeout,
@@ -106,7 +106,7 @@ pub(crate) fn try_tool(
     say: &mut dyn FnMut(&str),
 ) -> Result<Tried> {
     let profile = study.load.clone();
-    let header = ground.header(short(ground, study, profile.clone()), workload, say)?;
+    let header = ground.header(short(ground, study, workload, profile.clone()), workload, say)?;
     let attempt = Attempt { profile, settle: Duration::ZERO, measure: TOOL_MEASURE, timeout: TOOL_TIMEOUT };
     ground.deploy(&header, |once, machine| once.load(machine, |load| tried(&load(&attempt)?)))
 }

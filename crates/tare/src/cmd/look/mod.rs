@@ -5,12 +5,13 @@ mod connections;
 
 pub(crate) use connections::{Found, Tried, connections, try_tool};
 
-use crate::layers::LAYERS;
+use crate::layers::{LAYERS, layer_of_form};
 use crate::ready::{new_seed, ready};
 use crate::{machine, session};
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tare_core::fault::Fault;
@@ -20,7 +21,8 @@ use tare_core::layer::{LayerUse, Listens};
 use tare_core::load::{LoadOrigin, LoadProfile};
 use tare_core::record::Header;
 use tare_core::study::Study;
-use tare_core::workload::Workload;
+use tare_core::telemetry::Scope;
+use tare_core::workload::{Service, Workload};
 use tare_layers::listening;
 use tare_layers::lock::MachineLock;
 use tare_load::greeting::{Spoken, ask};
@@ -111,8 +113,9 @@ pub(crate) struct Seen {
 /// Starts the services of a workload once, and looks at the one that the load addresses until it listens somewhere and
 /// has answered, for at most `within` and the three seconds that the last questions may take. Its `ready:` and the
 /// load's protocol have no meaning yet; services beside it must become ready. They are started in a layer on this
-/// machine's own network if one can be had, else as plain processes. Ports that speak HTTP are asked for the page at
-/// `path`, for at most five seconds more if the server only has an error to tell.
+/// machine's own network if one can be had, else as plain processes; each in a network of its own if two of them have
+/// the same port. Ports that speak HTTP are asked for the page at `path`, for at most five seconds more if the server
+/// only has an error to tell.
 ///
 /// # Errors
 /// When a bundle or a service could not be made or started, on an interrupt, or when something of it is left.
@@ -124,23 +127,38 @@ pub(crate) fn look(
     say: &mut dyn FnMut(&str),
 ) -> Result<Seen> {
     let closed = LoadProfile::Closed { connections: 1, pipeline: 1 };
-    let study = Study::of(FORM, &workload.name, closed, vec![form_on_own_network(&ground.carrier)]);
+    let form = form_to_look_at(workload, &ground.carrier);
+    let is_apart = |used: &LayerUse| layer_of_form(&used.layer).listens(&used.options) == Listens::Apart;
+    let apart = form.layers.first().is_some_and(is_apart);
+    let study = Study::of(FORM, &workload.name, closed, vec![form]);
     let header = ground.header(Study { from: LoadOrigin::Host, ..study }, workload, say)?;
-    ground.deploy(&header, |once, machine| once.watch(machine, |service| watch(service, within, path, &ground.stop)))
+    let looked = Looked { apart, within, path };
+    ground.deploy(&header, |once, machine| once.watch(machine, |service| watch(service, &looked, &ground.stop)))
 }
 
-/// A form in which services listen in this machine's own network, so that every port can be reached without having
-/// been declared: by the first layer that can be had so, as it is or with one change, else without any.
-fn form_on_own_network(carrier: &MachineServices) -> Form {
+/// A form in which every port of a service can be reached without having been declared: in this machine's own network,
+/// or, if two services have the same port, each at its own address. By the first layer that can be had so, as it is or
+/// with one change, else without any.
+fn form_to_look_at(workload: &Workload, carrier: &MachineServices) -> Form {
+    let wanted = if shares_port(workload) { Listens::Apart } else { Listens::Everywhere };
     let usable = LAYERS.iter().find_map(|layer| {
         let usual = machine::usual_options(layer.name());
         let varied = layer.variants(&usual, LoadOrigin::Host).into_iter().map(|variant| variant.options);
-        let mut all = std::iter::once(usual.clone()).chain(varied);
-        let options = all.find(|options| layer.listens(options) == Listens::Everywhere)?;
+        let all: Vec<_> = std::iter::once(usual.clone()).chain(varied).collect();
+        // What never shares this machine's network has a kernel of its own, whose processes cannot be seen from here.
+        let is_seen = all.iter().any(|options| layer.listens(options) == Listens::Everywhere);
+        let options = all.into_iter().find(|options| is_seen && layer.listens(options) == wanted)?;
         let ready = matches!(layer.probe(&options, carrier), Availability::Ready(_));
         ready.then(|| LayerUse { layer: layer.name().to_owned(), options })
     });
     Form { name: FORM.to_owned(), layers: usable.into_iter().collect(), ..Form::default() }
+}
+
+/// Whether two services have the same port, so that only one of them can listen where they share a network.
+fn shares_port(workload: &Workload) -> bool {
+    let mut taken = BTreeSet::new();
+    let ports = |service: &Service| service.ports.values().copied().collect::<BTreeSet<u16>>();
+    workload.services.iter().flat_map(ports).any(|port| !taken.insert(port))
 }
 
 /// What a started service does.
@@ -151,18 +169,30 @@ enum Doing {
     Exited(String),
 }
 
-fn watch(service: &mut Watched<'_>, within: Duration, path: Option<&str>, stop: &Stop) -> Result<Seen, Fault> {
+/// How a service is looked at.
+struct Looked<'a> {
+    /// Whether it has a network of its own.
+    apart: bool,
+    /// How long it may take until it listens and answers.
+    within: Duration,
+    /// The page that HTTP servers are asked for.
+    path: Option<&'a str>,
+}
+
+fn watch(service: &mut Watched<'_>, looked: &Looked<'_>, stop: &Stop) -> Result<Seen, Fault> {
+    let Looked { apart, within, path } = *looked;
     let deadline = Instant::now() + within;
     let mut seen = loop {
-        let addresses = match settled(service, deadline, stop)? {
+        let addresses = match settled(service, apart, deadline, stop)? {
             Doing::Listens(addresses) => addresses,
             Doing::Exited(how) => break Seen { exited: Some(how), ..Seen::default() },
         };
-        let seen = of_addresses(&addresses);
+        let own = service.address().filter(|_| apart);
+        let seen = of_addresses(&addresses, own);
         // Some listen long before they answer.
         let answered = seen.spoken.values().any(|spoken| *spoken != Spoken::Silent);
         if answered || Instant::now() >= deadline {
-            let answers = path.map(|path| answers(&addresses, &seen.spoken, path, stop)).unwrap_or_default();
+            let answers = path.map(|path| answers(&addresses, own, (&seen.spoken, path), stop)).unwrap_or_default();
             break Seen { answers, ..seen };
         }
     };
@@ -181,7 +211,7 @@ fn watch(service: &mut Watched<'_>, within: Duration, path: Option<&str>, stop: 
 }
 
 /// Waits until the service listens somewhere and has not opened or closed a port for a while, or the deadline.
-fn settled(service: &mut Watched<'_>, deadline: Instant, stop: &Stop) -> Result<Doing, Fault> {
+fn settled(service: &mut Watched<'_>, apart: bool, deadline: Instant, stop: &Stop) -> Result<Doing, Fault> {
     let (mut addresses, mut since) = (BTreeSet::new(), Instant::now());
     loop {
         if stop.raised() {
@@ -190,9 +220,9 @@ fn settled(service: &mut Watched<'_>, deadline: Instant, stop: &Stop) -> Result<
         if let InstanceState::Ended(how) = service.state()? {
             return Ok(Doing::Exited(how));
         }
-        // The form is one of this machine's own network.
-        let here = listening::network_of(std::process::id()).unwrap_or_default();
-        let now = service.processes()?.map(|scope| listening::addresses(&scope, &here)).unwrap_or_default();
+        let scope = service.processes()?;
+        let network = scope.as_ref().and_then(|scope| network(scope, apart)).unwrap_or_default();
+        let now = scope.map(|scope| listening::addresses(&scope, &network)).unwrap_or_default();
         if now != addresses {
             (addresses, since) = (now, Instant::now());
         }
@@ -204,16 +234,25 @@ fn settled(service: &mut Watched<'_>, deadline: Instant, stop: &Stop) -> Result<
     }
 }
 
+/// The network in which a service listens: this machine's, or its own if it is `apart`.
+fn network(scope: &Scope, apart: bool) -> Option<PathBuf> {
+    let here = listening::network_of(std::process::id());
+    if !apart {
+        return here;
+    }
+    scope.pids.iter().filter_map(|pid| listening::network_of(*pid)).find(|network| Some(network) != here.as_ref())
+}
+
 /// What is seen of a service that listens at these addresses: asks each port which protocol it speaks, all at the same
-/// time.
-pub(crate) fn of_addresses(addresses: &BTreeSet<SocketAddr>) -> Seen {
+/// time. A service with a network of its own is reached at the address `own`.
+pub(crate) fn of_addresses(addresses: &BTreeSet<SocketAddr>, own: Option<IpAddr>) -> Seen {
     let mut ports: BTreeMap<u16, Vec<IpAddr>> = BTreeMap::new();
     for address in addresses {
         ports.entry(address.port()).or_default().push(address.ip());
     }
     let spoken: BTreeMap<u16, Spoken> = std::thread::scope(|scope| {
         let asked = ports.iter().take(PORTS_MAX);
-        let asked: Vec<_> = asked.map(|(port, at)| (*port, scope.spawn(move || ask_port(*port, at)))).collect();
+        let asked: Vec<_> = asked.map(|(port, at)| (*port, scope.spawn(move || ask_port(*port, at, own)))).collect();
         asked.into_iter().map(|(port, answer)| (port, answer.join().expect("asking does not panic"))).collect()
     });
     let is_inner = |at: &&Vec<IpAddr>| at.iter().all(IpAddr::is_loopback);
@@ -225,14 +264,14 @@ pub(crate) fn of_addresses(addresses: &BTreeSet<SocketAddr>) -> Seen {
 /// asked again for a while.
 fn answers(
     addresses: &BTreeSet<SocketAddr>,
-    spoken: &BTreeMap<u16, Spoken>,
-    path: &str,
+    own: Option<IpAddr>,
+    (spoken, path): (&BTreeMap<u16, Spoken>, &str),
     stop: &Stop,
 ) -> BTreeMap<u16, Answer> {
     let deadline = Instant::now() + WARM;
     let web = |address: &&SocketAddr| spoken.get(&address.port()) == Some(&Spoken::Http);
     let answer = |address: &SocketAddr| {
-        let mut places = reached_at(address.ip()).into_iter().map(|at| SocketAddr::new(at, address.port()));
+        let mut places = reached_at(address.ip(), own).into_iter().map(|at| SocketAddr::new(at, address.port()));
         Some((address.port(), places.find_map(|place| page::get(place, path, PATIENCE))?))
     };
     loop {
@@ -246,19 +285,22 @@ fn answers(
 }
 
 /// The first answer of a port, at one of the addresses at which it is open.
-fn ask_port(port: u16, at: &[IpAddr]) -> Spoken {
-    let mut places: Vec<SocketAddr> =
-        at.iter().flat_map(|address| reached_at(*address)).map(|address| SocketAddr::new(address, port)).collect();
+fn ask_port(port: u16, at: &[IpAddr], own: Option<IpAddr>) -> Spoken {
+    let reached = at.iter().flat_map(|address| reached_at(*address, own));
+    let mut places: Vec<SocketAddr> = reached.map(|address| SocketAddr::new(address, port)).collect();
     places.dedup();
     let mut answers = places.into_iter().take(PLACES_MAX).map(|place| ask(place, PATIENCE));
     answers.find(|spoken| *spoken != Spoken::Silent).unwrap_or(Spoken::Silent)
 }
 
-/// The addresses at which a socket is reached from this machine that is bound to `address`.
-fn reached_at(address: IpAddr) -> Vec<IpAddr> {
+/// The addresses at which a socket is reached from this machine that is bound to `address`, in this machine's network
+/// or in one that is reached at `own`.
+fn reached_at(address: IpAddr, own: Option<IpAddr>) -> Vec<IpAddr> {
     let (v4, v6) = (IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST));
     match address {
+        _ if address.is_loopback() && own.is_some() => Vec::new(),
         _ if !address.is_unspecified() => vec![address],
+        _ if own.is_some() => own.into_iter().collect(),
         IpAddr::V4(_) => vec![v4],
         // It may take IPv4 too, and there may be no IPv6 on the loopback.
         IpAddr::V6(_) => vec![v6, v4],
@@ -281,12 +323,12 @@ mod tests {
         let redis = answering(|_, said| said.starts_with(b"*1").then_some("+PONG\r\n"));
         let silent = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let everywhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, silent.port()));
-        let seen = of_addresses(&BTreeSet::from([redis, everywhere]));
+        let seen = of_addresses(&BTreeSet::from([redis, everywhere]), None);
         assert_eq!(seen.listening.len(), 2, "{seen:?}");
         assert_eq!(seen.loopback_only, [redis.port()]);
         assert_eq!(seen.spoken[&redis.port()], Spoken::Redis);
         assert_eq!(seen.spoken[&silent.port()], Spoken::Silent, "nobody listens there any more");
-        assert_eq!(of_addresses(&BTreeSet::new()), Seen::default());
+        assert_eq!(of_addresses(&BTreeSet::new(), None), Seen::default());
     }
 
     #[test]
@@ -298,7 +340,8 @@ mod tests {
         let redis = answering(|_, _| Some("+PONG\r\n"));
         let spoken =
             [(web, Spoken::Http), (starting, Spoken::Http), (redis, Spoken::Redis)].map(|(at, of)| (at.port(), of));
-        let asked = answers(&BTreeSet::from([web, starting, redis]), &spoken.into(), "/x", &Stop::default());
+        let at = BTreeSet::from([web, starting, redis]);
+        let asked = answers(&at, None, (&spoken.into(), "/x"), &Stop::default());
         assert_eq!(asked.len(), 2, "{asked:?}");
         assert_eq!(asked[&web.port()].to_string(), "404 Not Found");
         assert_eq!(asked[&starting.port()].status, 200, "it has started by then");
@@ -306,11 +349,15 @@ mod tests {
 
     #[test]
     fn a_socket_for_all_addresses_is_reached_at_the_loopback() {
-        let at =
-            |text: &str| -> Vec<String> { reached_at(text.parse().unwrap()).iter().map(ToString::to_string).collect() };
+        let at = |text: &str| -> Vec<String> {
+            reached_at(text.parse().unwrap(), None).iter().map(ToString::to_string).collect()
+        };
         assert_eq!(at("0.0.0.0"), ["127.0.0.1"]);
         assert_eq!(at("::"), ["::1", "127.0.0.1"]);
         assert_eq!(at("10.1.2.3"), ["10.1.2.3"]);
+        let own: Option<IpAddr> = Some("172.17.0.2".parse().unwrap());
+        assert_eq!(reached_at(Ipv4Addr::UNSPECIFIED.into(), own), own.into_iter().collect::<Vec<_>>());
+        assert!(reached_at(Ipv4Addr::LOCALHOST.into(), own).is_empty(), "its loopback is not this machine's");
     }
 
     #[test]

@@ -16,6 +16,7 @@ const EXAMPLES: &str = "\
 Examples:
   tare weigh my/app:1
   tare weigh ./app --http /health --port 8080
+  tare weigh compose.yaml --service web --http /
   tare weigh apt:redis-server --command '/usr/bin/redis-server --port {port} \\
     --bind 0.0.0.0 --protected-mode no'
   tare weigh my/db:1 --env POSTGRES_PASSWORD=x --sql 'SELECT 1'
@@ -53,8 +54,8 @@ pub(crate) struct InitArgs {
 #[command(group(ArgGroup::new("load").args(LOADS)))]
 pub(super) struct About {
     /// An image that the engine here has (my/app:1), an archive or OCI layout (./app.tar), an image of a registry, a
-    /// folder with a Dockerfile (./app), or a Debian package (apt:redis-server). Without it, the words after -- are a
-    /// command of this machine
+    /// folder with a Dockerfile (./app), a Compose file (compose.yaml), or a Debian package (apt:redis-server). Without
+    /// it, the words after -- are a command of this machine
     pub(super) what: Option<String>,
     /// Load: GET this path
     #[arg(long, value_name = "PATH")]
@@ -93,6 +94,12 @@ pub(super) struct About {
     /// Port that gets the load
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) port: Option<u16>,
+    /// Of a Compose file: the service that gets the load [default: the first that publishes a port]
+    #[arg(long, value_name = "NAME")]
+    pub(super) service: Option<String>,
+    /// Of a Compose file: also deploy the services of this profile; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub(super) profile: Vec<String>,
     /// Number of connections
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) connections: Option<u32>,
@@ -154,6 +161,7 @@ impl About {
             ("--locust", self.locust.as_deref().map(shown)),
             ("--number", self.number.clone()),
             ("--port", self.port.map(|port| port.to_string())),
+            ("--service", self.service.clone()),
             ("--connections", self.connections.map(|count| count.to_string())),
             ("--command", self.command.clone()),
             ("--user", self.user.clone()),
@@ -170,7 +178,7 @@ impl About {
         for (option, set) in [("--redis", self.redis), ("--memcached", self.memcached)] {
             words.extend(set.then(|| option.to_owned()));
         }
-        for (option, values) in [("--env", &self.env), ("--volume", &self.volume)] {
+        for (option, values) in [("--env", &self.env), ("--volume", &self.volume), ("--profile", &self.profile)] {
             words.extend(values.iter().flat_map(|value| [option.to_owned(), value.clone()]));
         }
         words.extend(self.with.iter().flat_map(|path| ["--with".to_owned(), path.display().to_string()]));

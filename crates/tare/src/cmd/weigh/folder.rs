@@ -4,13 +4,18 @@ use super::args::About;
 use super::load::Load;
 use super::movable::{Movable, PORT};
 use super::yaml::{list, quoted};
+use crate::cmd::import;
 use crate::files::{self, STUDY_FILE, WORKLOAD_FILE};
 use crate::mistake::Mistake;
+use crate::paths;
 use crate::written::{make_own_folder, write_own_file};
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tare_compose::Imported;
 use tare_core::bundle::Source;
+use tare_core::fault::Fault;
 use tare_core::units::typed_duration;
 
 /// How the first line of a workload begins that this program has made.
@@ -18,16 +23,92 @@ const MADE_BY: &str = "# Made by: tare ";
 /// What may be done with a file; the command that lists all its keys follows.
 const EDIT: &str = "# Edit it freely: `tare run` takes this folder as it is. All keys: ";
 /// How long a service may take until it is ready: in the folder, and while its load is found.
-pub(super) const READY: &str = "60s";
-pub(super) const READY_SOON: &str = "15s";
+pub(super) const READY: Duration = Duration::from_secs(60);
+pub(super) const READY_SOON: Duration = Duration::from_secs(15);
 /// How long a service may take to end. Each deployment may have to wait for it.
-const STOP: &str = "1s";
+pub(super) const STOP: Duration = Duration::from_secs(1);
 /// How long each deployment is measured: where load is chopped, more and shorter ones see finer.
 const MEASURED: [&str; 2] = ["1s", "2s"];
 /// The same for a tool, which may need most of such a time to start.
 const MEASURED_BY_TOOL: &str = "5s";
 /// The space of a volume that was typed; image volumes get as much.
 const VOLUME: &str = "512MiB";
+/// The forms of services that listen at ports of their own.
+const FORMS: &str = "\
+baseline: native
+forms:
+  # A process of this machine, rooted in the same files.
+  native: []
+  # A container on a bridge, its port published.
+  container: [container: {network: published}]
+  # A container on the host's network.
+  container-hostnet: [container: {network: host}]
+  # Virtual machines take longer:
+  # vm: [vm: {}]
+  # vm+container: [vm: {}, container: {network: published}]
+";
+/// The forms in which each service has a network of its own.
+const FORMS_APART: &str = "\
+baseline: container
+forms:
+  # Containers with addresses of their own on a bridge.
+  container: [container: {network: bridge}]
+  # The same in a virtual machine.
+  vm+container: [vm: {}, container: {network: bridge}]
+";
+
+/// A service by itself.
+#[derive(Clone)]
+pub(super) struct Single {
+    pub(super) source: Source,
+    /// Where the source was found, in words.
+    pub(super) found: String,
+    /// What the service takes from its image, one line each.
+    pub(super) taken: Vec<String>,
+    /// The command of this machine, if it is one.
+    pub(super) program: Option<Program>,
+    /// How it takes its port, if that is known; then in place of the command that was typed.
+    pub(super) movable: Option<Movable>,
+}
+
+/// The services of a Compose file, in the making of a workload.
+#[derive(Clone)]
+pub(super) struct Stacked {
+    pub(super) imported: Imported,
+    /// The file, as it was found.
+    pub(super) file: PathBuf,
+    /// What differs and what was assumed, one line each.
+    pub(super) said: Vec<String>,
+}
+
+impl Stacked {
+    /// Writes the files that services get into a workload's folder.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    fn write_files(&self, folder: &Path) -> Result<()> {
+        let is_other = |name: &str| ![WORKLOAD_FILE, STUDY_FILE].contains(&name);
+        let mut texts = self.imported.files.iter().filter(|(name, _)| is_other(name));
+        texts.try_for_each(|(name, text)| import::write_new(folder, name, text))?;
+        let mut others = self.imported.other_files.iter();
+        others.try_for_each(|(name, bytes)| import::write_new(folder, name, bytes))
+    }
+
+    /// What to do about a service that does not serve: nothing that could be typed.
+    fn remedy(&self) -> String {
+        let (loaded, file) = (self.imported.stack.loaded(), paths::shown(&self.file));
+        format!("see its last lines; give {loaded} what it lacks in {file}, or load another service: --service NAME")
+    }
+}
+
+/// What is deployed.
+#[derive(Clone)]
+pub(super) enum Deployed {
+    /// One service.
+    Single(Single),
+    /// The services of a Compose file.
+    Stack(Box<Stacked>),
+}
 
 /// A command of this machine, as a service starts it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,24 +128,17 @@ pub(super) struct Program {
 pub(super) struct Draft<'a> {
     pub(super) about: &'a About,
     pub(super) name: String,
-    pub(super) source: Source,
-    /// Where the source was found, in words.
-    pub(super) found: String,
-    /// What the service takes from its image, one line each.
-    pub(super) taken: Vec<String>,
-    /// The command of this machine, if it is one.
-    pub(super) program: Option<Program>,
+    pub(super) deployed: Deployed,
+    /// The port that gets the load.
     pub(super) port: u16,
     /// Why this port, in words.
     pub(super) port_said: String,
-    /// How it takes its port, if that is known; then in place of the command that was typed.
-    pub(super) movable: Option<Movable>,
     pub(super) load: Load,
     pub(super) connections: u32,
     /// Why as many connections, in words.
     pub(super) connections_said: String,
     /// How long it may take until it answers the load: a service that was just looked at takes no longer than then.
-    pub(super) ready: &'static str,
+    pub(super) ready: Duration,
 }
 
 /// What stands where the folder is to be.
@@ -115,7 +189,7 @@ fn head(about: &About) -> String {
 }
 
 impl Draft<'_> {
-    /// Writes both files, and those that the load needs, into a folder, which may exist.
+    /// Writes the files, and those that the load needs, into a folder, which may exist.
     ///
     /// # Errors
     /// When they cannot be written.
@@ -124,20 +198,51 @@ impl Draft<'_> {
         for (name, text) in &self.load.files {
             write_own_file(&folder.join(name), text)?;
         }
+        if let Deployed::Stack(stack) = &self.deployed {
+            stack.write_files(folder)?;
+        }
         write_own_file(&folder.join(WORKLOAD_FILE), &self.workload())?;
         write_own_file(&folder.join(STUDY_FILE), &self.study())
+    }
+
+    /// Whether it is a command of this machine.
+    pub(super) fn is_command(&self) -> bool {
+        matches!(&self.deployed, Deployed::Single(Single { program: Some(_), .. }))
+    }
+
+    /// What the services of a Compose file lack is not typed, but written there.
+    pub(super) fn with_remedy(&self, error: anyhow::Error) -> anyhow::Error {
+        let Deployed::Stack(stack) = &self.deployed else { return error };
+        match error.downcast::<Fault>() {
+            Ok(fault) if fault.mistake => fault.into(),
+            Ok(fault) => fault.remedy(stack.remedy()).into(),
+            Err(error) => error,
+        }
     }
 
     /// The text of the workload.
     pub(super) fn workload(&self) -> String {
         let Draft { about, name, load, .. } = self;
         let (head, about) = (head(about), quoted(&about.shown()));
-        let mut text = format!(
-            "{head}\n{EDIT}`tare check --schema workload`.\nworkload: {name}\nabout: {about}\nservices:\n  {name}:\n"
-        );
-        self.service_lines().iter().for_each(|line| text += &format!("    {line}\n"));
+        let mut text =
+            format!("{head}\n{EDIT}`tare check --schema workload`.\nworkload: {name}\nabout: {about}\nservices:\n");
+        let entry = match &self.deployed {
+            Deployed::Single(single) => {
+                text += &format!("  {name}:\n");
+                self.service_lines(single).iter().for_each(|line| text += &format!("    {line}\n"));
+                format!("  port: {PORT}\n")
+            }
+            Deployed::Stack(stack) => {
+                stack.said.iter().for_each(|line| text += &format!("  {}\n", comment(line)));
+                // While its load is looked for, a service that was just looked at takes no longer than then.
+                let within = (self.ready < READY).then_some(self.ready);
+                text += &stack.imported.stack.services(self.port, within, STOP);
+                let (loaded, said) = (stack.imported.stack.loaded(), comment(&self.port_said));
+                format!("  service: {loaded}\n  {said}\n  port: \"{}\"\n", self.port)
+            }
+        };
         text += &format!(
-            "load:\n  port: {PORT}\n  protocol:\n    {}\n    {}:\n",
+            "load:\n{entry}  protocol:\n    {}\n    {}:\n",
             comment(&format!("{} ({})", load.said, load.option)),
             load.protocol
         );
@@ -146,17 +251,17 @@ impl Draft<'_> {
     }
 
     /// The service, without indentation.
-    fn service_lines(&self) -> Vec<String> {
-        let about = self.about;
-        let mut lines = vec![comment(&self.found), format!("bundle: {}", bundle(&self.source))];
-        if matches!(self.source, Source::Image(_)) {
+    fn service_lines(&self, single: &Single) -> Vec<String> {
+        let (about, movable, program) = (self.about, single.movable.as_ref(), single.program.as_ref());
+        let mut lines = vec![comment(&single.found), format!("bundle: {}", bundle(&single.source))];
+        if matches!(single.source, Source::Image(_)) {
             lines
                 .push(comment("With the rights and the writable files that container engines give it, in every form."));
             lines.push("as_image: true".to_owned());
         }
-        lines.extend(self.taken.iter().map(|line| comment(line)));
-        if let Some(words) = self.movable.as_ref().and_then(Movable::command) {
-            let whose = if self.program.is_some() { "The" } else { "The image's own" };
+        lines.extend(single.taken.iter().map(|line| comment(line)));
+        if let Some(words) = movable.and_then(Movable::command) {
+            let whose = if program.is_some() { "The" } else { "The image's own" };
             lines.push(comment(&format!("{whose} program, and its arguments with the port; no shell reads them.")));
             lines.push(format!("command: {}", list(words)));
         } else if let Ok(Some(words)) = about.command() {
@@ -164,27 +269,27 @@ impl Draft<'_> {
             let words: Vec<String> = words.iter().map(|word| word.replace("{port}", &port)).collect();
             lines.push(comment("The program and its arguments; no shell reads them."));
             lines.push(format!("command: {}", list(&words)));
-        } else if let Some(program) = &self.program {
+        } else if let Some(program) = program {
             lines.push(comment("The program and its arguments; no shell reads them."));
             lines.push(format!("command: {}", list(&program.command)));
         }
-        let directory = self.program.as_ref().and_then(|program| program.directory.as_ref());
+        let directory = program.and_then(|program| program.directory.as_ref());
         lines.extend(directory.map(|directory| format!("directory: {}", quoted(directory))));
         lines.push(comment(&self.port_said));
         lines.push(format!("ports: {{{PORT}: {}}}", self.port));
         lines.push(comment("Ready once an operation of the load succeeds at this port."));
-        lines.push(format!("ready: {{port: {PORT}, within: {}}}", self.ready));
+        lines.push(format!("ready: {{port: {PORT}, within: {}}}", typed_duration(self.ready)));
         let mut environment = about.environment();
-        if let Some(program) = &self.program {
+        if let Some(program) = program {
             environment.entry("PATH".to_owned()).or_insert_with(|| program.path.clone());
         }
-        environment.extend(self.movable.as_ref().and_then(Movable::variable));
+        environment.extend(movable.and_then(Movable::variable));
         if !environment.is_empty() {
             lines.push("environment:".to_owned());
             lines.extend(environment.iter().map(|(name, value)| format!("  {}: {}", quoted(name), quoted(value))));
         }
         lines.extend(about.user.iter().map(|user| format!("user: {}", quoted(user))));
-        let seen = self.program.iter().flat_map(|program| &program.volumes);
+        let seen = program.into_iter().flat_map(|program| &program.volumes);
         let volumes: BTreeSet<&String> = about.volume.iter().chain(seen).collect();
         if !volumes.is_empty() {
             lines.push(comment("Where it may write, and how much; each path is empty when it starts."));
@@ -192,7 +297,7 @@ impl Draft<'_> {
             lines.push(format!("volumes: {{{}}}", paths.join(", ")));
         }
         lines.push(comment("Then it is killed: not every program of an image heeds its stop signal."));
-        lines.push(format!("stop_within: {STOP}"));
+        lines.push(format!("stop_within: {}", typed_duration(STOP)));
         lines.push(comment("The same in every form (--cpus, --memory)."));
         lines.push(format!("resources: {{cpus: {}, memory: {}}}", about.cpus(), about.memory()));
         lines
@@ -204,25 +309,35 @@ impl Draft<'_> {
         let question = quoted(&format!("What do containers cost {}?", about.shown()));
         let said = comment(&self.connections_said);
         let at_most = typed_duration(about.at_most());
+        let (stands_aside, forms) = match &self.deployed {
+            Deployed::Single(single) => (single.movable.is_some(), forms(None)),
+            Deployed::Stack(stack) => (false, forms(stack.imported.stack.shared_port(self.port))),
+        };
         let by_tool = self.load.protocol == "exec";
-        let measure = if by_tool { MEASURED_BY_TOOL } else { MEASURED[usize::from(self.movable.is_none())] };
+        let measure = if by_tool { MEASURED_BY_TOOL } else { MEASURED[usize::from(!stands_aside)] };
         format!(
             "{}\n{EDIT}`tare check --schema study`.\nstudy: {name}\nquestion: {question}\n\
              # The workload.yaml beside this file.\nworkload: .\n\
-             # The form to which the others are compared.\nbaseline: native\n\
              # Each connection sends its next request when the last one is answered.\n{said}\n\
              load: {{closed: {{connections: {connections}}}}}\n\
              # Of each form, in each block: settle does not count, measure does.\n\
              time: {{settle: 500ms, measure: {measure}}}\n\
              # A block deploys every form afresh. Blocks go on until intervals are this narrow, or the time is over.\n\
              until: {{half_width: 1%, at_most: {at_most}}}\n\
-             forms:\n  # A process of this machine, rooted in the same files.\n  native: []\n\
-             \x20 # A container on a bridge, its port published.\n  container: [container: {{network: published}}]\n\
-             \x20 # A container on the host's network.\n  container-hostnet: [container: {{network: host}}]\n\
-             \x20 # Virtual machines take longer:\n  # vm: [vm: {{}}]\n  \
-             # vm+container: [vm: {{}}, container: {{network: published}}]\n",
+             # The others are compared to the baseline.\n{forms}",
             head(about),
         )
+    }
+}
+
+/// The forms of services of which two have the port `shared`, if any have.
+fn forms(shared: Option<u16>) -> String {
+    match shared {
+        None => FORMS.to_owned(),
+        Some(port) => format!(
+            "# Two services have port {port}, so each needs a network of its own; forms without are left out.\n\
+             {FORMS_APART}"
+        ),
     }
 }
 
@@ -258,7 +373,6 @@ fn comment(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::cmd::weigh::args::typed;
-    use std::time::Duration;
     use tare_core::load::LoadProfile;
 
     const TYPED: &[&str] = &[
@@ -279,13 +393,15 @@ mod tests {
         Draft {
             about,
             name: "redis".to_owned(),
-            source: Source::Packages(vec!["redis-server".to_owned()]),
-            found: "packages redis-server\nDebian's".to_owned(),
-            taken: vec!["user: a: b".to_owned()],
-            program: None,
+            deployed: Deployed::Single(Single {
+                source: Source::Packages(vec!["redis-server".to_owned()]),
+                found: "packages redis-server\nDebian's".to_owned(),
+                taken: vec!["user: a: b".to_owned()],
+                program: None,
+                movable: None,
+            }),
             port: 6379,
             port_said: "port 6379: as typed (--port)".to_owned(),
-            movable: None,
             load: Load {
                 protocol: "redis",
                 options: vec!["mix: {get: 75, set: 25}".to_owned()],
@@ -330,7 +446,9 @@ mod tests {
         let (folder, source) = (tempfile::tempdir().unwrap(), Source::Folder(PathBuf::from("root")));
         let path = folder.path().join("weigh-server");
         std::fs::create_dir_all(path.join("root")).unwrap();
-        Draft { source, program: Some(program), taken: Vec::new(), ..draft(&about) }.write(&path).unwrap();
+        let (found, taken, movable) = (String::new(), Vec::new(), None);
+        let deployed = Deployed::Single(Single { source, found, taken, program: Some(program), movable });
+        Draft { deployed, ..draft(&about) }.write(&path).unwrap();
         let suite = files::read_suite(path.to_str().unwrap(), None, None).unwrap_or_else(|wrong| panic!("{wrong:#}"));
         let (_, workload) = files::only_part(suite, "run").unwrap();
         let service = &workload.services[0];

@@ -140,6 +140,17 @@ pub(super) fn check_answer(path: &str, answer: Option<&Answer>) -> Result<(), Fa
 }
 
 impl Load {
+    /// None: the service is only looked at.
+    pub(super) fn none() -> Load {
+        Load {
+            protocol: "null",
+            options: vec!["{}".to_owned()],
+            said: String::new(),
+            option: "--tool COMMAND",
+            files: Vec::new(),
+        }
+    }
+
     /// Reads the options as a workload's, and looks for the programs that they name.
     fn check(&self) -> Result<()> {
         let text = self.options.join("\n");

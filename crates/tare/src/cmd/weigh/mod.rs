@@ -6,12 +6,15 @@
 
 mod args;
 mod early;
+mod ended;
 mod folder;
 mod load;
 mod local;
 mod movable;
 mod port;
 mod script;
+mod stack;
+mod tried;
 mod what;
 mod yaml;
 
@@ -26,15 +29,16 @@ use crate::terminal::{note, tell};
 use crate::{EXIT_INTERRUPTED, EXIT_OK, files, machine, session};
 use anyhow::{Context, Result};
 use args::About;
-use folder::{Draft, READY, READY_SOON, Standing};
+use ended::{exited, with_more_files, with_other_loads};
+use folder::{Deployed, Draft, READY, READY_SOON, Single, Standing};
 use load::Load;
 use local::Gathered;
 use movable::Movable;
+use port::Expected;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tare_core::bundle::{BundleStore, Recipe, Source};
 use tare_core::config::Problem;
-use tare_core::fault::Fault;
 use tare_core::image::ImageConfig;
 use tare_core::study::Study;
 use tare_core::units::grouped;
@@ -131,6 +135,10 @@ fn as_run(folder: &Path, wait: bool, json: bool, verbose: bool, image_said: bool
 
 /// Makes the folder, unless the same command has made it before.
 fn make(about: &About, verb: &str, say: &mut dyn FnMut(&str)) -> Result<Made> {
+    if let Some(typed) = about.what.as_deref().and_then(what::compose_file) {
+        load::check(about)?;
+        return stack::make(about, typed, verb, say);
+    }
     let what = read(about)?;
     let name = about.name.clone().unwrap_or_else(|| what.short_name());
     let folder = folder::place(about, &name);
@@ -169,8 +177,9 @@ fn make(about: &About, verb: &str, say: &mut dyn FnMut(&str)) -> Result<Made> {
     }
     let exposed: Vec<u16> = image.iter().flat_map(|says| says.tcp_ports().into_values()).collect();
     let port = about.port.or(exposed.first().copied()).unwrap_or(ANY_PORT);
-    let draft = Draft { port, ..first_draft(about, name, found.source, found.said) };
-    look_and_write(draft, &exposed, &folder, &ground, say)
+    let single = Single { source: found.source, found: found.said, taken: Vec::new(), program: None, movable: None };
+    let draft = Draft { port, ..first_draft(about, name, single) };
+    look_and_write(draft, &Expected { ports: &exposed, by: "the image exposes it" }, &folder, &ground, say)
 }
 
 /// The same for a command of this machine, whose files are copied into the folder.
@@ -196,8 +205,9 @@ fn make_of_command(
     // While it was watched it has listened where it was told to.
     let movable = port.map(|_| Movable::Command { words: program.command.clone(), by: "{port}".to_owned() });
     let port = about.port.or(port).unwrap_or(ANY_PORT);
-    let draft = Draft { program: Some(program), movable, port, ..first_draft(about, name, source, said) };
-    let made = look_and_write(draft, &[], folder, ground, say)?;
+    let single = Single { source, found: said, taken: Vec::new(), program: Some(program), movable };
+    let draft = Draft { port, ..first_draft(about, name, single) };
+    let made = look_and_write(draft, &Expected { ports: &[], by: "" }, folder, ground, say)?;
     if !matches!(made, Made::Interrupted(None)) {
         place.keep();
     }
@@ -205,25 +215,14 @@ fn make_of_command(
 }
 
 /// What is known before the service was looked at.
-fn first_draft(about: &About, name: String, source: Source, found: String) -> Draft<'_> {
+fn first_draft(about: &About, name: String, single: Single) -> Draft<'_> {
     Draft {
         about,
         name,
-        source,
-        found,
-        taken: Vec::new(),
-        program: None,
+        deployed: Deployed::Single(single),
         port: ANY_PORT,
         port_said: String::new(),
-        movable: None,
-        // No load yet: the service is only looked at.
-        load: Load {
-            protocol: "null",
-            options: vec!["{}".to_owned()],
-            said: String::new(),
-            option: "--tool COMMAND",
-            files: Vec::new(),
-        },
+        load: Load::none(),
         connections: about.connections.unwrap_or(USUAL_CONNECTIONS),
         connections_said: format!("{USUAL_CONNECTIONS} connections: the usual number (--connections)"),
         ready: READY_SOON,
@@ -250,6 +249,10 @@ fn read(about: &About) -> Result<What> {
         let to_do = "name an image, a folder, a package or a command: tare weigh my/app:1, or tare weigh -- ./server";
         return mistake("nothing to weigh was named", to_do);
     };
+    let of_compose = [("--service", about.service.is_some()), ("--profile", !about.profile.is_empty())];
+    if let Some((option, _)) = of_compose.iter().find(|(_, typed)| *typed) {
+        return mistake(&format!("{option} is for Compose files, and {typed} is none"), "leave it out");
+    }
     if !about.with.is_empty() {
         let text = format!("--with adds files of this machine to a command of it, and {typed} is none");
         return mistake(&text, "leave it out");
@@ -290,19 +293,27 @@ fn build(
     Ok(image)
 }
 
-/// Starts the service once, decides what it gets, and writes the folder.
+/// Starts the services once, decides what the loaded one gets, and writes the folder.
 fn look_and_write(
     mut draft: Draft,
-    exposed: &[u16],
+    expected: &Expected,
     folder: &Path,
     ground: &Ground,
     say: &mut dyn FnMut(&str),
 ) -> Result<Made> {
     let (_kept, _, mut workload) = read_draft(&draft)?;
     machine::build_bundles(&mut workload, ground.carrier.bundles.as_ref(), say).map_err(without_places)?;
-    draft.taken = taken(&workload);
-    draft.taken.iter().for_each(|line| say(line));
-    say("starting the service once, to see where it listens and what it speaks");
+    match &mut draft.deployed {
+        Deployed::Single(single) => {
+            single.taken = taken(&workload);
+            single.taken.iter().for_each(|line| say(line));
+            say("starting the service once, to see where it listens and what it speaks");
+        }
+        Deployed::Stack(stack) => {
+            let loaded = stack.imported.stack.loaded();
+            say(&format!("starting all services once, to see where {loaded} listens and what it speaks (--service)"));
+        }
+    }
     let (_kept, _, mut workload) = read_draft(&draft)?;
     let page = load::page(draft.about)?;
     let seen = look::look(ground, &mut workload, ANSWERS_WITHIN, page, say);
@@ -312,17 +323,21 @@ fn look_and_write(
     let seen = seen.map_err(without_places)?;
     if let Some(how) = &seen.exited {
         let fault = exited(how, &seen.output);
-        return Err(if draft.program.is_some() { with_more_files(fault) } else { fault }.into());
+        let fault = if draft.is_command() { with_more_files(fault) } else { fault };
+        return Err(draft.with_remedy(fault.into()));
     }
-    let port = port::choose(draft.about, exposed, &seen)?;
+    let port = port::choose(draft.about, expected, &seen).map_err(|error| draft.with_remedy(error))?;
     say(&port.said);
-    let variables = &workload.services[0].environment;
-    draft.load = load::choose(draft.about, port.number, &port.spoken, variables)?;
+    let service = loaded(&workload);
+    draft.load = load::choose(draft.about, port.number, &port.spoken, &service.environment)?;
     say(&format!("load {} ({})", draft.load.said, draft.load.option));
     load::check_answer(page.unwrap_or_default(), seen.answers.get(&port.number))
         .map_err(|fault| if fault.mistake { fault } else { fault.with_log(seen.output.clone()) })?;
     (draft.port, draft.port_said) = (port.number, port.said);
-    draft.movable = movable(&draft, &workload.services[0], &port.spoken, ground, say)?;
+    let takes_port = movable(&draft, service, &port.spoken, ground, say)?;
+    if let Deployed::Single(single) = &mut draft.deployed {
+        single.movable = takes_port;
+    }
     if ground.stop.raised() {
         return Ok(Made::Interrupted(None));
     }
@@ -331,7 +346,7 @@ fn look_and_write(
     }
     if draft.load.protocol == "exec" {
         // A tool may take no number of connections, and each try would start it anew.
-        try_tool(&draft, ground, say)?;
+        tried::try_tool(&draft, ground, say)?;
         draft.ready = READY;
         if ground.stop.raised() {
             draft.write(folder)?;
@@ -359,8 +374,10 @@ fn look_and_write(
 
 /// Writes the folder that stays. The files of a command are in it already, and are named from there.
 fn leave(mut draft: Draft<'_>, folder: &Path) -> Result<()> {
-    if draft.program.is_some() {
-        draft.source = Source::Folder(PathBuf::from(local::ROOT));
+    if let Deployed::Single(single) = &mut draft.deployed
+        && single.program.is_some()
+    {
+        single.source = Source::Folder(PathBuf::from(local::ROOT));
     }
     draft.write(folder)
 }
@@ -374,9 +391,10 @@ fn movable(
     ground: &Ground,
     say: &mut dyn FnMut(&str),
 ) -> Result<Option<Movable>> {
+    let Deployed::Single(single) = &draft.deployed else { return Ok(None) };
     // Under a tool, forms do not stand side by side: its figures are those of its whole run.
     let by_tool = draft.load.protocol == "exec";
-    if let Some(known) = &draft.movable {
+    if let Some(known) = &single.movable {
         if !by_tool {
             say(&format!("it takes its port by {}, so forms stand side by side", known.by()));
         }
@@ -387,7 +405,8 @@ fn movable(
     }
     let Some(likely) = movable::likeliest(&service.command, &service.environment, draft.port) else { return Ok(None) };
     let other = if draft.port < TRIED_PORT { TRIED_PORT } else { TRIED_PORT - 1 };
-    let tried = Draft { movable: Some(likely.clone()), port: other, ..draft.clone() };
+    let deployed = Deployed::Single(Single { movable: Some(likely.clone()), ..single.clone() });
+    let tried = Draft { deployed, port: other, ..draft.clone() };
     let (_kept, _, mut workload) = read_draft(&tried)?;
     let seen = look::look(ground, &mut workload, MOVES_WITHIN, None, say);
     // Why it does not start with another command does not matter.
@@ -398,42 +417,10 @@ fn movable(
     Ok(moved.then_some(likely))
 }
 
-/// Runs the tool once and tells what it reported, so that an output without a number is found before the forms are
-/// measured.
-fn try_tool(draft: &Draft, ground: &Ground, say: &mut dyn FnMut(&str)) -> Result<()> {
-    say("trying the load for two seconds");
-    let (_kept, study, mut workload) = read_draft(draft)?;
-    let tried = look::try_tool(ground, &study, &mut workload, say);
-    if ground.stop.raised() {
-        return Ok(());
-    }
-    let Tried { operations_per_s, p50, failed, busy } =
-        tried.map_err(|error| with_number(without_places(error), draft.about.number.is_some()))?;
-    let p50 = p50.map_or_else(String::new, |p50| format!(", p50 {} us", p50.as_micros()));
-    let failed = if failed > 0.0 { format!(", {:.1} % failed", failed * 100.0) } else { String::new() };
-    say(&format!("the load made {} op/s{p50}{failed}", grouped(operations_per_s.round())));
-    if let Some(busy) = busy {
-        say(&format!("{busy}; trials in which it is do not count: fewer --connections, or a load with pauses"));
-    }
-    Ok(())
-}
-
-/// Adds what to do about a tool's output that has no number.
-fn with_number(error: anyhow::Error, given: bool) -> anyhow::Error {
-    let to_do = if given {
-        "see below what it printed, and let --number match its operations per second"
-    } else {
-        "say where it prints its operations per second: --number PATTERN"
-    };
-    match error.downcast::<Fault>() {
-        Ok(fault) if !fault.mistake => fault.into(),
-        Ok(fault) if fault.remedy.is_empty() || given => fault.remedy(to_do).into(),
-        Ok(fault) => {
-            let remedy = format!("{}; or {to_do}", fault.remedy);
-            fault.remedy(remedy).into()
-        }
-        Err(error) => error,
-    }
+/// The service that gets the load.
+fn loaded(workload: &Workload) -> &Service {
+    let name = &workload.protocol.service;
+    workload.services.iter().find(|service| service.name == *name).expect("a workload has the service that is loaded")
 }
 
 fn describe(found: &Found) -> String {
@@ -489,61 +476,9 @@ fn taken(workload: &Workload) -> Vec<String> {
     fields.filter_map(line).chain(health).collect()
 }
 
-/// A service that has ended by itself, with its last lines. Those often name the variable that it lacks.
-fn exited(status: &str, lines: &str) -> Fault {
-    let is_variable = |word: &&str| {
-        let letters = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
-        word.contains('_') && word.starts_with(|c: char| c.is_ascii_uppercase()) && word.chars().all(letters)
-    };
-    let mut words = lines.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-    let to_do = match words.find(is_variable) {
-        Some(name) => format!("if it needs the variable {name}: --env {name}=VALUE"),
-        None => "see its last lines; give it what it lacks: --env NAME=VALUE, --volume PATH, --command".to_owned(),
-    };
-    let text = format!("the service ends by itself instead of serving: {status}");
-    Fault::new(text).remedy(to_do).with_log(lines)
-}
-
-/// In its forms a command has the files alone that it used while it was watched.
-fn with_more_files(fault: Fault) -> Fault {
-    let remedy = format!("{}; if it lacks a file of this machine: --with PATH", fault.remedy);
-    fault.remedy(remedy)
-}
-
-/// A load that fails may be the wrong one.
-fn with_other_loads(error: anyhow::Error, load: &Load) -> anyhow::Error {
-    let other = format!("if this load does not suit the service ({}), choose another: {}", load.said, load.option);
-    match error.downcast::<Fault>() {
-        Ok(fault) if fault.remedy.is_empty() => fault.remedy(other).into(),
-        Ok(fault) => {
-            let remedy = format!("{}; {other}", fault.remedy);
-            fault.remedy(remedy).into()
-        }
-        Err(error) => error,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_service_that_ends_is_told_with_the_variable_that_it_names() {
-        let fault = exited("exit code 1", "Error: not initialized\nYou must specify POSTGRES_PASSWORD to a value");
-        assert!(fault.remedy.contains("--env POSTGRES_PASSWORD=VALUE"), "{}", fault.remedy);
-        assert!(fault.log.contains("must specify"), "{}", fault.log);
-        assert!(exited("exit code 1", "no such file").remedy.contains("--volume"));
-    }
-
-    #[test]
-    fn an_output_without_a_number_is_told_with_the_option_for_it() {
-        let fault = || Fault::new("no throughput").remedy("with --json").with_log("hello");
-        let of = |fault: Fault, given| with_number(fault.into(), given).downcast::<Fault>().unwrap();
-        let known = of(fault().as_mistake(), false);
-        assert!(known.remedy.starts_with("with --json; or say where") && known.log == "hello", "{}", known.remedy);
-        assert!(of(fault().as_mistake(), true).remedy.contains("let --number match"));
-        assert_eq!(of(fault(), false).remedy, "with --json", "the tool failed, whatever it printed");
-    }
 
     #[test]
     fn mistakes_of_a_draft_are_told_without_its_file() {

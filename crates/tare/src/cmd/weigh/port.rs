@@ -15,11 +15,18 @@ pub(super) struct Port {
     pub(super) spoken: Spoken,
 }
 
-/// Chooses among the ports at which the service listens. The image says at which it should (`exposed`).
+/// The ports at which a service should listen.
+pub(super) struct Expected<'a> {
+    pub(super) ports: &'a [u16],
+    /// Who says so, in words.
+    pub(super) by: &'a str,
+}
+
+/// Chooses among the ports at which the service listens.
 ///
 /// # Errors
 /// When it listens at none, or not at the one that was typed.
-pub(super) fn choose(about: &About, exposed: &[u16], seen: &Seen) -> Result<Port> {
+pub(super) fn choose(about: &About, expected: &Expected, seen: &Seen) -> Result<Port> {
     let of = |port: u16| seen.spoken.get(&port).cloned().unwrap_or(Spoken::Silent);
     let listed = |ports: &[u16]| ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
     let listening: Vec<u16> =
@@ -49,9 +56,9 @@ pub(super) fn choose(about: &About, exposed: &[u16], seen: &Seen) -> Result<Port
         }
         return Ok(Port { number, said: format!("port {number}: as typed (--port)"), spoken: of(number) });
     }
-    let rank = |port: &u16| (!suits(about, &of(*port)), !exposed.contains(port), !is_known(&of(*port)), *port);
+    let rank = |port: &u16| (!suits(about, &of(*port)), !expected.ports.contains(port), !is_known(&of(*port)), *port);
     let number = *listening.iter().min_by_key(|port| rank(port)).expect("it listens at one port at least");
-    let why = if exposed.contains(&number) { "the image exposes it" } else { "the service listens at it" };
+    let why = if expected.ports.contains(&number) { expected.by } else { "the service listens at it" };
     let others = if listening.len() > 1 { format!(", of {}", list()) } else { String::new() };
     Ok(Port { number, said: format!("port {number}: {why}{others} (--port)"), spoken: of(number) })
 }
@@ -80,11 +87,15 @@ mod tests {
     use super::*;
     use crate::cmd::weigh::args::typed::about;
 
+    fn by_image(ports: &[u16]) -> Expected<'_> {
+        Expected { ports, by: "the image exposes it" }
+    }
+
     fn chosen(typed: &[&str], exposed: &[u16], listening: &[(u16, Spoken)]) -> Result<String> {
         let about = about(&[&["x"][..], typed].concat());
         let ports = listening.iter().map(|(port, _)| *port).collect();
         let seen = Seen { listening: ports, spoken: listening.iter().cloned().collect(), ..Seen::default() };
-        choose(&about, exposed, &seen).map(|port| port.said)
+        choose(&about, &by_image(exposed), &seen).map(|port| port.said)
     }
 
     #[test]
@@ -106,7 +117,7 @@ mod tests {
         let told = choose(&about(&["x"]), &[], &datagrams).unwrap_err().to_string();
         assert!(told.contains("but at UDP port 53") && told.contains("tool inside the form"), "{told}");
         let inner = Seen { listening: vec![80], loopback_only: vec![80], ..Seen::default() };
-        let told = choose(&about(&["x"]), &[80], &inner).unwrap_err().to_string();
+        let told = choose(&about(&["x"]), &by_image(&[80]), &inner).unwrap_err().to_string();
         assert!(told.contains("on the loopback only, at port 80"), "{told}");
     }
 }

@@ -3,7 +3,7 @@
 use super::folder::is_ours;
 use super::local;
 use crate::cmd::import;
-use crate::files::WORKLOAD_FILE;
+use crate::files::{self, WORKLOAD_FILE};
 use crate::images::is_path;
 use crate::mistake::Mistake;
 use crate::paths;
@@ -14,6 +14,8 @@ use tare_core::fault::Fault;
 use tare_layers::{BuildWays, engine_name};
 use tare_runner::Stop;
 
+/// What a folder has that is built, or is an image itself.
+const SOURCES: [&str; 5] = ["Dockerfile", "Containerfile", "oci-layout", "index.json", "manifest.json"];
 /// The longest name that is made of what was typed.
 const NAME_CHARS_MAX: usize = 40;
 
@@ -139,29 +141,40 @@ impl What {
     }
 }
 
+/// The Compose file, or the folder that has one, if that is what was typed.
+pub(super) fn compose_file(typed: &str) -> Option<&Path> {
+    let path = Path::new(typed);
+    let has = |name: &&str| path.join(name).is_file();
+    if [".yaml", ".yml"].iter().any(|end| typed.ends_with(end)) {
+        // A study or a workload says so.
+        let text = files::read_text(path).unwrap_or_default();
+        let is_ours = text.lines().any(|line| line.starts_with("study:") || line.starts_with("workload:"));
+        return (!is_ours).then_some(path);
+    }
+    let is_folder = (is_path(typed) || typed.ends_with('/')) && import::NAMES.iter().any(has);
+    (is_folder && !SOURCES.iter().any(has)).then_some(path)
+}
+
 fn mistake(text: &str, to_do: &str) -> anyhow::Error {
     Mistake::new(format!("{text}\n  to do: {to_do}")).into()
 }
 
-/// A Compose file, or another file that describes services rather than being one.
+/// A file of Tare's own.
 fn refuse_file(typed: &str) -> anyhow::Error {
-    let text = format!("{typed} is a file that names services; `tare weigh` takes one image, folder or package");
-    let to_do = format!("for a Compose file, `tare import {typed}`; for a study, `tare run {typed}`");
-    mistake(&text, &to_do)
+    let text = format!("{typed} is a study or a workload; `tare weigh` takes an image, a Compose file or a package");
+    mistake(&text, &format!("for a study, `tare run {typed}`"))
 }
 
 fn read_folder(typed: &str, path: &Path) -> Result<What> {
     let has = |name: &str| path.join(name).is_file();
-    if has("Dockerfile") || has("Containerfile") {
+    let [dockerfile, containerfile, saved @ ..] = SOURCES;
+    if has(dockerfile) || has(containerfile) {
         return Ok(What::Dockerfile(paths::plain(path)));
     }
-    if ["oci-layout", "index.json", "manifest.json"].iter().any(|name| has(name)) {
+    if saved.into_iter().any(has) {
         return Ok(What::Saved(paths::plain(path)));
     }
     let trimmed = typed.trim_end_matches('/');
-    if let Some(file) = import::NAMES.iter().find(|name| has(name)) {
-        return Err(refuse_file(&format!("{trimmed}/{file}")));
-    }
     if has(WORKLOAD_FILE) {
         let text = format!("{typed} is the folder of a workload");
         return Err(mistake(&text, &format!("if it has a study.yaml, `tare run {trimmed}/`")));
@@ -218,13 +231,17 @@ mod tests {
         for name in files {
             tare_testkit::files::write(&root.join(name), "x");
         }
+        tare_testkit::files::write(&root.join("s.yaml"), "study: s\n");
         let read = |name: &str| What::read(root.join(name).to_str().unwrap());
         assert_eq!(read("app").unwrap(), What::Dockerfile(root.join("app")));
         assert_eq!(read("layout").unwrap(), What::Saved(root.join("layout")));
         assert_eq!(read("i.tar").unwrap(), What::Saved(root.join("i.tar")));
         let told = |name: &str| read(name).unwrap_err().to_string();
-        assert!(told("stack").contains("stack/compose.yaml`"), "{}", told("stack"));
-        assert!(told("stack/compose.yaml").contains("`tare import "));
+        let compose = |name: &str| compose_file(root.join(name).to_str().unwrap()).is_some();
+        assert!(compose("stack") && compose("stack/compose.yaml") && compose("missing.yml"));
+        assert!(!compose("app") && !compose("w") && !compose("s.yaml") && !compose("i.tar"));
+        assert_eq!(compose_file("stack"), None, "a word is the name of an image");
+        assert!(told("s.yaml").contains("`tare run "));
         assert!(told("w").contains("the folder of a workload"));
         assert!(told("none").contains("neither a Dockerfile nor an image"));
         assert!(told("missing").contains("cannot be weighed"));

@@ -134,7 +134,7 @@ fn serve(trial: &Trial<'_>, watch: &mut Watch, stop: &Stop) -> Result<(), Fault>
         let text = format!("the command was told port {port} by {{port}}, but listens at {list}");
         return Err(Fault::new(text).remedy("put {port} where it takes its port, or leave it out").as_mistake());
     }
-    let spoken = look::of_addresses(&addresses).spoken;
+    let spoken = look::of_addresses(&addresses, None).spoken;
     for (port, _) in spoken.iter().filter(|(_, spoken)| **spoken == Spoken::Http) {
         (0..REQUESTS).for_each(|_| ask(*port, trial.path));
     }

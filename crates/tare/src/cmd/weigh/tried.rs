@@ -1,0 +1,61 @@
+//! The user's own load tool, tried before any form is measured.
+
+use super::folder::Draft;
+use super::{read_draft, without_places};
+use crate::cmd::look::{self, Ground, Tried};
+use anyhow::Result;
+use tare_core::fault::Fault;
+use tare_core::units::grouped;
+
+/// Runs the tool once and tells what it reported, so that an output without a number is found before the forms are
+/// measured.
+pub(super) fn try_tool(draft: &Draft, ground: &Ground, say: &mut dyn FnMut(&str)) -> Result<()> {
+    say("trying the load for two seconds");
+    let (_kept, study, mut workload) = read_draft(draft)?;
+    let tried = look::try_tool(ground, &study, &mut workload, say);
+    if ground.stop.raised() {
+        return Ok(());
+    }
+    let Tried { operations_per_s, p50, failed, busy } =
+        tried.map_err(|error| with_number(without_places(error), draft.about.number.is_some()))?;
+    let p50 = p50.map_or_else(String::new, |p50| format!(", p50 {} us", p50.as_micros()));
+    let failed = if failed > 0.0 { format!(", {:.1} % failed", failed * 100.0) } else { String::new() };
+    say(&format!("the load made {} op/s{p50}{failed}", grouped(operations_per_s.round())));
+    if let Some(busy) = busy {
+        say(&format!("{busy}; trials in which it is do not count: fewer --connections, or a load with pauses"));
+    }
+    Ok(())
+}
+
+/// Adds what to do about a tool's output that has no number.
+fn with_number(error: anyhow::Error, given: bool) -> anyhow::Error {
+    let to_do = if given {
+        "see below what it printed, and let --number match its operations per second"
+    } else {
+        "say where it prints its operations per second: --number PATTERN"
+    };
+    match error.downcast::<Fault>() {
+        Ok(fault) if !fault.mistake => fault.into(),
+        Ok(fault) if fault.remedy.is_empty() || given => fault.remedy(to_do).into(),
+        Ok(fault) => {
+            let remedy = format!("{}; or {to_do}", fault.remedy);
+            fault.remedy(remedy).into()
+        }
+        Err(error) => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_without_a_number_is_told_with_the_option_for_it() {
+        let fault = || Fault::new("no throughput").remedy("with --json").with_log("hello");
+        let of = |fault: Fault, given| with_number(fault.into(), given).downcast::<Fault>().unwrap();
+        let known = of(fault().as_mistake(), false);
+        assert!(known.remedy.starts_with("with --json; or say where") && known.log == "hello", "{}", known.remedy);
+        assert!(of(fault().as_mistake(), true).remedy.contains("let --number match"));
+        assert_eq!(of(fault(), false).remedy, "with --json", "the tool failed, whatever it printed");
+    }
+}
