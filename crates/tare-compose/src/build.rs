@@ -98,7 +98,7 @@ pub(crate) fn read(
             }
         }
         let is_idle = |entry: &Entry| matches!(entry.value.scalar(), Some("" | "false" | "default"));
-        let asked = BY_HAND.into_iter().filter(|name| keys.get(*name).is_some_and(|entry| !is_idle(entry)));
+        let asked = BY_HAND.into_iter().filter(|name| keys.get(name).is_some_and(|entry| !is_idle(entry)));
         let asked: Vec<String> = asked.map(|name| format!("'{name}'")).collect();
         if !asked.is_empty() {
             build.by_hand = Some(format!("it has {}", asked.join(" and ")));

@@ -17,7 +17,8 @@ fn a_file_that_is_no_text_is_copied_too() {
 #[test]
 fn a_build_is_told_as_an_engine_takes_it() {
     let text = "services:\n  a:\n    build: {context: app, dockerfile: x.Dockerfile, target: t, args: [A=1, TOKEN, NO]}\n    \
-                ports: ['80']\n  b: {image: b:1, build: {context: ., secrets: [s], network: default}}\n  c: {build: ../d}\n";
+                ports: ['80']\n  b: {image: b:1, build: {context: ., secrets: [s], network: default}}\n  \
+                c: {build: ../d}\n";
     let made = of_text(text).unwrap();
     let [a, b, c] = &made.built[..] else { panic!("{:?}", made.built) };
     assert_eq!((a.tag.as_str(), a.context.as_path(), a.place.line), ("c-a", Path::new("c/app"), 3));

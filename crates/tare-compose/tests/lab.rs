@@ -146,5 +146,5 @@ pub(crate) fn shown(imported: &Imported) -> String {
         let place = note.place;
         text += &format!("{}:{}:{}: {}: {}\n", note.file, place.line, place.column, note.key, note.instead);
     }
-    text + &[&imported.assumed[..], &[imported.load.clone()]].concat().join("\n")
+    text + &[&imported.assumed[..], std::slice::from_ref(&imported.load)].concat().join("\n")
 }

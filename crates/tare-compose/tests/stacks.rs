@@ -4,7 +4,7 @@ use crate::lab::{Memory, Stacks, imported, imported_over, notes, read, shown};
 use std::path::PathBuf;
 use std::time::Duration;
 use tare_compose::Imported;
-use tare_core::workload::{Readiness, Service, Workload};
+use tare_core::workload::{Readiness, Service, Volume, Workload};
 
 fn stack(name: &str) -> (Imported, Workload) {
     let imported = imported(&Stacks, &format!("{name}/compose.yaml"), &[]);
@@ -96,7 +96,7 @@ fn names_stay_where_no_address_can_stand() {
     assert_eq!(app.environment["DATABASE_URL"], "postgresql+psycopg://shop:shop@${{addresses.db.5432}}/shop");
     assert!(!app.environment.contains_key("API_KEY"), "nobody has set it");
     assert_eq!((app.user, app.resources.cpu_quota, app.resources.memory_bytes), ((1000, 1000), Some(0.5), 300 << 20));
-    assert_eq!(app.volumes["/tmp"], 64 << 20);
+    assert_eq!(app.volumes["/tmp"], Volume::of(64 << 20));
     assert_eq!(service(&workload, "db").ready.within().as_secs(), 80);
     assert_eq!((app.environment["DB_HOST"].as_str(), order(&workload)), ("db", vec!["db", "app", "proxy"]));
     assert!(imported.files["files/proxy/etc/nginx/conf.d/default.conf"].contains("http://app:8000"));

@@ -365,7 +365,8 @@ impl Workload {
         }
     }
 
-    /// Supplies the content of a file that [`Workload::files_wanted`] asked for. What is no text is no source of a build.
+    /// Supplies the content of a file that [`Workload::files_wanted`] asked for. What is no text is no source of a
+    /// build.
     pub fn supply_file(&mut self, service: &str, path: &str, content: Content) {
         for recipe in self.services.iter_mut().filter(|s| s.name == service).map(|s| &mut s.recipe) {
             for file in recipe.files.iter_mut().filter(|file| file.path == path) {

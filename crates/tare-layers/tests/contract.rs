@@ -33,8 +33,8 @@ mod native;
 mod private;
 #[path = "contract/service.rs"]
 mod service;
-#[path = "contract/shared.rs"]
-mod shared;
+#[path = "contract/sharing.rs"]
+mod sharing;
 #[path = "contract/stage.rs"]
 mod stage;
 #[path = "contract/users.rs"]

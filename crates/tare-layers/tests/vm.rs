@@ -11,8 +11,8 @@ mod checks;
 mod escapes;
 #[path = "vm/micro.rs"]
 mod micro;
-#[path = "vm/shared.rs"]
-mod shared;
+#[path = "vm/sharing.rs"]
+mod sharing;
 #[path = "vm/stage.rs"]
 mod stage;
 

@@ -218,7 +218,6 @@ fn what_cannot_be_weighed_is_refused_before_anything_is_asked() {
         (&["weigh", "app", "--user", "bob"], "--user 999:999"),
         (&["weigh", "app", "--k6", "none.js"], "none.js cannot be read"),
         (&["weigh", "app", "--k6", "fixed.js"], "__ENV.TARGET"),
-        (&["weigh", "app", "--k6", "fixed.js", "--redis"], "cannot be used with"),
         (&["weigh", "app", "--", "./bench", "{port}"], "add --number"),
     ];
     for (args, wanted) in wrong {

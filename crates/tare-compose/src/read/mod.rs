@@ -4,12 +4,12 @@ mod ignored;
 mod limits;
 mod nested;
 mod ports;
-mod shared;
+mod sharing;
 mod variables;
 mod volumes;
 
 pub(crate) use nested::sections;
-pub(crate) use shared::share;
+pub(crate) use sharing::share;
 pub(crate) use volumes::VOLUME_BYTES;
 
 use crate::build;
@@ -22,7 +22,7 @@ use crate::shell;
 use crate::sources::{At, Sources, Weight};
 use crate::yaml::{Entry, Kind, Value};
 use ignored::{Fate, KEYS};
-use shared::{Mounted, Taken};
+use sharing::{Mounted, Taken};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use tare_core::bundle::ENGINE_IMAGE;

@@ -1,6 +1,6 @@
 //! `volumes:`, `tmpfs:`, `secrets:` and `configs:`: what is writable, and which files are put on top of the image.
 
-use super::shared::Mounted;
+use super::sharing::Mounted;
 use super::{Reader, nested};
 use crate::disk::Thing;
 use crate::keys::Keys;

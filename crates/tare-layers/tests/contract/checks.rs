@@ -2,7 +2,7 @@
 
 use crate::cage::Cage;
 use crate::stage::{self, Check, LAYERS, Stage, left_of, property, service};
-use crate::{commands, confined, escapes, image, mock, names, private, shared, users};
+use crate::{commands, confined, escapes, image, mock, names, private, sharing, users};
 use rustix::process::{Pid, Signal};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -35,9 +35,9 @@ pub(crate) fn all() -> Vec<Check> {
         ("a_service_runs_as_its_image_alike_in_every_form".to_owned(), true, image::alike),
         ("what_would_make_the_machine_s_root_of_it_is_refused".to_owned(), true, image::refused),
         ("a_link_of_an_image_leads_nowhere_outside_of_it".to_owned(), true, image::linked),
-        ("services_share_a_volume_alike_in_every_form".to_owned(), true, shared::alike),
-        ("services_as_in_their_images_share_a_volume".to_owned(), true, shared::as_image),
-        ("no_shared_volume_is_mounted_inside_of_another".to_owned(), true, shared::within_another),
+        ("services_share_a_volume_alike_in_every_form".to_owned(), true, sharing::alike),
+        ("services_as_in_their_images_share_a_volume".to_owned(), true, sharing::as_image),
+        ("no_shared_volume_is_mounted_inside_of_another".to_owned(), true, sharing::within_another),
         ("instances_are_users_of_their_own".to_owned(), true, users::apart),
         ("instances_find_their_users_by_name".to_owned(), true, users::named),
         ("names_of_services_are_known_in_each_network".to_owned(), true, names::in_each_network),

@@ -120,18 +120,7 @@ pub(crate) fn tool(words: &[&str]) -> ExitCode {
         }),
         ["fork-bomb"] => fork_bomb(),
         ["print-file", path] => print!("{}", std::fs::read_to_string(path).expect("it can be read")),
-        ["signal", pid] => {
-            let pid = rustix::process::Pid::from_raw(pid.parse().expect("a number")).expect("a process");
-            println!(
-                "{}",
-                match rustix::process::test_kill_process(pid) {
-                    Ok(()) => "signalled".to_owned(),
-                    Err(rustix::io::Errno::PERM) => "not permitted".to_owned(),
-                    Err(rustix::io::Errno::SRCH) => "no such process".to_owned(),
-                    Err(other) => other.to_string(),
-                }
-            );
-        }
+        ["signal", pid] => println!("{}", signalled(pid.parse().expect("a number"))),
         ["reopen"] => std::fs::write("/dev/stdout", "by its name\n").expect("standard output has a name"),
         ["spin", millis] => {
             let wanted = Duration::from_millis(millis.parse().expect("a number"));
@@ -153,6 +142,17 @@ pub(crate) fn tool(words: &[&str]) -> ExitCode {
         other => panic!("a tool does not know {other:?}"),
     }
     ExitCode::SUCCESS
+}
+
+/// What comes of signalling a process.
+fn signalled(pid: i32) -> String {
+    let pid = rustix::process::Pid::from_raw(pid).expect("a process");
+    match rustix::process::test_kill_process(pid) {
+        Ok(()) => "signalled".to_owned(),
+        Err(rustix::io::Errno::PERM) => "not permitted".to_owned(),
+        Err(rustix::io::Errno::SRCH) => "no such process".to_owned(),
+        Err(other) => other.to_string(),
+    }
 }
 
 /// Makes a file and gives it to a user.

@@ -1,7 +1,7 @@
 //! The checks.
 
 use crate::stage::{DebianStore, Stage, fault_of, left_of, program, redis, vm};
-use crate::{escapes, micro, shared};
+use crate::{escapes, micro, sharing};
 use serde_json::json;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -36,9 +36,9 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("a_hostile_program_is_refused_in_a_container_in_a_guest", || {
         escapes::refused("container in a guest", &[container("published")]);
     }),
-    ("services_of_a_guest_share_a_volume", || shared::in_guest(&[])),
-    ("containers_in_a_guest_share_a_volume", || shared::in_guest(&[container("published")])),
-    ("services_in_separate_guests_share_no_volume", shared::in_separate_guests),
+    ("services_of_a_guest_share_a_volume", || sharing::in_guest(&[])),
+    ("containers_in_a_guest_share_a_volume", || sharing::in_guest(&[container("published")])),
+    ("services_in_separate_guests_share_no_volume", sharing::in_separate_guests),
     ("a_guest_that_dies_is_named_at_once", dying_guest),
     ("a_guest_that_reads_for_nobody_is_switched_off", stopped_guest),
     ("a_kernel_that_panics_is_quoted", panicking_guest),

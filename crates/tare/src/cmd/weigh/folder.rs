@@ -105,7 +105,7 @@ impl Stacked {
 #[derive(Clone)]
 pub(super) enum Deployed {
     /// One service.
-    Single(Single),
+    Single(Box<Single>),
     /// The services of a Compose file.
     Stack(Box<Stacked>),
 }
@@ -201,13 +201,13 @@ impl Draft<'_> {
         if let Deployed::Stack(stack) = &self.deployed {
             stack.write_files(folder)?;
         }
-        write_own_file(&folder.join(WORKLOAD_FILE), &self.workload())?;
-        write_own_file(&folder.join(STUDY_FILE), &self.study())
+        write_own_file(&folder.join(WORKLOAD_FILE), self.workload())?;
+        write_own_file(&folder.join(STUDY_FILE), self.study())
     }
 
     /// Whether it is a command of this machine.
     pub(super) fn is_command(&self) -> bool {
-        matches!(&self.deployed, Deployed::Single(Single { program: Some(_), .. }))
+        matches!(&self.deployed, Deployed::Single(single) if single.program.is_some())
     }
 
     /// What the services of a Compose file lack is not typed, but written there.
@@ -393,13 +393,13 @@ mod tests {
         Draft {
             about,
             name: "redis".to_owned(),
-            deployed: Deployed::Single(Single {
+            deployed: Deployed::Single(Box::new(Single {
                 source: Source::Packages(vec!["redis-server".to_owned()]),
                 found: "packages redis-server\nDebian's".to_owned(),
                 taken: vec!["user: a: b".to_owned()],
                 program: None,
                 movable: None,
-            }),
+            })),
             port: 6379,
             port_said: "port 6379: as typed (--port)".to_owned(),
             load: Load {
@@ -447,7 +447,7 @@ mod tests {
         let path = folder.path().join("weigh-server");
         std::fs::create_dir_all(path.join("root")).unwrap();
         let (found, taken, movable) = (String::new(), Vec::new(), None);
-        let deployed = Deployed::Single(Single { source, found, taken, program: Some(program), movable });
+        let deployed = Deployed::Single(Box::new(Single { source, found, taken, program: Some(program), movable }));
         Draft { deployed, ..draft(&about) }.write(&path).unwrap();
         let suite = files::read_suite(path.to_str().unwrap(), None, None).unwrap_or_else(|wrong| panic!("{wrong:#}"));
         let (_, workload) = files::only_part(suite, "run").unwrap();

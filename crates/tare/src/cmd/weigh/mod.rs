@@ -20,7 +20,7 @@ mod yaml;
 
 pub(crate) use args::{InitArgs, WeighArgs};
 
-use super::look::{self, Found, Ground, Tried};
+use super::look::{self, Found, Ground};
 use super::run;
 use crate::cli::RunArgs;
 use crate::images::plain_image;
@@ -219,7 +219,7 @@ fn first_draft(about: &About, name: String, single: Single) -> Draft<'_> {
     Draft {
         about,
         name,
-        deployed: Deployed::Single(single),
+        deployed: Deployed::Single(Box::new(single)),
         port: ANY_PORT,
         port_said: String::new(),
         load: Load::none(),
@@ -405,7 +405,7 @@ fn movable(
     }
     let Some(likely) = movable::likeliest(&service.command, &service.environment, draft.port) else { return Ok(None) };
     let other = if draft.port < TRIED_PORT { TRIED_PORT } else { TRIED_PORT - 1 };
-    let deployed = Deployed::Single(Single { movable: Some(likely.clone()), ..single.clone() });
+    let deployed = Deployed::Single(Box::new(Single { movable: Some(likely.clone()), ..Single::clone(single) }));
     let tried = Draft { deployed, port: other, ..draft.clone() };
     let (_kept, _, mut workload) = read_draft(&tried)?;
     let seen = look::look(ground, &mut workload, MOVES_WITHIN, None, say);
@@ -470,7 +470,7 @@ fn taken(workload: &Workload) -> Vec<String> {
     };
     let health = image.and_then(|image| image.says.as_ref()?.health.as_ref()).map(|health| {
         let words: Vec<String> = health.command.iter().map(|word| word.replace(char::is_whitespace, " ")).collect();
-        let command = load::list(&words);
+        let command = yaml::list(&words);
         format!("ready: the load asks. The image's health check is not run; `ready: {{command: {command}}}` runs it")
     });
     fields.filter_map(line).chain(health).collect()

@@ -114,7 +114,7 @@ mod tests {
         assert!(told.contains("not listen at port 1, but at 80"), "{told}");
         assert!(chosen(&[], &[80], &[]).unwrap_err().to_string().contains("listens at no TCP port"));
         let datagrams = Seen { datagrams: [53].into(), ..Seen::default() };
-        let told = choose(&about(&["x"]), &[], &datagrams).unwrap_err().to_string();
+        let told = choose(&about(&["x"]), &by_image(&[]), &datagrams).unwrap_err().to_string();
         assert!(told.contains("but at UDP port 53") && told.contains("tool inside the form"), "{told}");
         let inner = Seen { listening: vec![80], loopback_only: vec![80], ..Seen::default() };
         let told = choose(&about(&["x"]), &by_image(&[80]), &inner).unwrap_err().to_string();

@@ -169,7 +169,7 @@ pub(in crate::protocol::exec) const TOOLS: &[ToolRow] = &[
         ]),
         advice: &[],
     },
-    // ApacheBench 2.3. Its percentiles are whole milliseconds.
+    // ab 2.3. Its percentiles are whole milliseconds.
     ToolRow {
         name: "ab",
         package: Some("apache2-utils"),
