@@ -158,7 +158,8 @@ fn read_space(node: &Node, problems: &mut Problems) -> Option<u64> {
     if bytes == 0 {
         problems.add(node.place, "a volume of no size holds nothing", "write for example 64MiB");
     }
-    Some(bytes)
+    // A size was stated, if a wrong one.
+    Some(bytes.max(1))
 }
 
 /// Whether a path is in what the kernel shows, which is mounted in every form.

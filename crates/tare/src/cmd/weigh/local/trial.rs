@@ -197,6 +197,7 @@ pub(super) fn environment(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn whoever_called_sudo_runs_it_and_else_nobody_where_that_suffices() {
@@ -204,6 +205,7 @@ mod tests {
         assert_eq!(user(Some((1000, 100)), open, Path::new("/")).0, (1000, 100));
         assert_eq!(user(None, open, Path::new("/")).0, (NOBODY, NOBODY));
         let closed = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(closed.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
         assert_eq!(user(Some((0, 0)), open, closed.path()).0, (0, 0), "that folder is its owner's alone");
     }
 
