@@ -198,10 +198,15 @@ fn fixed_ports(service: &Service) -> impl Iterator<Item = &String> {
     service.ports.keys().filter(move |port| !taken.contains(&format!("port.{port}")))
 }
 
-/// Whether every service listens where it is told to, so that the workload can be deployed several times on one
-/// network.
+/// Whether every service listens where it is told to, and none is looked up by a further name, which whoever asks for
+/// it connects to at the usual port: so that the workload can be deployed several times on one network.
 pub fn has_movable_ports(workload: &Workload) -> bool {
-    workload.services.iter().all(|service| !service.awaits_ports() && fixed_ports(service).next().is_none())
+    let stays = |service: &Service| {
+        service.awaits_ports()
+            || fixed_ports(service).next().is_some()
+            || service.names.iter().any(|name| name != service.role())
+    };
+    !workload.services.iter().any(stays)
 }
 
 /// Ports that have been assigned.

@@ -140,9 +140,11 @@ pub struct Cell {
     pub sameness: Sameness,
 }
 
-/// By service: whether every trial in which the mapped files were read had the same ones with the same content.
+/// By service: whether every trial in which the mapped files were read had the same ones with the same content. What
+/// does its work and ends has none while others are measured.
 pub(crate) fn bits(record: &Record) -> Vec<ServiceBits> {
-    record.header.workload.services.iter().map(|service| bits_of(record, &service.name)).collect()
+    let lasting = record.header.workload.services.iter().filter(|service| !service.ready.ends());
+    lasting.map(|service| bits_of(record, &service.name)).collect()
 }
 
 fn bits_of(record: &Record, service: &str) -> ServiceBits {

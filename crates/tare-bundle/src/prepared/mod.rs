@@ -35,7 +35,8 @@ impl DataSets {
     }
 
     /// The key of the data that `makers` leave in the volumes of the services named `holders`: everything that decides
-    /// the data. The services' limits and their readiness do not.
+    /// the data. The services' limits do not, nor how those that do not end
+    /// become ready.
     ///
     /// # Errors
     /// When a bundle cannot be built.
@@ -50,6 +51,8 @@ impl DataSets {
             // Data kept before services had directories are still valid.
             hash.update(directory.as_deref().unwrap_or_default());
             hash.update(if *as_image { "as its image" } else { "" });
+            // One that is waited for to its end leaves more than one that is stopped.
+            hash.update(if maker.ready.ends() { "to its end" } else { "" });
         }
         hash.update(serde_json::to_vec(holders).doing("write down names")?);
         Ok(digest::hex(&hash.finalize())[..32].to_owned())

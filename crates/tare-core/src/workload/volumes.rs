@@ -205,6 +205,8 @@ pub(super) fn settle_shared(node: &Node, services: &mut [Service], problems: &mu
         refuse_within(node, one, problems);
         if let Some(other) = same.iter().find(|other| other.service.as_image) {
             refuse_unknown_owner(one, other, problems);
+        } else if !is_first {
+            refuse_other_writer(one, problems);
         }
     }
     for volume in services.iter_mut().flat_map(|service| service.volumes.values_mut()) {
@@ -269,6 +271,19 @@ fn refuse_unknown_owner(one: &Use, as_image: &Use, problems: &mut Problems) {
     let own = &service.name;
     let message = format!("'{own}' shares the volume '{name}' with '{other}', which has 'as_image', but {why}");
     let hint = format!("write 'user:' at '{own}' with numbers up to 65535, or 'as_image: true'");
+    problems.add(one.place, message, hint);
+}
+
+/// The volume belongs to the user of the first service that starts with it.
+fn refuse_other_writer(one: &Use, problems: &mut Problems) {
+    let service = one.service;
+    let reads = service.volumes.get(one.path).and_then(|volume| volume.shared.as_ref()).is_some_and(|it| it.read_only);
+    if reads || !service.own_user || service.awaits_image() {
+        return;
+    }
+    let (own, name) = (&service.name, one.name);
+    let message = format!("'{own}' could only read the volume '{name}': each instance has a user of its own");
+    let hint = "write the same 'user:' at all services that write to it, or 'read_only: true' here";
     problems.add(one.place, message, hint);
 }
 

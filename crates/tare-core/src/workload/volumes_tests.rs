@@ -33,9 +33,9 @@ fn settle(text: &str) -> (Vec<Service>, Vec<String>) {
 #[test]
 fn the_space_of_a_shared_volume_is_stated_once() {
     let (services, told) = settle(
-        "web: {volumes: {/srv: {shared: site, read_only: true}, /data: 1MiB}}\n\
-         app: {volumes: {/var/www/: {shared: site, space: 2MiB}}}\n\
-         cron: {volumes: {/work: {shared: site, space: 2MiB}}}\n",
+        "web: {user: 33, volumes: {/srv: {shared: site, read_only: true}, /data: 1MiB}}\n\
+         app: {user: 33, volumes: {/var/www/: {shared: site, space: 2MiB}}}\n\
+         cron: {user: 33, volumes: {/work: {shared: site, space: 2MiB}}}\n",
     );
     assert_eq!(told, Vec::<String>::new());
     assert_eq!(services[0].volumes["/srv"], Volume::shared("site", 2 << 20, true));
@@ -56,9 +56,9 @@ fn mistakes_in_what_is_shared_are_told_with_their_lines() {
         told[0].clone()
     };
     let first = "a: {volumes: {/srv: {shared: site, space: 1MiB}}}\n";
-    let nothing = one("a: {volumes: {/a: {shared: s}}}\nb: {volumes: {/b: {shared: s}}}\n");
+    let nothing = one("a: {volumes: {/a: {shared: s}}}\nb: {user: 33, volumes: {/b: {shared: s}}}\n");
     assert!(nothing.starts_with("1: nothing says how much space"), "{nothing}");
-    let differs = one(&format!("{first}b: {{volumes: {{/b: {{shared: site, space: 2MiB}}}}}}\n"));
+    let differs = one(&format!("{first}b: {{user: 33, volumes: {{/b: {{shared: site, space: 2MiB}}}}}}\n"));
     assert!(differs.starts_with("2: ") && differs.contains("2 MiB here, and 1 MiB at 'a'"), "{differs}");
     let within = one("a:\n  volumes:\n    /srv: {shared: site, space: 1MiB}\n    /srv/x: 1MiB\n    /srvx: 1MiB\n");
     assert!(within.starts_with("4: the volume /srv/x would be inside of /srv"), "{within}");
@@ -69,6 +69,17 @@ fn mistakes_in_what_is_shared_are_told_with_their_lines() {
     assert!(one("a: {volumes: {/srv: {space: 1MiB}}}\n").contains("shared"));
     assert!(one("a: {volumes: {/srv: {shared: s, space: 0}}}\n").contains("no size"));
     assert!(one("a: {volumes: {/srv: {shared: s, space: 1MiB, ro: true}}}\n").contains("ro"));
+}
+
+#[test]
+fn whoever_has_a_user_of_its_own_may_only_read_what_another_began() {
+    let with = |more: &str, how: &str| {
+        let first = "a: {volumes: {/srv: {shared: site, space: 1MiB}}}\n";
+        settle(&format!("{first}b: {{{more}volumes: {{/srv: {{shared: site{how}}}}}}}\n")).1
+    };
+    assert!(with("", "")[0].starts_with("2: 'b' could only read the volume 'site'"), "{:?}", with("", ""));
+    assert_eq!(with("", ", read_only: true"), Vec::<String>::new());
+    assert_eq!(with("user: 33, ", ""), Vec::<String>::new());
 }
 
 #[test]

@@ -32,6 +32,13 @@ pub(crate) enum EngineKind {
     PodmanRootless,
 }
 
+impl EngineKind {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+    fn is_auto(&self) -> bool {
+        *self == EngineKind::Auto
+    }
+}
+
 /// The runtimes that Tare can call by itself: they take the same arguments.
 pub(super) const ALONE: [&str; 4] = ["auto", "runc", "crun", "youki"];
 /// The runtimes that engines commonly know by these names. Others are taken too: an engine's settings name them.
@@ -126,7 +133,8 @@ pub struct ContainerOptions {
     pub(crate) network: Network,
     #[serde(default)]
     pub(crate) by: By,
-    #[serde(default)]
+    // The usual one is not written down: forms of older records are still the same forms.
+    #[serde(default, skip_serializing_if = "EngineKind::is_auto")]
     pub(crate) engine: EngineKind,
     #[serde(default)]
     pub(crate) runtime: RuntimeName,
@@ -368,11 +376,14 @@ mod tests {
     fn every_default_is_written_down() {
         assert_eq!(read_text("{}"), Ok(ContainerOptions::default()));
         let value = serde_json::to_value(ContainerOptions::default()).unwrap();
-        let written = "{\"network\":\"published\",\"by\":\"engine\",\"engine\":\"auto\",\"runtime\":\"auto\",\
+        let written = "{\"network\":\"published\",\"by\":\"engine\",\"runtime\":\"auto\",\
                        \"root\":\"overlay\",\"limits\":\"cpuset\",\"seccomp\":\"default\",\
                        \"capabilities\":\"default\",\
                        \"namespaces\":\"own\",\"storage\":\"volume\",\"read_only\":false}";
         assert_eq!(value.to_string(), written);
+        // The engine alone is not: forms of records that are older than this option are still the same forms.
+        let podman = serde_json::to_value(read_text("{engine: podman}").unwrap()).unwrap();
+        assert_eq!(podman["engine"], "podman");
     }
 
     #[test]

@@ -33,6 +33,10 @@ pub(super) fn rungs(
     if !whole.stands_alone() {
         return vec![LayerRung { name: "whole", adds: "a container of this runtime as a whole", options: *whole }];
     }
+    // In a guest there is no runtime except the engine's, and such a form is refused.
+    if whole.by == By::Runtime && !below.is_empty() {
+        return Vec::new();
+    }
     let now = ContainerOptions {
         by: By::Engine,
         root: RootKind::Overlay,
@@ -45,7 +49,6 @@ pub(super) fn rungs(
         ..*whole
     };
     let mut rungs = Rungs { now, found: Vec::new() };
-    // In a guest there is no runtime except the engine's.
     if below.is_empty() {
         by_runtime(&mut rungs, whole);
         if whole.by == By::Engine {

@@ -95,6 +95,7 @@ fn prepare(
     let mut clock = String::new();
     if options.is_micro() {
         micro::check(&qemu, &kernel).map_err(OpenError::Unavailable)?;
+        micro::check_disks(options.iothread, accelerator.engine).map_err(OpenError::Unavailable)?;
         clock = micro::clock_arguments(accelerator.engine).map_err(OpenError::Unavailable)?;
     }
     let vhost = wants_vhost(&options).map_err(OpenError::Unavailable)?;

@@ -60,6 +60,18 @@ pub(super) fn clock_arguments(engine: Engine) -> Result<String, Fault> {
     }
 }
 
+/// Refuses a thread of its own for disks where the machine cannot have one.
+///
+/// # Errors
+/// For an emulated guest: the machine's devices are told of work by the kernel's KVM, or not at all by another thread.
+pub(super) fn check_disks(iothread: bool, engine: Engine) -> Result<(), Fault> {
+    if !iothread || engine == Engine::Kvm {
+        return Ok(());
+    }
+    let message = format!("an emulated guest of the machine type '{MICROVM}' cannot have a thread for its disks");
+    Err(Fault::new(message).remedy("leave 'iothread' out, or use 'machine: q35'"))
+}
+
 /// The speed of the processor's time-stamp counter, kHz; `None` where it does not count.
 fn counter_khz() -> Option<u64> {
     let begin = reading();

@@ -134,14 +134,17 @@ fn examine(options: &VmOptions, carrier: &MachineServices) -> Result<(Facts, Opt
     }
     let found = accelerator::choose(&qemu, carrier, &options.accelerator)?;
     let facts = [
-        ("vm.machine", options.machine.clone()),
         ("vm.accelerator", found.engine.name().to_owned()),
         ("vm.cpu", found.cpu),
         ("vm.qemu", qemu.version),
         ("vm.kernel", kernel.release),
         ("vm.kernel_origin", kernel.origin),
     ];
-    Ok((facts.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(), found.emulated))
+    // The usual machine is not named: facts of older records are still the same facts.
+    let machine =
+        Some(("vm.machine", options.machine.clone())).filter(|_| options.machine != VmOptions::default().machine);
+    let facts = facts.into_iter().chain(machine);
+    Ok((facts.map(|(key, value)| (key.to_owned(), value)).collect(), found.emulated))
 }
 
 /// `QEMU 7.2 under KVM, guests with Linux 6.1.0-56-cloud-amd64`.

@@ -83,8 +83,11 @@ impl<P: Protocol> Worker<'_, P> {
     /// answered.
     #[inline]
     pub(super) fn refill(&mut self, index: usize, outgoing: &mut Vec<u8>, now_ns: u64) {
+        if !self.recorder.sending() || self.recorder.over(now_ns).is_some() || index >= self.active {
+            return;
+        }
         let connection = &mut self.connections[index];
-        if connection.state != State::Up || !self.recorder.sending() || index >= self.active {
+        if connection.state != State::Up {
             return;
         }
         while connection.flights.len() < self.pipeline {

@@ -202,8 +202,8 @@ impl Recorder {
         }
     }
 
-    /// The same, when a worker is in the midst of a batch of answers. The last span of planned operations stays open:
-    /// what came due in it while the worker was held up is started, and counted in it, after the batch.
+    /// The same, when a worker is in the midst of a batch of answers. Where operations are counted by their planned
+    /// starts, the last span stays open: what came due in it while the worker was held up is started, and counted in it, after the batch.
     #[inline]
     fn pass(&mut self, now_ns: u64) {
         while now_ns >= self.next_cut.at_ns && !self.waits_for_overdue() {
@@ -211,7 +211,7 @@ impl Recorder {
         }
     }
 
-    /// Whether the span being counted is the last one of planned operations.
+    /// Whether the span being counted is the last one of operations that are counted by their planned starts.
     #[cold]
     fn waits_for_overdue(&self) -> bool {
         self.windows.is_some() && self.timeline.as_ref().is_some_and(|line| line.end_ns() <= self.next_cut.at_ns)
