@@ -203,7 +203,7 @@ fn what_cannot_be_weighed_is_refused_before_anything_is_asked() {
         (&["init", "app", "--redis", "--", "wrk"], "there are two loads"),
         (&["weigh", "./stack"], "stack/compose.yaml:1:1"),
         (&["weigh", "compose.yaml"], "there is no Compose file compose.yaml"),
-        (&["weigh", "./stack", "--cpus", "2"], "write 'cpus:' at the service that is meant, in stack/compose.yaml"),
+        (&["weigh", "./stack", "--cpus", "2"], "write 'cpus:' at the service that is meant, in ./stack/compose.yaml"),
         (&["weigh", "my/app:1", "--service", "web"], "--service is for Compose files"),
         (&["weigh", "weigh-app/workload.yaml"], "is a study or a workload"),
         (&["weigh", "./missing.tar"], "cannot be weighed"),

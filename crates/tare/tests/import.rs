@@ -48,11 +48,11 @@ fn a_strict_import_writes_nothing_where_a_key_differs() {
 
 #[test]
 fn what_keeps_a_stack_from_running_is_told_with_its_line() {
-    let (_folder, place) = stack("profiles", &["compose.yaml"]);
-    let (code, told) = said_in(&place, &["import", "stack", "--out", "api"]);
+    let (_folder, place) = stack("monitoring", &["compose.yaml", "prometheus/prometheus.yml"]);
+    let (code, told) = said_in(&place, &["import", "stack", "--out", "watch"]);
     assert_eq!(code, Some(2), "{told}");
     let flat = one_line(&told);
-    assert!(flat.contains("keep it from running") && flat.contains("stack/compose.yaml:6:"), "{flat}");
+    assert!(flat.contains("keep it from running") && flat.contains("stack/compose.yaml:20:"), "{flat}");
     // It is written all the same, to be edited.
-    assert!(place.join("api/workload.yaml").exists(), "{flat}");
+    assert!(place.join("watch/workload.yaml").exists(), "{flat}");
 }
