@@ -97,7 +97,7 @@ const LEFT: &[(&str, &str)] = &[
     ),
     (
         "strangers::what_an_image_says_is_enough_to_run_it",
-        "an image is built and weighed; tare-bundle reads what images say, and strangers:: runs one by what it says",
+        "an image is built and weighed; tare-bundle reads what images say, and images:: runs one by what it says",
     ),
     (
         "scaleout::servers_behind_a_proxy_share_the_keys_alike_in_containers_in_guests",
@@ -116,6 +116,26 @@ const LEFT: &[(&str, &str)] = &[
         "searching::an_interrupted_search_is_on_disk_and_goes_on",
         "a search twice over; searching:: runs one whole, whole:: and suites:: interrupt runs and go on, and the runner's \
          tests keep searches in records",
+    ),
+    (
+        "tare-layers::vm::containers_in_a_guest_share_a_volume",
+        "an engine boots in an emulated guest for minutes; vm::services_of_a_guest_share_a_volume has the same without \
+         one, and contract::services_share_a_volume_alike_in_every_form an engine without a guest",
+    ),
+    (
+        "tare::end_to_end::composing::a_compose_file_is_weighed_by_its_name_and_again_by_its_folder",
+        "an image of packages is made and a stack of it built and deployed twice; tare-compose's tests hold what is read \
+         of such a file, and weighing:: an image that is weighed the same way",
+    ),
+    (
+        "tare::end_to_end::naming::",
+        "two services are deployed in three forms; contract::names_of_services_are_known_in_each_network looks them up \
+         in each",
+    ),
+    (
+        "tare::end_to_end::strangers::an_image_made_elsewhere_runs_in_the_forms",
+        "an image is built and run in the forms; images:: has one whose script begins as root, and tare-bundle's tests \
+         read what images say",
     ),
     (
         "tare::end_to_end::makes::",

@@ -133,6 +133,10 @@ fn a_command_of_this_machine_is_weighed_with_the_files_that_it_uses() {
     }
     // The same command takes the folder as it is, and the study has what was copied, whatever becomes of the page.
     assert!(make().contains("is there already, made by this command"));
+    if std::env::var_os("TARE_THOROUGH").is_none() {
+        // Eight seconds of measuring, after as many to start: crates' tests hold what folders as bundles are.
+        return;
+    }
     std::fs::remove_file(app.path().join("page.html")).unwrap();
     let record = lab.path("record");
     let run = ["run", text(&out), "--form", "native", "--form", "container", "--out", text(&record)];
