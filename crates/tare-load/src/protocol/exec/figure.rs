@@ -17,8 +17,8 @@ enum Dimension {
 }
 
 /// Every figure that a parser may find. `answered` is an alternative to `operations` that includes the operations
-/// answered wrongly, whose number is `wrong`; `errors` were never answered. `seconds` is how long the tool says it
-/// measured.
+/// answered wrongly, whose number is `wrong`; with both, that is their difference. `errors` were never answered.
+/// `seconds` is how long the tool says it measured.
 const FIGURES: &[(&str, Dimension)] = &[
     ("throughput", Dimension::Rate),
     ("p50", Dimension::Time),
@@ -148,7 +148,8 @@ impl Figures {
     /// When neither a throughput nor a number of operations was found.
     pub(super) fn concluded(&self, wall_s: f64) -> Result<Concluded, Fault> {
         let seconds = self.get("seconds").map_or(wall_s, |us| us / 1e6);
-        let wrong = self.get("wrong").unwrap_or(0.0);
+        let of_both = || Some((self.get("answered")? - self.get("operations")?).max(0.0));
+        let wrong = self.get("wrong").or_else(of_both).unwrap_or(0.0);
         // A tool that tells a rate and how many were wrong, but not of how many, has counted these in the rate.
         let in_rate = || self.get("throughput").filter(|_| wrong > 0.0 && self.get("operations").is_none());
         let all = self.get("answered").or_else(|| in_rate().map(|rate| rate * seconds));
@@ -263,6 +264,9 @@ mod tests {
         let found = found.concluded(2.0).unwrap();
         assert_eq!((found.operations, found.errors, found.reported["throughput"]), (150, 50, 75.0));
         assert_eq!(found.reported.keys().collect::<Vec<_>>(), ["p99_us", "throughput"], "no time is 0");
+        let found = figures(&[("answered", 100.0), ("operations", 90.0), ("errors", 3.0), ("throughput", 50.0)]);
+        let found = found.concluded(2.0).unwrap();
+        assert_eq!((found.operations, found.errors, found.reported["throughput"]), (90, 13, 45.0));
         assert!(figures(&[("p50", 1.0)]).concluded(1.0).is_err());
     }
 }

@@ -46,7 +46,7 @@ impl Columns {
 /// When it is neither a table of samples nor has a summary, or has no sample.
 pub(super) fn conclude(output: &str, wall_s: f64) -> Result<Concluded, Fault> {
     let (mut columns, mut samples, mut failed, mut count) = (None, Samples::default(), 0_u64, 0_u64);
-    let (mut began, mut ended) = (u64::MAX, 0_u64);
+    let (mut began, mut ended, mut inner) = (u64::MAX, 0_u64, 0_u64);
     for record in Records(output.lines()) {
         let Some(row) = parse_csv(&record, ',').ok().and_then(|mut rows| rows.pop()).map(|(_, row)| row) else {
             continue;
@@ -61,7 +61,8 @@ pub(super) fn conclude(output: &str, wall_s: f64) -> Result<Concluded, Fault> {
             let text = format!("a line of JMeter's table has no times in milliseconds: {shown}");
             return Err(Fault::new(text).remedy("add -Jjmeter.save.saveservice.timestamp_format=ms"));
         };
-        if columns.message.is_some_and(|at| cell(at).starts_with(TRANSACTION)) {
+        if let Some(rest) = columns.message.map_or("", cell).strip_prefix(TRANSACTION) {
+            inner = inner.saturating_add(samples_in(rest));
             continue;
         }
         count += 1;
@@ -72,7 +73,18 @@ pub(super) fn conclude(output: &str, wall_s: f64) -> Result<Concluded, Fault> {
     if columns.is_none() {
         return of_summary(output, wall_s);
     }
+    if inner > count {
+        let text = "the plan's transaction controllers generate a parent sample, so its requests are not in the table";
+        return Err(Fault::new(text).remedy("clear their box 'Generate parent sample'"));
+    }
     samples.conclude(count, failed, ended.saturating_sub(began) as f64 / 1e3, wall_s)
+}
+
+/// The number in a transaction's message, after its beginning: ` : 2, number of failing samples : 0`.
+fn samples_in(rest: &str) -> u64 {
+    let number = rest.trim_start_matches([' ', ':']);
+    let end = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());
+    number[..end].parse().unwrap_or(0)
 }
 
 /// The result in the last line of the summary.
@@ -123,6 +135,18 @@ mod tests {
         assert!((found.reported["throughput"] - 7.0 / 0.1).abs() < 1e-9, "{found:?}");
         assert_eq!((found.reported["p50_us"], found.reported["max_us"]), (5000.0, 40_000.0));
         assert!((found.unmeasured.as_secs_f64() - 2.9).abs() < 1e-9, "{found:?}");
+    }
+
+    #[test]
+    fn requests_that_are_in_no_line_of_their_own_are_missed() {
+        let message = "Number of samples in transaction : 2, number of failing samples : 0";
+        let head = "timeStamp,elapsed,label,responseCode,responseMessage";
+        let table = format!("{head}\n1764240000052,48,visit,200,\"{message}\"\n");
+        let refused = conclude(&table, 3.0).unwrap_err();
+        assert!(refused.message.contains("generate a parent sample"), "{refused}");
+        let apart = "1764240000001,5,GET /,200,OK\n";
+        assert!(conclude(&format!("{table}{apart}"), 3.0).is_err());
+        assert_eq!(conclude(&format!("{table}{apart}{apart}"), 3.0).unwrap().operations, 2);
     }
 
     #[test]

@@ -169,17 +169,20 @@ pub(in crate::protocol::exec) const TOOLS: &[ToolRow] = &[
         ]),
         advice: &[],
     },
-    // ab 2.3. Its percentiles are whole milliseconds.
+    // ab 2.3. Its percentiles are whole milliseconds. Its failed requests are not read: answers of another length than
+    // the first one are among them.
     ToolRow {
         name: "ab",
         package: Some("apache2-utils"),
         operation: "request",
-        form: "as it is, with -l if the length of pages varies",
+        form: "as it is",
         version: &["-V"],
         result: Form::Regex(&[
             r"Time taken for tests: +(?<seconds>[\d.]+) seconds",
             r"Complete requests: +(?<answered>\d+)",
-            r"Failed requests: +(?<wrong>\d+)",
+            r"^ +\(Connect: (?<wrong>\d+),",
+            r"^ +\(Connect: .*Receive: (?<wrong>\d+),",
+            r"^ +\(Connect: .*Exceptions: (?<wrong>\d+)\)",
             r"Non-2xx responses: +(?<wrong>\d+)",
             r"Requests per second: +(?<throughput>[\d.]+)",
             r"Time per request: +(?<mean_ms>[\d.]+) \[ms\] \(mean\)",
@@ -210,7 +213,8 @@ pub(in crate::protocol::exec) const TOOLS: &[ToolRow] = &[
         ]),
         advice: &[],
     },
-    // siege 4: as text or, with -j, as JSON. Its times are hundredths of a second.
+    // siege 4, as JSON; its text is not on standard output. An answer of 400 and above is a transaction, but neither a
+    // successful nor a failed one.
     ToolRow {
         name: "siege",
         package: Some("siege"),
@@ -218,16 +222,17 @@ pub(in crate::protocol::exec) const TOOLS: &[ToolRow] = &[
         form: "with -j, and with -b for a load without pauses",
         version: &["--version"],
         result: Form::Regex(&[
-            r#"^[{\s]*"?[Tt]ransactions"?:\s+(?<operations>\d+)"#,
-            r#"^\s*"?[Ee]lapsed.time"?:\s+(?<seconds>[\d.]+)"#,
-            r#"^\s*"?[Rr]esponse.time"?:\s+(?<mean_s>[\d.]+)"#,
-            r#"^\s*"?[Tt]ransaction.rate"?:\s+(?<throughput>[\d.]+)"#,
-            r#"^\s*"?[Ff]ailed.transactions"?:\s+(?<errors>\d+)"#,
-            r#"^\s*"?[Ll]ongest.transaction"?:\s+(?<max_s>[\d.]+)"#,
+            r#""transactions":\s+(?<answered>\d+)"#,
+            r#""successful_transactions":\s+(?<operations>\d+)"#,
+            r#""failed_transactions":\s+(?<errors>\d+)"#,
+            r#""elapsed_time":\s+(?<seconds>[\d.]+)"#,
+            r#""response_time":\s+(?<mean_s>[\d.]+)"#,
+            r#""longest_transaction":\s+(?<max_s>[\d.]+)"#,
         ]),
         advice: &[],
     },
-    // h2load of nghttp2 1.52; it has no percentiles.
+    // h2load of nghttp2 1.52; it has no percentiles. The time in which it finished includes its warm-up, its rate does
+    // not.
     ToolRow {
         name: "h2load",
         package: Some("nghttp2-client"),
@@ -235,8 +240,8 @@ pub(in crate::protocol::exec) const TOOLS: &[ToolRow] = &[
         form: "as it is",
         version: &["--version"],
         result: Form::Regex(&[
-            r"finished in (?<seconds>[\d.]+)s,",
-            r"requests: \d+ total, \d+ started, \d+ done, (?<operations>\d+) succeeded, (?<errors>\d+) failed",
+            r"finished in [^,]+, (?<throughput>[\d.]+) req/s",
+            r"(?<answered>\d+) done, \d+ succeeded, (?<wrong>\d+) failed",
             r"time for request: +[\d.]+[a-z]+ +(?<max>[\d.]+[a-z]+) +(?<mean>[\d.]+[a-z]+)",
         ]),
         advice: &[],
