@@ -11,7 +11,7 @@ use tare_bundle::DataSets;
 use tare_core::fault::Fault;
 use tare_core::form::Form;
 use tare_core::host::{Host, MachineServices, OpenError, ServiceStart, TrialContext};
-use tare_core::load::{LoadOrder, LoadPlan, LoadSummary, SecondRow, WindowRow};
+use tare_core::load::{LoadOrder, LoadPlan, LoadSummary, LoadTask, SecondRow, WindowRow};
 use tare_core::units::CpuSet;
 use tare_layers::local::{LoadGroup, LocalHost};
 use tare_layers::marks;
@@ -20,6 +20,8 @@ use tare_runner::{Apparatus, DataSet, Place, Restored, RunInside, Stop};
 
 /// How long a readiness check waits for its connection to be accepted.
 const CONNECT_LIMIT: Duration = Duration::from_millis(500);
+/// How much longer than its tool may take a load process is waited for.
+const TOOL_SLACK: Duration = Duration::from_secs(10);
 
 /// This machine, as a run uses it.
 pub(crate) struct LocalApparatus {
@@ -122,7 +124,7 @@ impl Apparatus for LocalApparatus {
         each_second: &mut dyn FnMut(&SecondRow),
     ) -> Result<LoadSummary, Fault> {
         let asked = Asked { each_second, next: None, inside: Some(inside) };
-        self.unguided(plan)?.wait(plan.task, limit, stop, asked)
+        self.unguided(plan)?.wait(plan.task, patience(plan, limit), stop, asked)
     }
 
     fn guide(
@@ -146,6 +148,7 @@ impl Apparatus for LocalApparatus {
         insides: Vec<&mut RunInside>,
         each_second: &mut dyn FnMut(usize, &SecondRow),
     ) -> Vec<Result<LoadSummary, Fault>> {
+        let limit = plans.iter().map(|plan| patience(plan, limit)).max().unwrap_or(limit);
         // Start all before waiting for one.
         let drivers: Vec<_> = plans.iter().map(|plan| (plan.task, self.unguided(plan))).collect();
         let mut insides = insides.into_iter();
@@ -180,6 +183,13 @@ impl Apparatus for LocalApparatus {
         }
         driven
     }
+}
+
+/// How long to wait for the load process of a plan: at least as long as its options let a run take.
+fn patience(plan: &LoadPlan, limit: Duration) -> Duration {
+    let within = catalog::protocol(&plan.protocol).and_then(|protocol| protocol.runs_within(&plan.options));
+    let within = within.filter(|_| plan.task == LoadTask::Run);
+    within.map_or(limit, |within| limit.max(plan.settle + within + TOOL_SLACK))
 }
 
 impl LocalApparatus {
@@ -237,4 +247,25 @@ fn open_layers(mut host: Box<dyn Host>, form: &Form, around: &TrialContext) -> R
         host = host.open(layer, &TrialContext { inner: form.layers[at + 1..].to_vec(), ..around.clone() })?;
     }
     Ok(host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use tare_core::config;
+    use tare_core::load::LoadProfile;
+
+    #[test]
+    fn a_tool_is_waited_for_as_long_as_it_may_run() {
+        let (limit, profile) = (Duration::from_secs(60), LoadProfile::Closed { connections: 1, pipeline: 1 });
+        let of = |name: &str, options| LoadPlan::of(name, options, ([127, 0, 0, 1], 9).into(), profile.clone());
+        let exec = catalog::protocol("exec").unwrap();
+        let read = |text: &str| config::read("w.yaml", text, |node, problems| exec.read(node, problems)).unwrap();
+        let tool = of("exec", read("command: [wrk]\nwithin: 10m\n"));
+        assert_eq!(patience(&tool, limit), tool.settle + Duration::from_secs(600) + TOOL_SLACK);
+        assert_eq!(patience(&LoadPlan { task: LoadTask::Populate, ..tool }, limit), limit);
+        assert_eq!(patience(&of("exec", read("command: [wrk]\nwithin: 1s\n")), limit), limit);
+        assert_eq!(patience(&of("null", json!({})), limit), limit);
+    }
 }

@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::marker::PhantomData;
+use std::time::Duration;
 use tare_core::config::{Node, Problems};
 use tare_core::fault::Fault;
 use tare_core::load::{LoadPlan, LoadSummary, OwnMetric};
@@ -57,6 +58,12 @@ pub trait LoadProtocol: 'static {
         false
     }
 
+    /// How long a run of the load may take, if the options say so: then it is waited for as long. The time of the plan
+    /// says it by default.
+    fn runs_within(_options: &Self::Options) -> Option<Duration> {
+        None
+    }
+
     /// Checks that this machine has what the protocol needs. Called before anything is deployed. Nothing is needed by
     /// default.
     ///
@@ -78,6 +85,9 @@ pub trait LoadProtocol: 'static {
 pub trait ErasedProtocol: ProtocolInfo {
     /// See [`LoadProtocol::ABOUT`].
     fn about(&self) -> &'static str;
+
+    /// See [`LoadProtocol::runs_within`]. None if the options are not this protocol's.
+    fn runs_within(&self, options: &Value) -> Option<Duration>;
 
     /// See [`LoadProtocol::check_needs`].
     ///
@@ -138,6 +148,10 @@ impl<P: LoadProtocol> ProtocolInfo for Erased<P> {
 impl<P: LoadProtocol> ErasedProtocol for Erased<P> {
     fn about(&self) -> &'static str {
         P::ABOUT
+    }
+
+    fn runs_within(&self, options: &Value) -> Option<Duration> {
+        P::runs_within(&options_of::<P::Options>(P::NAME, options).ok()?)
     }
 
     fn check_needs(&self, options: &Value) -> Result<(), Fault> {

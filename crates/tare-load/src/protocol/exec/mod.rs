@@ -89,6 +89,10 @@ impl LoadProtocol for Exec {
         options.place == Where::Inside
     }
 
+    fn runs_within(options: &Options) -> Option<Duration> {
+        options.within
+    }
+
     /// The programs must be on this machine, unless they run inside the form: then they are in the service's bundle.
     fn check_needs(options: &Options) -> Result<(), Fault> {
         if options.place == Where::Inside { Ok(()) } else { options.find_programs() }
