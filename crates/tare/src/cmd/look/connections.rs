@@ -94,7 +94,8 @@ pub(crate) struct Tried {
     pub(crate) busy: Option<String>,
 }
 
-/// Deploys a workload once and runs the tool that is its load for two seconds, with the load of the study.
+/// Deploys a workload once and runs the tool that is its load once, with the load of the study. A tool that takes its
+/// time from Tare is given two seconds.
 ///
 /// # Errors
 /// When the workload was not deployed; as a mistake, when the tool's output has no result; when the tool failed, or not
@@ -119,10 +120,7 @@ fn tried(summary: &LoadSummary) -> Result<Tried, Fault> {
     let p50 = figure("p50_us").filter(|us| *us > 0.0).map(|us| Duration::from_secs_f64(us / 1e6));
     match figure("throughput").filter(|rate| *rate > 0.0) {
         Some(operations_per_s) => Ok(Tried { operations_per_s, p50, failed, busy: summary.saturated.clone() }),
-        None => {
-            let fault = Fault::new("the tool tells that not one of its operations succeeded");
-            Err(fault.remedy("see whether it takes the address: {address}, {host} and {port} stand for it"))
-        }
+        None => Err(Fault::new("the tool tells that not one of its operations succeeded")),
     }
 }
 

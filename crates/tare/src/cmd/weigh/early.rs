@@ -2,6 +2,7 @@
 //! taken.
 
 use super::args::About;
+use super::load;
 use super::what::What;
 use crate::mistake::Mistake;
 use anyhow::Result;
@@ -12,11 +13,66 @@ use tare_layers::is_image_name;
 /// Less memory starts nothing.
 const MEMORY_MIN: u64 = 8 << 20;
 
+/// Reads what was typed, as far as no service has to be started for it.
+///
+/// # Errors
+/// What is wrong with it, with what to type instead.
+pub(super) fn read(about: &About) -> Result<What> {
+    let mistake = |text: &str, to_do: &str| Err(Mistake::new(format!("{text}\n  to do: {to_do}")).into());
+    if about.what.is_none() && about.local_command().is_none() {
+        let to_do = "name an image, a folder, a package or a command: tare weigh my/app:1, or tare weigh -- ./server";
+        return mistake("nothing to weigh was named", to_do);
+    }
+    let shown = about.shown();
+    let of_compose = [("--service", about.service.is_some()), ("--profile", !about.profile.is_empty())];
+    if let Some((option, _)) = of_compose.iter().find(|(_, typed)| *typed) {
+        return mistake(&format!("{option} is for Compose files, and {shown} is none"), "leave it out");
+    }
+    let what = match about.local_command() {
+        Some(words) => read_command(about, words)?,
+        None => read_other(about, &shown)?,
+    };
+    check(about, &what)?;
+    load::check(about)?;
+    Ok(what)
+}
+
+/// A command of this machine.
+fn read_command(about: &About, words: &[String]) -> Result<What> {
+    // Whoever forgets WHAT means the load.
+    let of_loads = ["{address}", "{connections}", "{seconds}"];
+    if words.iter().any(|word| of_loads.iter().any(|place| word.contains(place))) {
+        let text = "nothing to weigh was named before --, and what follows looks like a load tool";
+        let to_do = "name an image, a folder or a package: tare weigh my/app:1 -- TOOL";
+        return Err(Mistake::new(format!("{text}\n  to do: {to_do}")).into());
+    }
+    if about.command.is_some() {
+        let text = "there are two commands: --command and the words after --";
+        return Err(Mistake::new(format!("{text}\n  to do: leave out --command")).into());
+    }
+    Ok(What::Command(words.to_vec()))
+}
+
+/// An image, a folder or packages.
+fn read_other(about: &About, typed: &str) -> Result<What> {
+    if !about.with.is_empty() {
+        let text = format!("--with adds files of this machine to a command of it, and {typed} is none");
+        return Err(Mistake::new(format!("{text}\n  to do: leave it out")).into());
+    }
+    let what = What::read(typed)?;
+    if matches!(what, What::Packages(_)) && about.command()?.is_none() {
+        let text = format!("{typed} has files, but does not say which program to start");
+        let to_do = "--command '/usr/bin/PROGRAM ARGUMENTS', in the foreground; {port} stands for the port";
+        return Err(Mistake::new(format!("{text}\n  to do: {to_do}")).into());
+    }
+    Ok(what)
+}
+
 /// Checks the image's name and what the service gets.
 ///
 /// # Errors
 /// Everything that is wrong, with what to write instead.
-pub(super) fn check(about: &About, what: &What) -> Result<()> {
+fn check(about: &About, what: &What) -> Result<()> {
     let mut wrong = Vec::new();
     let mut add = |text: String, to_do: &str| wrong.push(format!("{text}\n  to do: {to_do}"));
     if let What::Named(name) | What::Registry(name) = what
@@ -76,6 +132,15 @@ mod tests {
         for (told, wanted) in told.iter().zip(wanted) {
             assert!(told.contains(wanted) && told.contains("to do: "), "{told}");
         }
+    }
+
+    #[test]
+    fn a_command_is_checked_as_an_image_is() {
+        let told = |typed: &[&str]| read(&about(typed)).map(drop).unwrap_err().to_string();
+        assert!(told(&["--memory", "1KiB", "--", "./server"]).contains("--memory 1KiB"));
+        assert!(told(&["--service", "web", "--", "./server"]).contains("--service is for Compose files, and ./server"));
+        assert!(told(&["--service", "web"]).contains("nothing to weigh was named"));
+        assert_eq!(read(&about(&["--", "./server"])).unwrap(), What::Command(vec!["./server".to_owned()]));
     }
 
     #[test]

@@ -45,10 +45,13 @@ pub(super) fn check(about: &About) -> Result<()> {
         let text = "--number says where a tool prints its result, and there is no tool";
         return Err(Mistake::new(format!("{text}\n  to do: add --tool COMMAND")).into());
     }
-    match typed(about, &Spoken::Postgres, &BTreeMap::new())? {
-        Some(load) => load.check(),
-        None => Ok(()),
+    let Some(load) = typed(about, &Spoken::Postgres, &BTreeMap::new())? else { return Ok(()) };
+    if let Some(count) = about.connections.filter(|_| !load.takes_connections()) {
+        let text = format!("--connections {count}: the load takes no number of connections");
+        let to_do = "put {connections} where a tool takes it, or leave the option out";
+        return Err(Mistake::new(format!("{text}\n  to do: {to_do}")).into());
     }
+    load.check()
 }
 
 /// The load for a service that speaks this protocol at `port`. The variables of the service say who logs in.
@@ -109,6 +112,16 @@ fn script_of(about: &About) -> Option<(&'static script::ScriptRow, &Path)> {
     typed.into_iter().find_map(|(row, path)| Some((row, path.as_deref()?)))
 }
 
+/// The script that was typed, with the name of its copy beside a workload, and what is in it.
+///
+/// # Errors
+/// As [`check`].
+pub(super) fn script_copy(about: &About) -> Result<Option<(&Path, String, String)>> {
+    let Some((row, path)) = script_of(about) else { return Ok(None) };
+    let copy = script::read(row, path, false)?.files.pop();
+    Ok(copy.map(|(name, text)| (path, name, text)))
+}
+
 /// The page of a load of HTTP that the service is asked for once before: the one that was typed, or else the first.
 /// None if the load is another one.
 pub(super) fn page(about: &About) -> Result<Option<&str>> {
@@ -149,6 +162,11 @@ impl Load {
             option: "--tool COMMAND",
             files: Vec::new(),
         }
+    }
+
+    /// Whether it makes as many connections as it is told.
+    pub(super) fn takes_connections(&self) -> bool {
+        self.protocol != "exec" || self.options.iter().any(|line| line.contains("${connections}"))
     }
 
     /// Reads the options as a workload's, and looks for the programs that they name.
@@ -260,6 +278,10 @@ fn tool(words: &[String], number: Option<&str>) -> Result<Load> {
         return Err(Mistake::new(format!("{text}\n  to do: {to_do}")).into());
     }
     let mut command: Vec<String> = words.iter().map(|word| with_places(word)).collect();
+    if !command.iter().any(|word| word.contains("${host}") || word.contains("${port}")) {
+        let text = format!("{TOOL}: nothing tells {name} where the service is, which is elsewhere in each form");
+        return Err(Mistake::new(format!("{text}\n  to do: put {{address}} where the tool takes it")).into());
+    }
     if command[0].contains('/') {
         // As a shell finds it, wherever the folder is that will name it.
         command[0] = paths::plain(Path::new(&command[0])).display().to_string();
@@ -361,8 +383,20 @@ mod tests {
     fn what_says_nothing_of_its_number_is_asked_for_the_option() {
         let told = tool(&["./bench".to_owned()], None).unwrap_err().to_string();
         assert!(told.contains("where bench prints") && told.contains("--number") && !told.contains("json:"), "{told}");
-        let load = tool(&["sh".to_owned(), "-c".to_owned(), "x".to_owned()], Some("vegeta")).unwrap();
+        let load = tool(&["sh".to_owned(), "-c".to_owned(), "x {address}".to_owned()], Some("vegeta")).unwrap();
         assert_eq!(load.options[1], r#"parser: "vegeta""#);
+    }
+
+    #[test]
+    fn a_tool_must_take_the_address_and_the_number_of_connections_that_was_typed() {
+        let told = tool(&["wrk".to_owned(), "http://localhost/".to_owned()], None).unwrap_err().to_string();
+        assert!(told.contains("where the service is") && told.ends_with("put {address} where the tool takes it"));
+        assert!(tool(&["wrk".to_owned(), "http://${host}/".to_owned()], None).is_ok());
+        let typed = ["x", "--connections", "8", "--tool", "wrk http://{address}/"];
+        let told = check(&about(&typed)).unwrap_err().to_string();
+        assert!(told.contains("--connections 8: ") && told.contains("put {connections}"), "{told}");
+        let load = tool(&["wrk".to_owned(), "-c{connections}".to_owned(), "{address}".to_owned()], None).unwrap();
+        assert!(load.takes_connections() && Load::none().takes_connections());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! with the option that overrides it.
 
 mod args;
+mod changed;
 mod early;
 mod ended;
 mod folder;
@@ -23,7 +24,7 @@ pub(crate) use args::{InitArgs, WeighArgs};
 use super::look::{self, Found, Ground};
 use super::run;
 use crate::cli::RunArgs;
-use crate::images::plain_image;
+use crate::images::{self, plain_image};
 use crate::mistake::Mistake;
 use crate::terminal::{note, tell};
 use crate::{EXIT_INTERRUPTED, EXIT_OK, files, machine, session};
@@ -139,12 +140,13 @@ fn make(about: &About, verb: &str, say: &mut dyn FnMut(&str)) -> Result<Made> {
         load::check(about)?;
         return stack::make(about, typed, verb, say);
     }
-    let what = read(about)?;
+    let what = early::read(about)?;
     let name = about.name.clone().unwrap_or_else(|| what.short_name());
     let folder = folder::place(about, &name);
     if folder::standing(&folder, about)? == Standing::Made {
         let shown = folder.display();
         say(&format!("{shown} is there already, made by this command: taken as it is; remove it to look anew"));
+        changed::tell(about, &folder, say)?;
         if matches!(what, What::Dockerfile(_)) {
             // The folder names an image, which is to be of the sources as they are now.
             session::require_root(verb)?;
@@ -229,46 +231,6 @@ fn first_draft(about: &About, name: String, single: Single) -> Draft<'_> {
     }
 }
 
-/// Reads what was typed, as far as no service has to be started for it.
-fn read(about: &About) -> Result<What> {
-    let mistake = |text: &str, to_do: &str| Err(Mistake::new(format!("{text}\n  to do: {to_do}")).into());
-    if let Some(words) = about.local_command() {
-        // Whoever forgets WHAT means the load.
-        let of_loads = ["{address}", "{connections}", "{seconds}"];
-        if words.iter().any(|word| of_loads.iter().any(|place| word.contains(place))) {
-            let text = "nothing to weigh was named before --, and what follows looks like a load tool";
-            return mistake(text, "name an image, a folder or a package: tare weigh my/app:1 -- TOOL");
-        }
-        if about.command.is_some() {
-            return mistake("there are two commands: --command and the words after --", "leave out --command");
-        }
-        load::check(about)?;
-        return Ok(What::Command(words.to_vec()));
-    }
-    let Some(typed) = &about.what else {
-        let to_do = "name an image, a folder, a package or a command: tare weigh my/app:1, or tare weigh -- ./server";
-        return mistake("nothing to weigh was named", to_do);
-    };
-    let of_compose = [("--service", about.service.is_some()), ("--profile", !about.profile.is_empty())];
-    if let Some((option, _)) = of_compose.iter().find(|(_, typed)| *typed) {
-        return mistake(&format!("{option} is for Compose files, and {typed} is none"), "leave it out");
-    }
-    if !about.with.is_empty() {
-        let text = format!("--with adds files of this machine to a command of it, and {typed} is none");
-        return mistake(&text, "leave it out");
-    }
-    let what = What::read(typed)?;
-    let command = about.command()?;
-    if matches!(what, What::Packages(_)) && command.is_none() {
-        let text = format!("{typed} has files, but does not say which program to start");
-        let to_do = "--command '/usr/bin/PROGRAM ARGUMENTS', in the foreground; {port} stands for the port";
-        return Err(Mistake::new(format!("{text}\n  to do: {to_do}")).into());
-    }
-    early::check(about, &what)?;
-    load::check(about)?;
-    Ok(what)
-}
-
 /// Builds the bundle; returns what the image says, if it is one.
 fn build(
     about: &About,
@@ -310,6 +272,7 @@ fn look_and_write(
             say("starting the service once, to see where it listens and what it speaks");
         }
         Deployed::Stack(stack) => {
+            images::lines(&workload).iter().for_each(|line| say(line));
             let loaded = stack.imported.stack.loaded();
             say(&format!("starting all services once, to see where {loaded} listens and what it speaks (--service)"));
         }
@@ -341,35 +304,42 @@ fn look_and_write(
     if ground.stop.raised() {
         return Ok(Made::Interrupted(None));
     }
-    if let Some(count) = draft.about.connections {
-        draft.connections_said = format!("{count} connections: as typed (--connections)");
-    }
-    if draft.load.protocol == "exec" {
-        // A tool may take no number of connections, and each try would start it anew.
-        tried::try_tool(&draft, ground, say)?;
-        draft.ready = READY;
-        if ground.stop.raised() {
-            draft.write(folder)?;
-            return Ok(Made::Interrupted(Some(folder.to_owned())));
-        }
-    } else if draft.about.connections.is_none() {
-        say("looking for a number of connections that keeps it busy");
-        let (_kept, study, mut workload) = read_draft(&draft)?;
-        let found = look::connections(ground, &study, &mut workload, say);
-        draft.ready = READY;
-        if ground.stop.raised() {
-            leave(draft, folder)?;
-            return Ok(Made::Interrupted(Some(folder.to_owned())));
-        }
-        let found = found.map_err(|error| with_other_loads(without_places(error), &draft.load))?;
-        draft.connections = found.connections;
-        draft.connections_said = describe(&found);
+    try_load(&mut draft, ground, say)?;
+    draft.ready = READY;
+    if ground.stop.raised() {
+        leave(draft, folder)?;
+        return Ok(Made::Interrupted(Some(folder.to_owned())));
     }
     say(&draft.connections_said);
-    draft.ready = READY;
     leave(draft, folder)?;
     say(&format!("written: {}", folder.display()));
     Ok(Made::Whole(folder.to_owned()))
+}
+
+/// Finds a number of connections, or tries the tool that is the load. Ends early, without an error, on an interrupt.
+fn try_load(draft: &mut Draft, ground: &Ground, say: &mut dyn FnMut(&str)) -> Result<()> {
+    if let Some(count) = draft.about.connections {
+        draft.connections_said = format!("{count} connections: as typed (--connections)");
+    } else if !draft.load.takes_connections() {
+        draft.connections_said = "as many connections as the tool makes".to_owned();
+    }
+    if draft.load.protocol == "exec" {
+        // A tool may take no number of connections, and each try would start it anew.
+        return tried::try_tool(draft, ground, say);
+    }
+    if draft.about.connections.is_some() {
+        return Ok(());
+    }
+    say("looking for a number of connections that keeps it busy");
+    let (_kept, study, mut workload) = read_draft(draft)?;
+    let found = look::connections(ground, &study, &mut workload, say);
+    if ground.stop.raised() {
+        return Ok(());
+    }
+    let found = found.map_err(|error| with_other_loads(without_places(error), &draft.load))?;
+    draft.connections = found.connections;
+    draft.connections_said = describe(&found);
+    Ok(())
 }
 
 /// Writes the folder that stays. The files of a command are in it already, and are named from there.

@@ -10,6 +10,9 @@ use std::path::Path;
 /// The longest script, which is that of any file beside a workload: 4 MiB.
 const SCRIPT_MAX: u64 = 4 << 20;
 
+/// How long a script may take that says by itself how long it takes.
+const LONGEST: &str = "10m";
+
 /// A kind of script.
 pub(super) struct ScriptRow {
     /// Its option of `tare weigh`.
@@ -27,6 +30,8 @@ pub(super) struct ScriptRow {
     /// A script with one of these leaves that to the arguments. Empty if all do.
     entry: &'static [&'static str],
     environment: &'static [(&'static str, &'static str)],
+    /// Whether a script may take longer than it is told.
+    lingers: bool,
     /// A script has one of these where it takes the address. Empty if the program itself tells it.
     address: &'static [&'static str],
     /// How a script takes the address.
@@ -62,6 +67,7 @@ pub(super) const K6: ScriptRow = ScriptRow {
     entry: &["export default", "as default", "module.exports"],
     // The other summary, the usual one of k6 2, has no percentile above 95.
     environment: &[("K6_NEW_MACHINE_READABLE_SUMMARY", "false")],
+    lingers: false,
     address: &["__ENV"],
     takes: "take it from __ENV.TARGET, such as http://127.0.0.1:8080, or from __ENV.HOST and __ENV.PORT",
     from: "https://grafana.com/docs/k6/latest/set-up/install-k6/",
@@ -93,6 +99,7 @@ pub(super) const JMETER: ScriptRow = ScriptRow {
     lasting: &[],
     entry: &[],
     environment: &[],
+    lingers: true,
     address: &["__P(host", "__property(host"],
     takes: "write ${__P(host)} and ${__P(port)} where it names the server, and ${__P(threads)} and ${__P(duration)} in \
             its thread group",
@@ -127,8 +134,9 @@ pub(super) const LOCUST: ScriptRow = ScriptRow {
     lasting: &[],
     entry: &[],
     environment: &[],
+    lingers: false,
     address: &[],
-    takes: "",
+    takes: "name paths alone, as in self.client.get('/'), which go to the host that Tare names",
     from: "https://docs.locust.io/en/stable/installation.html",
 };
 
@@ -173,6 +181,9 @@ pub(super) fn read(row: &ScriptRow, path: &Path, secured: bool) -> Result<Script
     }
     // It takes as long to start as most loads take to settle.
     options.push("settle: false".to_owned());
+    if owns_time || row.lingers {
+        options.push(format!("within: {LONGEST}"));
+    }
     let by_itself = if owns_time { ", for as long and with as many users as its own scenarios say" } else { "" };
     let said = format!("what {} sends, run by {}{by_itself}", path.display(), row.program);
     Ok(Scripted { options, said, files: vec![(file.to_owned(), text)] })
@@ -195,6 +206,11 @@ fn content(row: &ScriptRow, path: &Path) -> Result<String> {
 /// Where to get the program of a script, for the message that it is not here.
 pub(super) fn where_from(option: &str) -> Option<&'static str> {
     [&K6, &JMETER, &LOCUST].into_iter().find(|row| row.option == option).map(|row| row.from)
+}
+
+/// How a script takes the service's address. None if the load of this option is no script.
+pub(super) fn takes(option: &str) -> Option<&'static str> {
+    [&K6, &JMETER, &LOCUST].into_iter().find(|row| row.option == option).map(|row| row.takes)
 }
 
 #[cfg(test)]
@@ -232,6 +248,10 @@ mod tests {
         let script = "export const options = { scenarios: {} }\nexport function a() { http.get(__ENV.TARGET) }";
         let load = loaded(&K6, "a.js", script, false).unwrap();
         assert!(!load.options[1].contains("--vus") && load.said.contains("its own scenarios"), "{load:?}");
+        let within = |load: Scripted| load.options.last().is_some_and(|line| line == "within: 10m");
+        assert!(within(load), "it may take longer than a form is measured");
+        assert!(within(loaded(&JMETER, "p.jmx", "${__P(host)}", false).unwrap()));
+        assert!(!within(loaded(&LOCUST, "l.py", "", false).unwrap()));
     }
 
     #[test]

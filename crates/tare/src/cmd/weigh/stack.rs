@@ -5,7 +5,7 @@ use super::args::About;
 use super::folder::{self, Deployed, Draft, READY_SOON, Stacked, Standing};
 use super::load::Load;
 use super::port::Expected;
-use super::{ANY_PORT, Made, USUAL_CONNECTIONS, look_and_write};
+use super::{ANY_PORT, Made, USUAL_CONNECTIONS, changed, look_and_write};
 use crate::catalog::Tables;
 use crate::cmd::import::{self, Wanted};
 use crate::cmd::look::Ground;
@@ -37,20 +37,21 @@ pub(super) fn make(about: &About, typed: &Path, verb: &str, say: &mut dyn FnMut(
     if folder::standing(&folder, about)? == Standing::Made {
         let shown = folder.display();
         say(&format!("{shown} is there already, made by this command: taken as it is; remove it to look anew"));
+        changed::tell(about, &folder, say)?;
         if !first.built.is_empty() {
             // The folder names images, which are to be of the sources as they are now.
             session::require_root(verb)?;
             let stop = session::stop_on_signals()?;
-            let built = build_images(&first.built, &file, &stop, say);
+            let built = build_images(&first.built, (&file, &over), &stop, say);
             if stop.raised() {
                 return Ok(Made::Interrupted(Some(folder)));
             }
             built?;
         }
-        return Ok(Made::Whole(folder));
+        return Ok(Made::Before(folder));
     }
     let ground = Ground::take(verb, &about.shown(), about.wait)?;
-    let brought = build_images(&first.built, &file, &ground.stop, say)
+    let brought = build_images(&first.built, (&file, &over), &ground.stop, say)
         .and_then(|()| fetch_images(&first, &file, ground.carrier.bundles.as_ref(), &ground.stop, say));
     if ground.stop.raised() {
         return Ok(Made::Interrupted(None));
@@ -83,6 +84,7 @@ fn refuse_options(about: &About, file: &Path) -> Result<()> {
         ("--user", "user", about.user.is_some()),
         ("--env", "environment", !about.env.is_empty()),
         ("--volume", "volumes", !about.volume.is_empty()),
+        ("--with", "volumes", !about.with.is_empty()),
         ("--cpus", "cpus", about.cpus.is_some()),
         ("--memory", "mem_limit", about.memory.is_some()),
     ];
@@ -121,8 +123,8 @@ fn told(typed: &Path, imported: &Imported) -> Vec<String> {
 }
 
 /// Has the engine build images, as `docker compose build` would leave them. Ends early, without an error, once `stop`
-/// is raised.
-fn build_images(built: &[Build], file: &Path, stop: &Stop, say: &mut dyn FnMut(&str)) -> Result<()> {
+/// is raised. `files` are the Compose file and those over it.
+fn build_images(built: &[Build], files: (&Path, &[PathBuf]), stop: &Stop, say: &mut dyn FnMut(&str)) -> Result<()> {
     let is_same = |one: &Build, other: &Build| {
         (&one.tag, &one.context, &one.dockerfile) == (&other.tag, &other.context, &other.dockerfile)
             && (&one.args, &one.target) == (&other.args, &other.target)
@@ -132,17 +134,27 @@ fn build_images(built: &[Build], file: &Path, stop: &Stop, say: &mut dyn FnMut(&
             break;
         }
         if !built[..number].iter().any(|earlier| is_same(earlier, build)) {
-            build_one(build, file, stop, say)?;
+            build_one(build, files, stop, say)?;
         }
     }
     Ok(())
 }
 
-fn build_one(build: &Build, file: &Path, stop: &Stop, say: &mut dyn FnMut(&str)) -> Result<()> {
+/// The commands that read the same files, as they are typed: Compose's, and `tare import`.
+fn commands((file, over): (&Path, &[PathBuf])) -> (String, String) {
+    let mut compose = format!("docker compose -f {}", paths::shown(file));
+    over.iter().for_each(|file| compose += &format!(" -f {}", paths::shown(file)));
+    // It looks for the others if a folder was typed, and takes a file alone.
+    let folder = file.parent().map(paths::shown).filter(|shown| !shown.is_empty());
+    let import = if over.is_empty() { paths::shown(file) } else { folder.unwrap_or_else(|| ".".to_owned()) };
+    (compose, format!("tare import {import}"))
+}
+
+fn build_one(build: &Build, files: (&Path, &[PathBuf]), stop: &Stop, say: &mut dyn FnMut(&str)) -> Result<()> {
     let Build { service, tag, .. } = build;
-    let shown = paths::shown(file);
+    let (compose, import) = commands(files);
     let place = format!("{}:{}:{}", build.file, build.place.line, build.place.column);
-    let by_hand = format!("docker compose -f {shown} build {service}");
+    let by_hand = format!("{compose} build {service}");
     if let Some(why) = &build.by_hand {
         // Somebody may have built it by hand.
         let Ok(_) = tare_layers::engine_image(tag) else {
@@ -152,7 +164,7 @@ fn build_one(build: &Build, file: &Path, stop: &Stop, say: &mut dyn FnMut(&str))
         say(&format!("image {tag} of service {service}: as the engine has it, for {why} ({by_hand})"));
         return Ok(());
     }
-    let context = inside(file, &build.context).map_err(|fault| fault.context(&place))?;
+    let context = inside(files.0, &build.context).map_err(|fault| fault.context(&place))?;
     let ways = BuildWays { is_no_source: &folder::is_ours, stop: &|| stop.raised() };
     let named = NamedBuild {
         name: tag,
@@ -162,8 +174,8 @@ fn build_one(build: &Build, file: &Path, stop: &Stop, say: &mut dyn FnMut(&str))
     };
     tare_layers::build_named_image(&context, &named, &ways, say).map_err(|fault| {
         let remedy = format!(
-            "mend what its last lines show; if it needs BuildKit, build it yourself ({by_hand}), then: tare import \
-             {shown} --out DIR; tare run DIR"
+            "mend what its last lines show; if it needs BuildKit, build it yourself ({by_hand}), then: {import} \
+             --out DIR; tare run DIR"
         );
         let remedy = if fault.mistake { remedy } else { fault.remedy.clone() };
         fault.context(format_args!("{place}: service '{service}'")).remedy(remedy)
@@ -284,7 +296,20 @@ services:
         assert!(told.contains("compose.yaml:1:") && told.contains("'services.a.gpus' keeps it from running"), "{told}");
         let told = refuse_options(&about(&["x", "--cpus", "2", "--env", "A=1"]), &file).unwrap_err().to_string();
         assert!(told.contains("write 'cpus:' at") && told.contains("write 'environment:' at"), "{told}");
+        assert!(refuse_options(&about(&["x", "--with", "y"]), &file).unwrap_err().to_string().contains("'volumes:'"));
         assert!(refuse_options(&about(&["x", "--port", "80"]), &file).is_ok());
+    }
+
+    #[test]
+    fn commands_to_be_typed_read_the_same_files() {
+        let (compose, import) = commands((Path::new("shop/compose.yaml"), &[]));
+        assert_eq!(compose, "docker compose -f shop/compose.yaml");
+        assert_eq!(import, "tare import shop/compose.yaml");
+        let over = [PathBuf::from("shop/compose.override.yaml")];
+        let (compose, import) = commands((Path::new("shop/compose.yaml"), &over));
+        assert_eq!(compose, "docker compose -f shop/compose.yaml -f shop/compose.override.yaml");
+        assert_eq!(import, "tare import shop");
+        assert_eq!(commands((Path::new("compose.yaml"), &over)).1, "tare import .");
     }
 
     #[test]
