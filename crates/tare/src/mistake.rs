@@ -3,7 +3,7 @@
 use std::fmt;
 use tare_core::config::Problem;
 
-/// The user's mistake: exit code 2, nothing was started.
+/// The user's mistake: exit code 2, nothing was measured.
 #[derive(Debug)]
 pub(crate) enum Mistake {
     /// On the command line; the remedy is on a line of its own.
