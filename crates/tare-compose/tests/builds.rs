@@ -28,3 +28,14 @@ fn a_build_is_told_as_an_engine_takes_it() {
     assert_eq!((b.tag.as_str(), b.by_hand.as_deref()), ("b:1", Some("it has 'secrets'")));
     assert!(c.by_hand.as_ref().unwrap().contains("outside of the folder"), "{c:?}");
 }
+
+#[test]
+fn a_build_does_not_take_the_name_of_one_of_our_own_images() {
+    let text = "services:\n  a:\n    image: localhost/tare-bundle:1\n    build: .\n    ports: ['80']\n  \
+                b: {image: docker.io/library/tare-built, build: .}\n";
+    let told = of_text(text).unwrap_err().join("\n");
+    for wanted in ["compose.yaml:3:12", "'localhost/tare-bundle:1' is a name of Tare's own images", "compose.yaml:6:14"] {
+        assert!(told.contains(wanted), "{wanted}:\n{told}");
+    }
+    assert!(told.contains("give 'image:' another name"), "{told}");
+}

@@ -39,6 +39,29 @@ impl Recipe {
 
 /// What stands before the name of an image that the engine on this machine has; skopeo calls it so, too.
 pub const ENGINE_IMAGE: &str = "docker-daemon:";
+/// The repository of the images that Tare makes of bundles in an engine; everything in it is Tare's. With a host in
+/// front, no engine expands it to something else: Podman puts `localhost/` before a bare name, Docker
+/// `docker.io/library/`.
+pub const BUNDLE_IMAGES: &str = "localhost/tare-bundle";
+/// The same of those that Tare builds of folders with a Dockerfile.
+pub const BUILT_IMAGES: &str = "localhost/tare-built";
+/// What engines put before a bare name or leave out of a whole one, from the outermost part on.
+const IMPLIED: [&str; 4] = ["index.docker.io/", "docker.io/", "library/", "localhost/"];
+
+/// Whether an image of this name would stand among those that Tare makes itself, whichever engine reads the name. The
+/// name may have a tag and a digest.
+pub fn is_own_image_name(name: &str) -> bool {
+    let plain = |name: &str| {
+        let name = name.split('@').next().unwrap_or_default();
+        // A colon before a slash belongs to the registry's port.
+        let last = name.rfind('/').map_or(0, |slash| slash + 1);
+        let end = name[last..].find(':').map_or(name.len(), |colon| last + colon);
+        let whole = name[..end].to_ascii_lowercase();
+        let short = IMPLIED.iter().fold(whole.as_str(), |rest, start| rest.strip_prefix(*start).unwrap_or(rest));
+        short.to_owned()
+    };
+    [BUNDLE_IMAGES, BUILT_IMAGES].into_iter().any(|own| plain(own) == plain(name))
+}
 
 /// Where the files of a bundle come from.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -136,4 +159,24 @@ pub trait BundleStore: Send + Sync {
     /// # Errors
     /// When the host's own kernel cannot be read and the distribution's cannot be fetched.
     fn kernel(&self) -> Result<Kernel, Fault>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_our_own_images_is_known_however_it_is_written() {
+        for repository in ["tare-bundle", "tare-built"] {
+            for before in ["", "localhost/", "docker.io/", "docker.io/library/", "index.docker.io/library/"] {
+                for after in ["", ":latest", ":0123abcd", "@sha256:00", ":1@sha256:00"] {
+                    let name = format!("{before}{repository}{after}");
+                    assert!(is_own_image_name(&name), "{name}");
+                }
+            }
+        }
+        for other in ["", "redis:7", "tare-bundle-test:1", "mine/tare-built", "localhost:5000/tare-bundle:1", "tare"] {
+            assert!(!is_own_image_name(other), "{other}");
+        }
+    }
 }

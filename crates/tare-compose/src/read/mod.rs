@@ -25,7 +25,7 @@ use ignored::{Fate, KEYS};
 use sharing::{Mounted, Taken};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use tare_core::bundle::ENGINE_IMAGE;
+use tare_core::bundle::{ENGINE_IMAGE, is_own_image_name};
 use tare_core::image::ImageConfig;
 use tare_core::workload::{StopSignal, why_not_in_image};
 
@@ -123,6 +123,12 @@ impl Reader<'_> {
         };
         if name.trim().is_empty() || name.contains(char::is_whitespace) {
             self.sources.wrong(service.at, format!("'{name}' is no image's name"), "write for example redis:7");
+            return None;
+        }
+        if build.is_some() && is_own_image_name(&name) {
+            let at = keys.get("image").map_or(service.at, |entry| entry.value.at);
+            let message = format!("'{name}' is a name of Tare's own images, whose place the build would take");
+            self.sources.wrong(at, message, "give 'image:' another name");
             return None;
         }
         let (source, says) = (self.find_image)(&name);

@@ -10,17 +10,15 @@ use bollard::query_parameters::{
 };
 use bytes::Bytes;
 use futures_util::{Stream, TryStreamExt, stream};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use tare_core::bundle::Bundle;
+use std::sync::{Mutex, PoisonError};
+use tare_core::bundle::{BUNDLE_IMAGES, Bundle};
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::CachedItem;
 
-/// The repository under which bundles are tagged; everything in it is ours. With a host in front, no engine expands it
-/// to something else: Podman puts `localhost/` before a bare name, Docker `docker.io/library/`.
-const REPOSITORY: &str = "localhost/tare-bundle";
 /// The label of a bundle's image; it stays when another import takes over the tag.
 const BUNDLE_LABEL: &str = "tare.bundle";
 /// How many digits of the digest form the tag: enough that no two bundles share one.
@@ -42,16 +40,16 @@ pub struct CachedImage {
 /// The name of the image of a bundle with this digest (`sha256:<hex>`).
 pub(crate) fn name_of(digest: &str) -> String {
     let hex = digest.rsplit(':').next().unwrap_or(digest);
-    format!("{REPOSITORY}:{}", hex.chars().take(DIGITS).collect::<String>())
+    format!("{BUNDLE_IMAGES}:{}", hex.chars().take(DIGITS).collect::<String>())
 }
 
-/// The image of a bundle, imported now if the engine does not have it.
+/// The image of a bundle, imported now if the engine does not have it. Another image that has its name loses that.
 ///
 /// # Errors
 /// When the bundle cannot be emitted, or the engine refuses it.
 pub(crate) fn ensure(engine: &Engine, bundle: &dyn Bundle) -> Result<String, Fault> {
     let name = name_of(bundle.digest());
-    if !is_there(engine, &name)? {
+    if !is_there(engine, &name, bundle.digest())? {
         let archive = bundle.archive()?;
         import_file(engine, &archive, &name, bundle.digest())?;
     }
@@ -65,7 +63,7 @@ pub(crate) fn ensure(engine: &Engine, bundle: &dyn Bundle) -> Result<String, Fau
 /// When the engine refuses it, or does not keep an image's layer as a folder.
 pub(crate) fn ensure_hollow(engine: &Engine, bundle: &dyn Bundle) -> Result<Option<PathBuf>, Fault> {
     let name = name_of(bundle.digest());
-    if is_there(engine, &name)? {
+    if is_there(engine, &name, bundle.digest())? {
         return Ok(None);
     }
     let what = format!("the empty image {name}");
@@ -86,12 +84,33 @@ fn hollow_archive(digest: &str) -> Result<Vec<u8>, Fault> {
     Ok(archive)
 }
 
-fn is_there(engine: &Engine, name: &str) -> Result<bool, Fault> {
-    match engine.call(engine.docker().inspect_image(name)) {
-        Ok(_) => Ok(true),
-        Err(error) if error.is_missing() => Ok(false),
-        Err(error) => Err(error.doing(format!("look for the image {name}"))),
+/// Whether the image of this name is the one that was imported for the bundle with this digest. The name alone proves
+/// nothing: whoever may tag an image, such as a build, can take it.
+fn is_there(engine: &Engine, name: &str, digest: &str) -> Result<bool, Fault> {
+    // An image's ID is a digest of its configuration and its layers: what was seen of one holds for good. Each start of
+    // a service asks, and is measured.
+    static SEEN: Mutex<BTreeSet<(String, String)>> = Mutex::new(BTreeSet::new());
+    let image = match engine.call(engine.docker().inspect_image(name)) {
+        Ok(image) => image,
+        Err(error) if error.is_missing() => return Ok(false),
+        Err(error) => return Err(error.doing(format!("look for the image {name}"))),
+    };
+    let labels = image.config.and_then(|config| config.labels).unwrap_or_default();
+    let Some(id) = image.id.filter(|_| is_labelled(&labels, digest)) else { return Ok(false) };
+    let key = (id, digest.to_owned());
+    if SEEN.lock().unwrap_or_else(PoisonError::into_inner).contains(&key) {
+        return Ok(true);
     }
+    let imported = is_imported(engine, &key.0)?;
+    if imported {
+        SEEN.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
+    }
+    Ok(imported)
+}
+
+/// Whether an image's labels say that it is of the bundle with this digest.
+fn is_labelled(labels: &HashMap<String, String>, digest: &str) -> bool {
+    labels.get(BUNDLE_LABEL).is_some_and(|labelled| labelled == digest)
 }
 
 fn import_file(engine: &Engine, archive: &Path, name: &str, digest: &str) -> Result<(), Fault> {
@@ -250,6 +269,16 @@ mod tests {
         assert_eq!(name_to_remove(&image(&["<none>:<none>"])).as_deref(), Some("sha256:1"));
         assert_eq!(name_to_remove(&image(&["mine:1"])), None);
         assert_eq!(name_to_remove(&image(&["registry/localhost/tare-bundle:1"])), None);
+    }
+
+    #[test]
+    fn an_image_is_a_bundle_s_by_its_label_and_not_by_its_name() {
+        let digest = format!("sha256:{}", "ab".repeat(32));
+        let labels = |value: &str| HashMap::from([(BUNDLE_LABEL.to_owned(), value.to_owned())]);
+        assert!(is_labelled(&labels(&digest), &digest));
+        assert!(!is_labelled(&HashMap::new(), &digest));
+        assert!(!is_labelled(&labels(&digest.replace("ab", "cd")), &digest));
+        assert!(tare_core::bundle::is_own_image_name(&name_of(&digest)), "no build may have such a name");
     }
 
     #[test]

@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use tare_core::bundle::{BUILT_IMAGES, is_own_image_name};
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::CachedItem;
 use tare_core::units::{grouped, show_bytes};
@@ -29,8 +30,6 @@ use tare_core::units::{grouped, show_bytes};
 const LISTENS: Duration = Duration::from_millis(250);
 /// The kind of what is kept here, see [`kept`].
 pub(super) const KIND: &str = "built image";
-/// The repository of the images; everything in it is ours.
-const REPOSITORY: &str = "localhost/tare-built";
 /// The label that holds an image's own name.
 const LABEL: &str = "tare.built";
 /// How long a build may say nothing: a step that compiles may take long.
@@ -68,13 +67,14 @@ pub struct NamedBuild<'a> {
 /// its name before.
 ///
 /// # Errors
-/// As [`build_image`].
+/// As [`build_image`]; and, as a mistake, when the name is one of Tare's own images, whose place the build would take.
 pub fn build_named_image(
     folder: &Path,
     build: &NamedBuild,
     ways: &BuildWays,
     say: &mut dyn FnMut(&str),
 ) -> Result<EngineImage, Fault> {
+    refuse_own_name(build.name)?;
     let engine = Engine::find()?.ok_or_else(super::no_engine)?;
     let (folder, context) = open(folder, build.dockerfile, ways, say)?;
     let options = usual_options(&context.dockerfile, build.name);
@@ -82,6 +82,15 @@ pub fn build_named_image(
     let options = options.target(build.target.unwrap_or_default()).build();
     run(&engine, (&folder, build.name), (options, context), ways.stop, say)?;
     inventory::by_name(&engine, build.name)
+}
+
+/// A Compose file, which may be somebody else's, must not put its own image in the place of one of ours.
+fn refuse_own_name(name: &str) -> Result<(), Fault> {
+    if !is_own_image_name(name) {
+        return Ok(());
+    }
+    let fault = Fault::new(format!("{name} is a name of Tare's own images"));
+    Err(fault.remedy("give 'image:' another name").as_mistake())
 }
 
 /// Has the engine build the image of a folder with a Dockerfile (or Containerfile), and gives each line of the build's
@@ -137,8 +146,8 @@ fn name_of(folder: &Path) -> String {
     let fitting = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
     let word: String = word.chars().map(fitting).take(WORD_LETTERS).collect();
     match word.trim_matches('-') {
-        "" => format!("{REPOSITORY}:{hash}"),
-        word => format!("{REPOSITORY}:{word}-{hash}"),
+        "" => format!("{BUILT_IMAGES}:{hash}"),
+        word => format!("{BUILT_IMAGES}:{word}-{hash}"),
     }
 }
 
@@ -300,7 +309,7 @@ fn listed(engine: &Engine) -> Result<Vec<CachedItem>, Fault> {
 /// The name under which an image was built, if it still has it.
 fn own_name(labels: &HashMap<String, String>, tags: &[String]) -> Option<String> {
     let name = labels.get(LABEL)?;
-    let is_ours = name.strip_prefix(REPOSITORY).is_some_and(|tag| tag.starts_with(':'));
+    let is_ours = name.strip_prefix(BUILT_IMAGES).is_some_and(|tag| tag.starts_with(':'));
     (is_ours && tags.contains(name)).then(|| name.clone())
 }
 
@@ -347,6 +356,17 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_built_under_a_name_of_our_own_images() {
+        let bundle = format!("localhost/tare-bundle:{}", "ab".repeat(16));
+        for name in [bundle.as_str(), "docker.io/library/tare-built:app-1", name_of(Path::new("/app")).as_str()] {
+            let fault = refuse_own_name(name).unwrap_err();
+            assert!(fault.mistake && fault.message == format!("{name} is a name of Tare's own images"), "{fault}");
+            assert_eq!(fault.remedy, "give 'image:' another name");
+        }
+        assert!(refuse_own_name("shop-web").is_ok());
+    }
+
+    #[test]
     fn output_is_said_line_by_line_and_the_last_lines_are_kept() {
         let (mut said, mut output) = (Vec::new(), Output::default());
         let mut say = |line: &str| said.push(line.to_owned());
@@ -379,7 +399,7 @@ mod tests {
 
     #[test]
     fn what_has_our_label_under_another_name_is_not_ours() {
-        let ours = format!("{REPOSITORY}:app-1");
+        let ours = format!("{BUILT_IMAGES}:app-1");
         let labels = HashMap::from([(LABEL.to_owned(), ours.clone())]);
         assert_eq!(own_name(&labels, &["mine:1".to_owned(), ours.clone()]), Some(ours.clone()));
         assert_eq!(own_name(&labels, &["mine:1".to_owned()]), None);
