@@ -18,11 +18,11 @@ const STICKY: u32 = 0o1000;
 
 /// Something on the way to a path that another user can change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Foreign {
+pub struct Foreign {
     /// What it is.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     /// Why another user can: "belongs to user 1000".
-    pub(crate) why: String,
+    pub why: String,
 }
 
 /// Who, in addition to root, may change something: users, and groups of them.
@@ -107,10 +107,18 @@ fn there(path: &Path) -> PathBuf {
 /// Whether only root, and `behind`, the user who became root, could have put what is at `path` there, or could put
 /// something there. A user who is not root may use whatever exists.
 pub fn is_own(path: &Path, behind: Option<u32>) -> bool {
+    in_other_hands(path, behind).is_none()
+}
+
+/// What on the way to `path` keeps it from being root's own, as [`is_own`] has it: the first thing that another user
+/// can change, or that cannot be examined. `None` where nothing does.
+pub fn in_other_hands(path: &Path, behind: Option<u32>) -> Option<Foreign> {
     if !rustix::process::geteuid().is_root() {
-        return true;
+        return None;
     }
-    foreign(&there(path), behind.unwrap_or(0)).is_ok_and(|found| found.is_none())
+    let place = there(path);
+    let unknown = |error: io::Error| Some(Foreign { path: place.clone(), why: format!("cannot be examined: {error}") });
+    foreign(&place, behind.unwrap_or(0)).unwrap_or_else(unknown)
 }
 
 /// Whether everybody who could have put what is at `path` there, or could put something there, could also replace
@@ -188,6 +196,7 @@ mod tests {
         assert_eq!(why(&home), None);
         assert_eq!(why(&way).unwrap().0, way);
         assert!(!is_own(&way.join("missing"), None) && is_own(&home.join("missing"), None));
+        assert_eq!(in_other_hands(&way.join("missing"), None).map(|found| found.path), Some(way.clone()));
         // By somebody else's link to a good place, and by one of our links to a bad place.
         let (theirs, ours) = (way.join("theirs"), way.join("ours"));
         symlink("home", &theirs).unwrap();

@@ -45,15 +45,18 @@ pub(crate) fn write_own_file(path: &Path, content: impl AsRef<[u8]>) -> Result<(
 /// Makes the folder of a record and missing folders above it. Only its owner may look into it; under sudo that is the
 /// calling user.
 pub(crate) fn make_own_folder(path: &Path) -> std::io::Result<()> {
-    path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
-    match std::fs::DirBuilder::new().mode(0o700).create(path) {
+    match make_new_folder(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        Err(error) => Err(error),
-        Ok(()) => {
-            hand_folder_to_caller(path);
-            Ok(())
-        }
+        made => made,
     }
+}
+
+/// The same for a folder that must not be there yet: another user may have put one there, or a link to one.
+pub(crate) fn make_new_folder(path: &Path) -> std::io::Result<()> {
+    path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+    std::fs::DirBuilder::new().mode(0o700).create(path)?;
+    hand_folder_to_caller(path);
+    Ok(())
 }
 
 /// Gives a folder that was made for a record to the user who called sudo.
@@ -213,6 +216,9 @@ mod tests {
         make_own_folder(&folder).unwrap();
         assert_eq!(mode(&folder), 0o700);
         make_own_folder(&folder).unwrap();
+        assert_eq!(make_new_folder(&folder).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        symlink(&folder, above.path().join("link")).unwrap();
+        assert_eq!(make_new_folder(&above.path().join("link")).unwrap_err().kind(), ErrorKind::AlreadyExists);
         let page = folder.join("report.html");
         std::fs::write(&page, "older, and open to all").unwrap();
         write_own_file(&page, "new").unwrap();

@@ -1,14 +1,18 @@
 //! The folder that is left behind: a workload and a study, to be edited and run again.
 
+mod place;
+
+pub(super) use self::place::{Standing, place, standing};
+
+use self::place::head;
 use super::args::About;
 use super::load::Load;
 use super::movable::{Movable, PORT};
 use super::yaml::{list, quoted};
 use crate::cmd::import;
 use crate::files::{self, STUDY_FILE, WORKLOAD_FILE};
-use crate::mistake::Mistake;
 use crate::paths;
-use crate::written::{make_own_folder, write_own_file};
+use crate::written::{make_new_folder, write_own_file};
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -141,60 +145,24 @@ pub(super) struct Draft<'a> {
     pub(super) ready: Duration,
 }
 
-/// What stands where the folder is to be.
-#[derive(Debug, PartialEq)]
-pub(super) enum Standing {
-    /// Nothing.
-    Nothing,
-    /// A folder that the same command has made. It may have been edited since.
-    Made,
-}
-
-/// Where the folder is to be: as it is typed for `tare run`, which takes a word without a slash for a name.
-pub(super) fn place(about: &About, name: &str) -> PathBuf {
-    match &about.out {
-        Some(out) if out.components().count() == 1 && out.is_relative() => Path::new(".").join(out),
-        Some(out) => out.clone(),
-        None => Path::new(".").join(format!("weigh-{name}")),
-    }
-}
-
-/// Looks what stands there.
-///
-/// # Errors
-/// When it is something else than what this command makes: it is never written over.
-pub(super) fn standing(folder: &Path, about: &About) -> Result<Standing> {
-    // A link to nothing is something, too.
-    if folder.symlink_metadata().is_err() {
-        return Ok(Standing::Nothing);
-    }
-    let text = files::read_text(&folder.join(WORKLOAD_FILE)).unwrap_or_default();
-    if text.lines().next() == Some(head(about).as_str()) && folder.join(STUDY_FILE).is_file() {
-        return Ok(Standing::Made);
-    }
-    let shown = folder.display();
-    let repeat = if folder.join(STUDY_FILE).is_file() {
-        format!("; to run what is there, `tare run {shown}`")
-    } else {
-        String::new()
-    };
-    let text = format!("{shown} is there already, and this command has not made it");
-    Err(Mistake::new(format!("{text}\n  to do: name another folder, --out DIR{repeat}")).into())
-}
-
-/// The first line of a workload, by which the command that made it is known.
-fn head(about: &About) -> String {
-    // What was typed begins with the name of this program, as the mark does.
-    format!("# Made by: {}", about.typed())
-}
-
 impl Draft<'_> {
-    /// Writes the files, and those that the load needs, into a folder, which may exist.
+    /// Makes the folder that stays, and writes the files into it. That of a command is there: whoever copied its files
+    /// has made it anew.
+    ///
+    /// # Errors
+    /// When something stands there by now, or the files cannot be written.
+    pub(super) fn write(&self, folder: &Path) -> Result<()> {
+        if !self.is_command() {
+            make_new_folder(folder).with_context(|| format!("could not make the folder {}", folder.display()))?;
+        }
+        self.write_into(folder)
+    }
+
+    /// Writes the files, and those that the load needs, into a folder that exists and is this process's own.
     ///
     /// # Errors
     /// When they cannot be written.
-    pub(super) fn write(&self, folder: &Path) -> Result<()> {
-        make_own_folder(folder).with_context(|| format!("could not make the folder {}", folder.display()))?;
+    pub(super) fn write_into(&self, folder: &Path) -> Result<()> {
         for (name, text) in &self.load.files {
             write_own_file(&folder.join(name), text)?;
         }
@@ -371,6 +339,7 @@ fn comment(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::place::not_own;
     use super::*;
     use crate::cmd::weigh::args::typed;
     use tare_core::load::LoadProfile;
@@ -476,10 +445,29 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_is_typed_with_a_slash() {
-        let out = |more: &[&str]| place(&typed::about(&[&["x"][..], more].concat()), "app");
-        assert_eq!(out(&[]), Path::new("./weigh-app"));
-        assert_eq!(out(&["--out", "mine"]), Path::new("./mine"));
-        assert_eq!(out(&["--out", "/a/b"]), Path::new("/a/b"));
+    fn a_folder_that_somebody_else_prepared_is_not_taken() {
+        let (about, above) = (typed::about(TYPED), tempfile::tempdir().unwrap());
+        let (path, link) = (above.path().join("weigh-redis"), above.path().join("link"));
+        draft(&about).write(&path).unwrap();
+        assert!(draft(&about).write(&path).is_err(), "it is there");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(draft(&about).write(&link).is_err(), "a link is there");
+        let told = standing(&link, &about).unwrap_err().to_string();
+        assert!(told.contains("link is a link") && told.contains("--out DIR"), "{told}");
+        let Some(()) = tare_testkit::needs::root() else { return };
+        let own = |place: &Path, user| std::os::unix::fs::lchown(place, Some(user), None).unwrap();
+        let places = [path.clone(), path.join(WORKLOAD_FILE), path.join(STUDY_FILE)];
+        places.iter().for_each(|place| own(place, 0));
+        for place in &places {
+            own(place, 4242);
+            let told = not_own(&path, None).expect("it is somebody else's");
+            assert!(told.starts_with(&format!("{} belongs to user 4242: others than you", place.display())), "{told}");
+            assert_eq!(not_own(&path, Some(4242)), None, "the user behind root has made it");
+            own(place, 0);
+        }
+        let study = path.join(STUDY_FILE);
+        std::fs::rename(&study, path.join("other")).unwrap();
+        std::os::unix::fs::symlink("other", &study).unwrap();
+        assert!(not_own(&path, None).is_some_and(|told| told.contains("study.yaml is a link")));
     }
 }

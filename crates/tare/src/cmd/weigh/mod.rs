@@ -406,7 +406,7 @@ fn describe(found: &Found) -> String {
 /// Writes a draft into a folder that goes away with the first value, and reads it as a run would.
 fn read_draft(draft: &Draft) -> Result<(TempDir, Study, Workload)> {
     let folder = tempfile::tempdir().context("could not make a temporary folder")?;
-    draft.write(folder.path())?;
+    draft.write_into(folder.path())?;
     let suite = files::read_suite(&folder.path().display().to_string(), None, None).map_err(without_places)?;
     let (study, workload) = files::only_part(suite, "weigh")?;
     Ok((folder, study, workload))

@@ -1,6 +1,6 @@
 //! Where the files of a command are copied to.
 
-use crate::written::make_own_folder;
+use crate::written::make_new_folder;
 use anyhow::{Context, Result};
 use rustix::fs::{Gid, Mode, OFlags, Uid, fchmod, fchown};
 use std::fs::DirBuilder;
@@ -25,10 +25,7 @@ impl Place {
     /// When they cannot be made, or the folder is there already.
     pub(super) fn make(folder: &Path, user: (u32, u32)) -> Result<(Place, OwnedFd)> {
         let doing = || format!("could not make the folder {}", folder.display());
-        if folder.symlink_metadata().is_ok() {
-            return Err(std::io::Error::from(std::io::ErrorKind::AlreadyExists)).with_context(doing);
-        }
-        make_own_folder(folder).with_context(doing)?;
+        make_new_folder(folder).with_context(doing)?;
         let place = Place { folder: folder.to_owned(), keep: false };
         DirBuilder::new().mode(0o700).create(place.root()).with_context(doing)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
