@@ -26,6 +26,13 @@ fn stat_fields(pid: u32) -> Option<Vec<String>> {
     Some(rest.split_whitespace().map(str::to_owned).collect())
 }
 
+/// The process that a text of `/proc/<pid>/stat` is about, and when it started, see [`start_time`].
+pub(crate) fn in_stat(text: &str) -> Option<(u32, u64)> {
+    let (pid, _) = text.split_once(' ')?;
+    let (_, rest) = text.rsplit_once(')')?;
+    Some((pid.parse().ok()?, rest.split_whitespace().nth(19)?.parse().ok()?))
+}
+
 /// When a process started, in clock ticks since boot: together with its id this identifies a process for good. `None`
 /// when it is gone, or dead and waiting to be reaped.
 pub(crate) fn start_time(pid: u32) -> Option<u64> {
@@ -132,6 +139,9 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         assert!(descendants(std::process::id()).contains(&child.id()));
         assert!(start_time(child.id()).is_some());
+        let text = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+        assert_eq!(in_stat(&text), start_time(child.id()).map(|started| (child.id(), started)));
+        assert_eq!(in_stat("1 (a) b) S 0"), None);
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(start_time(child.id()), None);

@@ -4,14 +4,17 @@
 //! Podman keeps its containers itself, so they outlive the service and are the same whichever service is asked. The
 //! service carries no mark in its environment, as other processes of runs do: what it starts for all networks of the
 //! machine, such as the resolver of names, would carry that mark too. A note beside its socket says which process it
-//! is.
+//! is; the service itself writes it before it becomes Podman, so that there is no moment at which a service runs
+//! without one.
 
 use super::programs;
 use crate::marks::run_directory;
 use crate::{home, owner, processes};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use std::fs::{self, DirBuilder, File};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -25,10 +28,16 @@ use tare_core::host::Leftover;
 pub(super) const KIND: &str = "podman service";
 /// What the name of a service's folder begins with.
 const FOLDER: &str = "podman-";
+/// What the name of such a folder begins with that is in no run's directory; the process that made it follows.
+const ASIDE: &str = "tare-podman-";
+/// Where those are.
+const ASIDE_IN: &str = "/run";
 /// Its socket, its output and the note that says which process it is, in that folder.
 const SOCKET: &str = "engine.sock";
 const LOG: &str = "log";
 const NOTE: &str = "service";
+/// More than the kernel ever says of a process in one line, bytes.
+const STAT_MAX: usize = 2048;
 /// The file in Tare's home that says that Podman was started here once, and so may hold something of Tare's.
 const USED: &str = "podman";
 /// How long a service of no run goes on without a call, in seconds: it ends by itself if this process is killed.
@@ -68,12 +77,7 @@ impl Service {
         let spawned = spawn(program, &folder, run.is_some(), runtime).inspect_err(|_| {
             let _ = fs::remove_dir_all(&folder);
         });
-        let service = Service { child: spawned?, folder };
-        let pid = service.child.id();
-        let note = service.folder.join(NOTE);
-        let started = processes::start_time(pid).unwrap_or_default();
-        fs::write(&note, format!("{pid} {started}")).doing(format!("write {}", note.display()))?;
-        Ok(service)
+        Ok(Service { child: spawned?, folder })
     }
 
     /// Where it listens once it is ready.
@@ -112,7 +116,7 @@ fn make_folder(run: Option<&str>) -> Result<PathBuf, Fault> {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder = match &directory {
             Some(directory) => directory.join(format!("{FOLDER}{number}")),
-            None => PathBuf::from(format!("/run/tare-{FOLDER}{}-{number}", std::process::id())),
+            None => Path::new(ASIDE_IN).join(format!("{ASIDE}{}-{number}", std::process::id())),
         };
         match DirBuilder::new().mode(0o700).create(&folder) {
             // Of a killed process that had this id.
@@ -135,22 +139,62 @@ fn spawn(program: &Path, folder: &Path, for_run: bool, runtime: Option<&str>) ->
     // Ctrl-C reaches the processes of a terminal's foreground, and containers are still to be removed then.
     command.process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    let note = File::create_new(folder.join(NOTE)).doing("make the note of Podman's service")?;
+    let write = move || write_own_stat(&note);
+    // SAFETY: between fork and exec it makes a few system calls and allocates nothing.
+    unsafe { command.pre_exec(write) };
     command.spawn().doing(format!("run {}", program.display()))
 }
 
-/// The services that runs have noted down: the run, the process and when it started.
+/// Writes what the kernel says of this process, by which it can be found, see [`processes::in_stat`].
+fn write_own_stat(note: &File) -> io::Result<()> {
+    let mut text = [0_u8; STAT_MAX];
+    let stat = rustix::fs::open(c"/proc/self/stat", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let length = rustix::io::read(&stat, &mut text[..])?;
+    rustix::io::write(note, &text[..length])?;
+    Ok(())
+}
+
+/// The process that the note in a service's folder names, and when it started.
+fn read_note(folder: &Path) -> Option<(u32, u64)> {
+    // The name of a process in it need not be text.
+    let text = fs::read(folder.join(NOTE)).ok()?;
+    processes::in_stat(&String::from_utf8_lossy(&text))
+}
+
+/// The services that runs have noted down: the run, the process and when it started. Those of no run go with the
+/// process that started them.
 fn noted() -> Vec<(String, u32, u64)> {
+    sweep(Path::new(ASIDE_IN));
     let folders = |(run, directory): (String, PathBuf)| {
         let entries = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
         let ours = entries.filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(FOLDER)));
         ours.filter_map(move |entry| {
-            let text = fs::read_to_string(entry.path().join(NOTE)).ok()?;
-            let (pid, started) = text.split_once(' ')?;
-            Some((run.clone(), pid.parse().ok()?, started.parse().ok()?))
+            let (pid, started) = read_note(&entry.path())?;
+            Some((run.clone(), pid, started))
         })
         .collect::<Vec<_>>()
     };
     owner::runs().into_iter().map(|(run, directory, _)| (run, directory)).flat_map(folders).collect()
+}
+
+/// Ends the services whose folders are in no run's directory and were made by a process that is gone, and removes
+/// these folders.
+fn sweep(place: &Path) {
+    let is_gone = |name: &str| {
+        let maker = name.strip_prefix(ASIDE).and_then(|rest| rest.split_once('-')?.0.parse::<u32>().ok());
+        maker.is_some_and(|pid| processes::start_time(pid).is_none())
+    };
+    for entry in fs::read_dir(place).into_iter().flatten().filter_map(Result::ok) {
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if !is_folder || !entry.file_name().to_str().is_some_and(is_gone) {
+            continue;
+        }
+        // What cannot be ended or removed is looked at again the next time.
+        if read_note(&entry.path()).is_none_or(|(pid, started)| end(pid, started)) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 /// The services of runs that are still there.
@@ -167,19 +211,26 @@ pub(super) fn remove(leftover: &Leftover) -> Result<(), Fault> {
     let named =
         |(run, pid, started): &(String, u32, u64)| *run == leftover.run && format!("{pid} {started}") == leftover.name;
     let Some((_, pid, started)) = noted().into_iter().find(named) else { return Ok(()) };
-    let Some(id) = Pid::from_raw(pid.cast_signed()) else { return Ok(()) };
+    if end(pid, started) {
+        return Ok(());
+    }
+    Err(Fault::new(format!("Podman's service, process {pid}, does not end even though it was killed")))
+}
+
+/// Kills a service and waits until it is gone; returns whether it is.
+fn end(pid: u32, started: u64) -> bool {
+    let Some(id) = Pid::from_raw(pid.cast_signed()) else { return true };
     // Held from before its start time is read: the process that is killed is the one that was examined.
-    let Ok(held) = pidfd_open(id, PidfdFlags::empty()) else { return Ok(()) };
+    let Ok(held) = pidfd_open(id, PidfdFlags::empty()) else { return processes::start_time(pid) != Some(started) };
     let deadline = Instant::now() + STOP_WITHIN;
     while processes::start_time(pid) == Some(started) {
-        // It may have ended in between.
-        let _ = pidfd_send_signal(&held, Signal::KILL);
-        if Instant::now() >= deadline {
-            return Err(Fault::new(format!("Podman's service, process {pid}, does not end even though it was killed")));
+        // It may have ended in between. Whoever may not end it does not wait for it either.
+        if pidfd_send_signal(&held, Signal::KILL) == Err(Errno::PERM) || Instant::now() >= deadline {
+            return false;
         }
         std::thread::sleep(LOOK_EVERY);
     }
-    Ok(())
+    true
 }
 
 #[cfg(test)]
@@ -203,6 +254,7 @@ mod tests {
         let mut service = Service::start(&program, None, Some("runc")).unwrap();
         let (pid, own) = (service.child.id(), service.folder.clone());
         assert_eq!(service.last_words(), None, "it runs");
+        assert_eq!(read_note(&own), processes::start_time(pid).map(|started| (pid, started)), "it has noted itself");
         assert_eq!(fs::metadata(&own).unwrap().permissions().mode() & 0o777, 0o700);
         let wanted = format!("--runtime runc system service --time 60 unix://{}", service.socket().display());
         let deadline = Instant::now() + Duration::from_secs(10);
@@ -212,6 +264,34 @@ mod tests {
         }
         drop(service);
         assert!(processes::start_time(pid).is_none() && !own.exists());
+    }
+
+    #[test]
+    fn a_service_goes_with_a_process_that_was_killed_before_it_ended_it() {
+        let place = tempfile::tempdir().unwrap();
+        let mut maker = Command::new("true").spawn().unwrap();
+        maker.wait().unwrap();
+        let mut service = Command::new("sleep").arg("60").spawn().unwrap();
+        let stat = fs::read(format!("/proc/{}/stat", service.id())).unwrap();
+        let folder = |name: String| {
+            let folder = place.path().join(name);
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join(NOTE), &stat).unwrap();
+            folder
+        };
+        let kept = [
+            folder(format!("{ASIDE}{}-0", std::process::id())),
+            folder(format!("podman-{}-0", maker.id())),
+            folder(format!("{ASIDE}x-0")),
+        ];
+        sweep(place.path());
+        assert!(service.try_wait().unwrap().is_none(), "who started it is there");
+        let swept = [folder(format!("{ASIDE}{}-0", maker.id())), place.path().join(format!("{ASIDE}{}-1", maker.id()))];
+        // It was killed before there was a service.
+        fs::create_dir(&swept[1]).unwrap();
+        sweep(place.path());
+        assert!(service.wait().unwrap().code().is_none(), "it was killed");
+        assert!(kept.iter().all(|folder| folder.exists()) && !swept.iter().any(|folder| folder.exists()));
     }
 
     #[test]
