@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use tare_core::bundle::{BUNDLE_IMAGES, Bundle};
 use tare_core::fault::{Doing, Fault};
 use tare_core::host::CachedItem;
@@ -52,6 +52,8 @@ pub(crate) fn ensure(engine: &Engine, bundle: &dyn Bundle) -> Result<String, Fau
     if !is_there(engine, &name, bundle.digest())? {
         let archive = bundle.archive()?;
         import_file(engine, &archive, &name, bundle.digest())?;
+        let id = labelled_id(engine, &name, bundle.digest())?;
+        seen().extend(id);
     }
     Ok(name)
 }
@@ -87,25 +89,34 @@ fn hollow_archive(digest: &str) -> Result<Vec<u8>, Fault> {
 /// Whether the image of this name is the one that was imported for the bundle with this digest. The name alone proves
 /// nothing: whoever may tag an image, such as a build, can take it.
 fn is_there(engine: &Engine, name: &str, digest: &str) -> Result<bool, Fault> {
-    // An image's ID is a digest of its configuration and its layers: what was seen of one holds for good. Each start of
-    // a service asks, and is measured.
-    static SEEN: Mutex<BTreeSet<(String, String)>> = Mutex::new(BTreeSet::new());
-    let image = match engine.call(engine.docker().inspect_image(name)) {
-        Ok(image) => image,
-        Err(error) if error.is_missing() => return Ok(false),
-        Err(error) => return Err(error.doing(format!("look for the image {name}"))),
-    };
-    let labels = image.config.and_then(|config| config.labels).unwrap_or_default();
-    let Some(id) = image.id.filter(|_| is_labelled(&labels, digest)) else { return Ok(false) };
-    let key = (id, digest.to_owned());
-    if SEEN.lock().unwrap_or_else(PoisonError::into_inner).contains(&key) {
+    let Some(id) = labelled_id(engine, name, digest)? else { return Ok(false) };
+    if seen().contains(&id) {
         return Ok(true);
     }
-    let imported = is_imported(engine, &key.0)?;
+    let imported = is_imported(engine, &id)?;
     if imported {
-        SEEN.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
+        seen().insert(id);
     }
     Ok(imported)
+}
+
+/// The IDs of images that were seen to be imported. An ID is a digest of an image's configuration and layers, so what
+/// was seen of one holds for good; and each start of a service asks, and is measured.
+fn seen() -> MutexGuard<'static, BTreeSet<String>> {
+    static SEEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    SEEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The ID of the image of this name, if there is one and its label says that it is of the bundle with this digest.
+fn labelled_id(engine: &Engine, name: &str, digest: &str) -> Result<Option<String>, Fault> {
+    match engine.call(engine.docker().inspect_image(name)) {
+        Ok(image) => {
+            let labels = image.config.and_then(|config| config.labels).unwrap_or_default();
+            Ok(image.id.filter(|_| is_labelled(&labels, digest)))
+        }
+        Err(error) if error.is_missing() => Ok(None),
+        Err(error) => Err(error.doing(format!("look for the image {name}"))),
+    }
 }
 
 /// Whether an image's labels say that it is of the bundle with this digest.

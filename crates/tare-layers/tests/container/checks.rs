@@ -26,6 +26,7 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("a_container_holds_no_layer", a_container_holds_no_layer),
     ("images_are_kept_until_removed", images_are_kept_until_removed),
     ("what_is_made_from_ours_is_somebody_elses", what_is_made_from_ours_is_somebody_elses),
+    ("what_has_taken_a_bundle_s_name_is_not_run", what_has_taken_a_bundle_s_name_is_not_run),
 ];
 
 fn every_network_is_reached_from_outside() {
@@ -343,6 +344,31 @@ fn what_is_made_from_ours_is_somebody_elses() {
     let _ = docker(&["rm", &copy]);
     let _ = docker(&["network", "rm", &network]);
     let _ = docker(&["rmi", &committed, &built]);
+}
+
+fn what_has_taken_a_bundle_s_name_is_not_run() {
+    if docker(&["version"]).is_none() {
+        println!("skipped: there is no docker program that reaches the engine");
+        return;
+    }
+    let stage = Stage::new();
+    let mut host = stage.open("{}");
+    stage.start(host.as_mut(), &stage.service());
+    host.close().unwrap();
+    let name = stage::image().expect("the image of the bundle").name;
+    let ours = docker_id(&name);
+    // It has our label from ours, too.
+    let script = format!("printf 'FROM {name}\\nENV MINE=1\\n' | docker build -q -t {name} -");
+    assert!(Command::new("sh").args(["-c", &script]).output().unwrap().status.success(), "{script}");
+    let theirs = docker_id(&name);
+    assert_ne!(theirs, ours);
+    let mut host = stage.open("{}");
+    stage.start(host.as_mut(), &stage.service());
+    assert_eq!(stage::image().expect("the image of the bundle").name, name);
+    assert_ne!(docker_id(&name), theirs, "what is run was imported");
+    host.close().unwrap();
+    let _ = docker(&["rmi", &theirs]);
+    let _ = docker(&["rmi", &ours]);
 }
 
 /// What the engine knows an image by.
