@@ -203,7 +203,8 @@ impl Recorder {
     }
 
     /// The same, when a worker is in the midst of a batch of answers. Where operations are counted by their planned
-    /// starts, the last span stays open: what came due in it while the worker was held up is started, and counted in it, after the batch.
+    /// starts, the last span stays open: what came due in it while the worker was held up is started, and counted in
+    /// it, after the batch.
     #[inline]
     fn pass(&mut self, now_ns: u64) {
         while now_ns >= self.next_cut.at_ns && !self.waits_for_overdue() {
