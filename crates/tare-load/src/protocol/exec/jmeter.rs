@@ -8,6 +8,7 @@ use super::figure::Concluded;
 use super::samples::Samples;
 use crate::script::parse_csv;
 use regex::Regex;
+use std::collections::BTreeMap;
 use tare_core::fault::Fault;
 
 /// How the message of a transaction's line begins.
@@ -25,6 +26,7 @@ struct Columns {
     elapsed: usize,
     success: Option<usize>,
     message: Option<usize>,
+    thread: Option<usize>,
 }
 
 impl Columns {
@@ -36,6 +38,7 @@ impl Columns {
             elapsed: column("elapsed")?,
             success: column("success"),
             message: column("responseMessage"),
+            thread: column("threadName"),
         })
     }
 }
@@ -46,7 +49,9 @@ impl Columns {
 /// When it is neither a table of samples nor has a summary, or has no sample.
 pub(super) fn conclude(output: &str, wall_s: f64) -> Result<Concluded, Fault> {
     let (mut columns, mut samples, mut failed, mut count) = (None, Samples::default(), 0_u64, 0_u64);
-    let (mut began, mut ended, mut inner) = (u64::MAX, 0_u64, 0_u64);
+    let (mut began, mut ended) = (u64::MAX, 0_u64);
+    // By thread, since the requests of a transaction stand before it. Those of one inside another are in both.
+    let (mut requests, mut hidden) = (BTreeMap::<String, u64>::new(), false);
     for record in Records(output.lines()) {
         let Some(row) = parse_csv(&record, ',').ok().and_then(|mut rows| rows.pop()).map(|(_, row)| row) else {
             continue;
@@ -61,10 +66,12 @@ pub(super) fn conclude(output: &str, wall_s: f64) -> Result<Concluded, Fault> {
             let text = format!("a line of JMeter's table has no times in milliseconds: {shown}");
             return Err(Fault::new(text).remedy("add -Jjmeter.save.saveservice.timestamp_format=ms"));
         };
+        let before = requests.entry(columns.thread.map_or("", cell).to_owned()).or_default();
         if let Some(rest) = columns.message.map_or("", cell).strip_prefix(TRANSACTION) {
-            inner = inner.saturating_add(samples_in(rest));
+            hidden |= samples_in(rest) > *before;
             continue;
         }
+        *before += 1;
         count += 1;
         failed += u64::from(columns.success.is_some_and(|at| cell(at) == "false"));
         samples.add(elapsed.saturating_mul(1000), 1);
@@ -73,7 +80,7 @@ pub(super) fn conclude(output: &str, wall_s: f64) -> Result<Concluded, Fault> {
     if columns.is_none() {
         return of_summary(output, wall_s);
     }
-    if inner > count {
+    if hidden {
         let text = "the plan's transaction controllers generate a parent sample, so its requests are not in the table";
         return Err(Fault::new(text).remedy("clear their box 'Generate parent sample'"));
     }
@@ -141,12 +148,15 @@ mod tests {
     fn requests_that_are_in_no_line_of_their_own_are_missed() {
         let message = "Number of samples in transaction : 2, number of failing samples : 0";
         let head = "timeStamp,elapsed,label,responseCode,responseMessage";
-        let table = format!("{head}\n1764240000052,48,visit,200,\"{message}\"\n");
-        let refused = conclude(&table, 3.0).unwrap_err();
+        let table = |requests: usize, visits: usize| {
+            let request = "1764240000001,5,GET /,200,OK\n".repeat(requests);
+            let visit = format!("1764240000052,48,visit,200,\"{message}\"\n").repeat(visits);
+            format!("{head}\n{request}{visit}")
+        };
+        let refused = conclude(&table(0, 1), 3.0).unwrap_err();
         assert!(refused.message.contains("generate a parent sample"), "{refused}");
-        let apart = "1764240000001,5,GET /,200,OK\n";
-        assert!(conclude(&format!("{table}{apart}"), 3.0).is_err());
-        assert_eq!(conclude(&format!("{table}{apart}{apart}"), 3.0).unwrap().operations, 2);
+        assert!(conclude(&table(1, 1), 3.0).is_err());
+        assert_eq!(conclude(&table(2, 2), 3.0).unwrap().operations, 2, "one transaction may be of another");
     }
 
     #[test]
