@@ -68,8 +68,10 @@ pub(crate) fn hand_folder_to_caller(path: &Path) {
     }
 }
 
+/// Gives what was made for a record, and is open, to the user who called sudo.
+///
 /// Failing to hand it over is no reason to end a run: root can still read it.
-fn hand_to_caller(file: impl AsFd) {
+pub(crate) fn hand_to_caller(file: impl AsFd) {
     if let Some(uid) = paths::behind_sudo().filter(|_| rustix::process::geteuid().is_root()) {
         let _ = rustix::fs::fchown(file, Some(Uid::from_raw(uid)), None);
     }

@@ -1,6 +1,7 @@
 //! From the name of an image to its table, in one command.
 
 use crate::end_to_end::lab::{Lab, flat, said, text};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -105,6 +106,8 @@ fn a_command_of_this_machine_is_weighed_with_the_files_that_it_uses() {
     let Some(lab) = Lab::with_engine(&["python3"]) else { return };
     // In every form /tmp is empty.
     let app = tempfile::tempdir_in("/var/tmp").unwrap();
+    // It is never started as root.
+    std::fs::set_permissions(app.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     std::fs::write(app.path().join("page.html"), "a page\n").unwrap();
     std::fs::write(app.path().join("server.py"), SERVER).unwrap();
     let out = lab.path("weigh-server");
@@ -149,17 +152,23 @@ fn a_command_of_this_machine_is_weighed_with_the_files_that_it_uses() {
 fn a_command_that_does_not_serve_is_said_with_what_to_do() {
     let Some(lab) = Lab::open(&[]) else { return };
     let out = lab.path("out");
-    let refuse = |code: i32, words: &[&str], wanted: &str| {
+    let refuse_in = |here: &Path, code: i32, words: &[&str], wanted: &str| {
         let typed = [&["weigh", "--out", text(&out), "--"][..], words].concat();
-        let said = flat(&lab.expect(code, &typed));
+        let output = lab.command(&typed).env_remove("SUDO_UID").current_dir(here).output().unwrap();
+        let said = flat(&said(&output));
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
         assert!(said.contains(wanted), "{words:?}: '{wanted}' is not there: {said}");
         lab.expect_clean();
         assert!(!out.exists(), "{words:?}: nothing is left");
     };
+    // Everybody reaches that.
+    let refuse = |code: i32, words: &[&str], wanted: &str| refuse_in(Path::new("/"), code, words, wanted);
     refuse(2, &["./none-such", "{port}"], "cannot be started");
     refuse(2, &["none-such"], "in no folder of PATH");
     refuse(2, &["wrk", "http://{address}/"], "nothing to weigh was named before --");
     refuse(1, &["sh", "-c", "echo no key was given; exit 3"], "no key was given");
+    let closed = tempfile::tempdir_in("/var/tmp").unwrap();
+    refuse_in(closed.path(), 2, &["sleep", "600"], "move it below /srv or /opt");
 }
 
 /// An image with these `changes` is refused with this exit code and these words, and nothing of it is left.

@@ -1,23 +1,32 @@
 //! Copies the files of a command into a folder, from which a bundle is made.
 
-use super::tree::Tree;
+use super::tree::{Tree, open_file};
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, chmodat, fchmod, futimens, mkdirat, openat, symlinkat};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{self, Write};
+use std::fs::{File, Metadata};
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tare_core::fault::{Doing, Fault};
+use tare_core::units::show_bytes;
+use tare_runner::Stop;
 
-/// The most that is copied, bytes.
-const BYTES_MAX: u64 = 4 << 30;
+/// How much is copied between two looks whether the user wants to end that, bytes.
+const PIECE: u64 = 16 << 20;
 /// Users that programs may ask for. Those of this machine are nobody's business.
 const USERS: [(&str, &str); 2] = [
     ("etc/passwd", "root:x:0:0:root:/:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n"),
     ("etc/group", "root:x:0:\nnogroup:x:65534:\n"),
 ];
+
+/// Where copying ends.
+pub(super) struct Bounds<'a> {
+    /// The most that is copied, bytes; holes in files count like what they read as.
+    pub(super) bytes: u64,
+    pub(super) stop: &'a Stop,
+}
 
 /// What was copied.
 #[derive(Debug, Default)]
@@ -34,31 +43,21 @@ pub(super) struct Copied {
 /// service has a user of its own. Nothing in it is set-user-id.
 ///
 /// # Errors
-/// When it cannot be written, or is too much.
-pub(super) fn copy(tree: &Tree, root: &OwnedFd) -> Result<Copied, Fault> {
+/// When it cannot be written, or is too much; or when the user ended that.
+pub(super) fn copy(tree: &Tree, root: &OwnedFd, bounds: &Bounds<'_>) -> Result<Copied, Fault> {
     let (mut copied, mut folders) = (Copied::default(), BTreeSet::new());
     for path in &tree.folders {
         make_folder(root, path, &mut folders)?;
     }
     for path in &tree.files {
         make_folder(root, path.parent().unwrap_or(path), &mut folders)?;
-        let read = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let opened = File::options().read(true).custom_flags(read.bits().cast_signed()).open(path);
-        match opened.and_then(|file| Ok((file.metadata()?, file))) {
-            Ok((facts, file)) if facts.is_file() => {
-                copied.bytes += copy_file(root, path, file, &facts)?;
-                copied.files += 1;
-                copied.list += &format!("{}\n", path.display());
-            }
-            _ => {
-                copied.unread.insert(path.clone());
-            }
-        }
-        if copied.bytes > BYTES_MAX {
-            let gib = BYTES_MAX >> 30;
-            let fault = Fault::new(format!("the command uses more than {gib} GiB of files"));
-            return Err(fault.remedy("put it into an image, or into a folder that a workload names").as_mistake());
-        }
+        let Some((file, facts)) = open_file(path) else {
+            copied.unread.insert(path.clone());
+            continue;
+        };
+        copied.bytes += copy_file(root, path, (&file, &facts), copied.bytes, bounds)?;
+        copied.files += 1;
+        copied.list += &format!("{}\n", path.display());
     }
     for (path, target) in &tree.links {
         make_folder(root, path.parent().unwrap_or(path), &mut folders)?;
@@ -107,19 +106,50 @@ fn make_file(root: &OwnedFd, path: &Path) -> io::Result<File> {
     Ok(File::from(openat(root, path, flags, Mode::from_raw_mode(0o600))?))
 }
 
-/// Returns its size, bytes.
-fn copy_file(root: &OwnedFd, path: &Path, mut from: File, facts: &std::fs::Metadata) -> Result<u64, Fault> {
-    let mut copy = || -> io::Result<u64> {
-        let mut to = make_file(root, below(path))?;
-        let bytes = io::copy(&mut from, &mut to)?;
+/// Returns its size, bytes; so many were copied `before`.
+fn copy_file(
+    root: &OwnedFd,
+    path: &Path,
+    (from, facts): (&File, &Metadata),
+    before: u64,
+    bounds: &Bounds<'_>,
+) -> Result<u64, Fault> {
+    let left = bounds.bytes.saturating_sub(before);
+    if facts.len() > left {
+        return Err(too_much(bounds));
+    }
+    let doing = || format!("copy {}", path.display());
+    let mut to = make_file(root, below(path)).doing(doing())?;
+    let mut bytes = 0;
+    loop {
+        if bounds.stop.raised() {
+            return Err(Fault::new("interrupted"));
+        }
+        // It may grow meanwhile: one byte more than there is room for tells that.
+        let piece = PIECE.min(left - bytes + 1);
+        let done = io::copy(&mut from.take(piece), &mut to).doing(doing())?;
+        bytes += done;
+        if bytes > left {
+            return Err(too_much(bounds));
+        }
+        if done < piece {
+            break;
+        }
+    }
+    let as_before = || -> io::Result<()> {
         let mode = if facts.mode() & 0o111 == 0 { 0o644 } else { 0o755 };
         fchmod(&to, Mode::from_raw_mode(mode))?;
         // Python takes what it has compiled only for a source of that time.
         let time = Timespec { tv_sec: facts.mtime(), tv_nsec: facts.mtime_nsec() };
-        futimens(&to, &Timestamps { last_access: time, last_modification: time })?;
-        Ok(bytes)
+        Ok(futimens(&to, &Timestamps { last_access: time, last_modification: time })?)
     };
-    copy().doing(format_args!("copy {}", path.display()))
+    as_before().doing(doing())?;
+    Ok(bytes)
+}
+
+fn too_much(bounds: &Bounds<'_>) -> Fault {
+    let fault = Fault::new(format!("the command uses more than {} of files", show_bytes(bounds.bytes)));
+    fault.remedy("put it into an image, or into a folder that a workload names").as_mistake()
 }
 
 #[cfg(test)]
@@ -142,7 +172,8 @@ mod tests {
             ..Tree::default()
         };
         let root = OwnedFd::from(File::open(to.path()).unwrap());
-        let copied = copy(&tree, &root).unwrap();
+        let stop = Stop::default();
+        let copied = copy(&tree, &root, &Bounds { bytes: 7, stop: &stop }).unwrap();
         assert_eq!((copied.files, copied.bytes), (1, 7));
         assert_eq!(copied.unread, BTreeSet::from([from.join("gone")]));
         assert!(copied.list.contains("bin/link -> server\n"), "{}", copied.list);
@@ -153,5 +184,33 @@ mod tests {
         assert!(at(&from.join("empty")).is_dir());
         assert!(fs::read_to_string(to.path().join("etc/passwd")).unwrap().contains("nobody"));
         assert!(from.starts_with("/var/tmp"));
+    }
+
+    #[test]
+    fn no_file_is_longer_than_what_may_be_copied() {
+        let (from, stop) = (tempfile::tempdir_in("/var/tmp").unwrap(), Stop::default());
+        let from = from.path().canonicalize().unwrap();
+        let (some, hole) = (from.join("1"), from.join("2"));
+        fs::write(&some, "12345").unwrap();
+        File::create(&hole).unwrap().set_len(1 << 40).unwrap();
+        let refused = |files: &[&PathBuf], bytes: u64| {
+            let to = tempfile::tempdir().unwrap();
+            let tree = Tree { files: files.iter().map(|file| (*file).clone()).collect(), ..Tree::default() };
+            let root = OwnedFd::from(File::open(to.path()).unwrap());
+            let fault = copy(&tree, &root, &Bounds { bytes, stop: &stop }).unwrap_err();
+            assert!(!to.path().join(below(&hole)).exists(), "nothing of it is written");
+            fault
+        };
+        for fault in [refused(&[&hole], 1 << 30), refused(&[&some, &hole], 1 << 30), refused(&[&some], 4)] {
+            assert!(fault.mistake && fault.message.contains("of files"), "{fault}");
+        }
+        // It has grown since it was looked at.
+        let (to, opened) = (tempfile::tempdir().unwrap(), open_file(&some).unwrap());
+        fs::write(&some, "1234567").unwrap();
+        let root = OwnedFd::from(File::open(to.path()).unwrap());
+        let grown = copy_file(&root, Path::new("/1"), (&opened.0, &opened.1), 1, &Bounds { bytes: 7, stop: &stop });
+        assert!(grown.unwrap_err().mistake);
+        stop.raise();
+        assert_eq!(refused(&[&some], 1 << 30).message, "interrupted");
     }
 }

@@ -16,7 +16,7 @@ use super::movable::PORT;
 use crate::paths;
 use crate::written::write_own_file;
 use anyhow::{Context, Result};
-use copying::Copied;
+use copying::{Bounds, Copied};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -35,6 +35,8 @@ const LIST: &str = "files.txt";
 /// How much of whole folders is taken.
 const WHOLE_BYTES: u64 = 512 << 20;
 const WHOLE_ENTRIES: usize = 50_000;
+/// The most that is copied in all.
+const COPIED_BYTES: u64 = 4 << 30;
 /// How many files that were left out are named.
 const SHOWN: usize = 5;
 
@@ -59,9 +61,14 @@ pub(super) fn name(words: &[String]) -> String {
 /// Checks what can be checked before it is started.
 ///
 /// # Errors
-/// When its program is not found, or cannot be in any form where it is.
+/// When its program is not found, or cannot be in any form where it is, or nobody but root reaches it.
 pub(super) fn check(words: &[String]) -> Result<()> {
-    program(words).map(drop)
+    let (program, here) = program(words)?;
+    // Without root nothing starts at all, and that is said first.
+    if rustix::process::geteuid().is_root() {
+        trial::user(paths::user_behind_sudo(), &program, &here)?;
+    }
+    Ok(())
 }
 
 /// The program and the files that a command names which are no longer as their copies in `folder`: of another size, or
@@ -105,7 +112,7 @@ pub(super) fn gather(
 ) -> Result<Gathered> {
     let (program, here) = program(words)?;
     let with: Vec<PathBuf> = about.with.iter().map(|path| here.join(path)).collect();
-    let (user, who) = trial::user(paths::user_behind_sudo(), &program, &here);
+    let (user, who) = trial::user(paths::user_behind_sudo(), &program, &here)?;
     let takes_port = words.iter().any(|word| word.contains(PORT_PLACE));
     let ports = if takes_port { Some(Ports::choose(about.port)?) } else { None };
     let port = ports.as_ref().map(|ports| ports.watched);
@@ -120,8 +127,8 @@ pub(super) fn gather(
     let (names, began) = trial::watch(&trial, stop)?;
     let (place, root) = Place::make(folder, user)?;
     let own = words::own_folders(&program, words, &here);
-    let apart = paths::plain(folder);
-    let taken = opened::with_rights_of(user, || take(user.0, &own, &with, &apart, &names, began, &root))??;
+    let wanted = Wanted { user: user.0, own: &own, with: &with, apart: &paths::plain(folder) };
+    let taken = opened::with_rights_of(user, || take(&wanted, &names, began, &root, stop))??;
     place.open_root(&root)?;
     write_own_file(&folder.join(LIST), &taken.copied.list)?;
     taken.lines().iter().for_each(|line| say(line));
@@ -149,6 +156,18 @@ fn with_port(words: &[String], program: &Path, port: &str) -> Vec<String> {
     std::iter::once(program.display().to_string()).chain(arguments).collect()
 }
 
+/// What is to be taken of a command, beside the files that it has named.
+struct Wanted<'a> {
+    /// The user who typed it.
+    user: u32,
+    /// Its own folders.
+    own: &'a [PathBuf],
+    /// What options name.
+    with: &'a [PathBuf],
+    /// The folder in which the copies are, of which nothing is taken.
+    apart: &'a Path,
+}
+
 /// What was taken of a command.
 struct Taken {
     tree: Tree,
@@ -157,18 +176,10 @@ struct Taken {
 }
 
 /// Chooses and copies files, with the rights of the user who typed the command.
-fn take(
-    user: u32,
-    own: &[PathBuf],
-    with: &[PathBuf],
-    apart: &Path,
-    names: &Names,
-    began: Stamp,
-    root: &OwnedFd,
-) -> Result<Taken, Fault> {
+fn take(wanted: &Wanted<'_>, names: &Names, began: Stamp, root: &OwnedFd, stop: &Stop) -> Result<Taken, Fault> {
     let mut room = Room { bytes: WHOLE_BYTES, entries: WHOLE_ENTRIES };
-    let mut chooser = Chooser::new(user, own, apart);
-    for path in with {
+    let mut chooser = Chooser::new(wanted.user, wanted.own, wanted.apart, stop);
+    for path in wanted.with {
         let shown = path.display();
         if let Err(error) = path.metadata() {
             return Err(Fault::new(format!("--with {shown}: {error}")).as_mistake());
@@ -180,8 +191,11 @@ fn take(
         }
     }
     chooser.take_all(names, &mut room);
+    if stop.raised() {
+        return Err(Fault::new("interrupted"));
+    }
     let written = written(names, &chooser.tree, began);
-    let copied = copying::copy(&chooser.tree, root)?;
+    let copied = copying::copy(&chooser.tree, root, &Bounds { bytes: COPIED_BYTES, stop })?;
     Ok(Taken { tree: chooser.tree, written, copied })
 }
 
@@ -241,8 +255,9 @@ mod tests {
         .into();
         let root = OwnedFd::from(std::fs::File::open(to.path()).unwrap());
         let user = rustix::process::geteuid().as_raw();
-        let own = [app.clone()];
-        let taken = take(user, &own, &[], &app.join("weigh"), &names, began, &root).unwrap();
+        let (own, apart, stop) = ([app.clone()], app.join("weigh"), Stop::default());
+        let wanted = Wanted { user, own: &own, with: &[], apart: &apart };
+        let taken = take(&wanted, &names, began, &root, &stop).unwrap();
         let has = |path: &Path| to.path().join(path.strip_prefix("/").unwrap()).symlink_metadata().is_ok();
         assert!(has(&script) && has(&app.join("app")) && has(&app.join("static/page")));
         let without = ["unused", "static/weigh-x", ".aws/key", ".git", "data/new", "missing"];
@@ -257,7 +272,7 @@ mod tests {
         // All of a folder that an option names.
         let (to, with) = (tempfile::tempdir().unwrap(), [app.join("unused")]);
         let root = OwnedFd::from(std::fs::File::open(to.path()).unwrap());
-        take(user, &own, &with, &app.join("weigh"), &Names::new(), began, &root).unwrap();
+        take(&Wanted { with: &with, ..wanted }, &Names::new(), began, &root, &stop).unwrap();
         assert!(to.path().join(app.strip_prefix("/").unwrap()).join("unused/page").exists());
     }
 

@@ -3,13 +3,15 @@
 
 use super::words::is_elsewhere;
 use crate::cmd::weigh::folder::is_ours;
+use rustix::fs::OFlags;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use tare_bundle::{Needs, needs};
 use tare_layers::opened::{Names, Use};
+use tare_runner::Stop;
 
 /// How many links a path may lead through; the kernel's own limit.
 const LINKS_MAX: usize = 40;
@@ -73,12 +75,25 @@ pub(super) struct Room {
     pub(super) entries: usize,
 }
 
+/// How the command came to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// It looked whether it is there, or what it is.
+    Looked,
+    /// It opened it by its name.
+    Opened,
+    /// It listed the folder in which it is, or something that leads there; it has not named it.
+    Listed,
+}
+
 /// Chooses the files of a command.
 pub(super) struct Chooser<'a> {
     /// The user who typed the command.
     user: u32,
     /// The command's own folders.
     own: &'a [PathBuf],
+    /// Whether the user wants to end that.
+    stop: &'a Stop,
     /// What was named by an option: secrets too.
     with: Vec<PathBuf>,
     /// What the command, or this program, made meanwhile.
@@ -88,23 +103,26 @@ pub(super) struct Chooser<'a> {
 }
 
 impl<'a> Chooser<'a> {
-    /// Nothing of `apart`, to which is copied, is ever taken.
-    pub(super) fn new(user: u32, own: &'a [PathBuf], apart: &Path) -> Chooser<'a> {
+    /// Nothing of `apart`, to which is copied, is ever taken. Once the user has ended that, what is taken is of no use.
+    pub(super) fn new(user: u32, own: &'a [PathBuf], apart: &Path, stop: &'a Stop) -> Chooser<'a> {
         let mut tree = Tree::default();
         for link in MERGED.map(PathBuf::from) {
             if let Ok(target) = fs::read_link(&link) {
                 tree.links.insert(link, target);
             }
         }
-        Chooser { user, own, with: Vec::new(), made: BTreeSet::from([apart.to_owned()]), listed: BTreeSet::new(), tree }
+        let (made, listed) = (BTreeSet::from([apart.to_owned()]), BTreeSet::new());
+        Chooser { user, own, stop, with: Vec::new(), made, listed, tree }
     }
 
     /// Takes what was named, and what programs among that need to be started.
     pub(super) fn take_all(&mut self, names: &Names, room: &mut Room) {
         let made = |(path, _): (&PathBuf, &Use)| Some(follow(path.parent()?)?.real.join(path.file_name()?));
-        self.made.extend(names.iter().filter(|(_, how)| how.made).filter_map(made));
-        for (path, how) in names {
-            self.take(path, *how);
+        let stop = self.stop;
+        let goes_on = |_: &(&PathBuf, &Use)| !stop.raised();
+        self.made.extend(names.iter().take_while(goes_on).filter(|(_, how)| how.made).filter_map(made));
+        for (path, how) in names.iter().take_while(goes_on) {
+            self.take(path, if how.opened { Way::Opened } else { Way::Looked }, how.made);
             if how.run {
                 self.take_needs(path);
             }
@@ -127,14 +145,15 @@ impl<'a> Chooser<'a> {
     pub(super) fn take_named(&mut self, path: &Path, room: &mut Room) -> bool {
         let Some(found) = follow(path) else { return false };
         self.with.push(found.real.clone());
-        self.take(path, Use { opened: true, ..Use::default() });
+        self.take(path, Way::Opened, false);
         !found.facts.is_dir() || self.take_whole(&found.real, room)
     }
 
-    fn take(&mut self, path: &Path, how: Use) {
+    /// Takes what a path leads to; `made` says whether it was made meanwhile.
+    fn take(&mut self, path: &Path, way: Way, made: bool) {
         let Some(found) = follow(path) else {
             // The same in every form, or empty there: the service misses only files that were there before.
-            if path.starts_with("/tmp") && how.opened && !how.made && path.is_file() {
+            if path.starts_with("/tmp") && way != Way::Looked && !made && path.is_file() {
                 let why = "/tmp is empty, and in memory, in every form";
                 self.tree.left_out.insert(path.to_owned(), why.to_owned());
             }
@@ -145,33 +164,37 @@ impl<'a> Chooser<'a> {
         }
         self.tree.links.extend(found.links);
         if found.facts.is_dir() {
-            if how.opened && self.own.iter().any(|own| found.real.starts_with(own)) {
+            if way != Way::Looked && self.own.iter().any(|own| found.real.starts_with(own)) {
                 self.listed.insert(found.real.clone());
             }
             self.tree.folders.insert(found.real);
         } else if found.facts.is_file() {
-            self.take_file(found.real, &found.facts, how.opened);
+            self.take_file(found.real, &found.facts, way);
         }
     }
 
-    fn take_file(&mut self, real: PathBuf, facts: &Metadata, opened: bool) {
+    fn take_file(&mut self, real: PathBuf, facts: &Metadata, way: Way) {
+        if self.tree.files.contains(&real) {
+            return;
+        }
         let is_secret = |part: Component<'_>| SECRETS.iter().any(|name| part.as_os_str() == OsStr::new(name));
         let named = self.with.iter().any(|with| real.starts_with(with));
-        let own = named || self.own.iter().any(|own| real.starts_with(own));
+        // What only lies beside files that it needs stays private.
+        let meant = named || (way == Way::Opened && self.own.iter().any(|own| real.starts_with(own)));
         let why = if REPLACED.iter().any(|path| real == Path::new(path)) {
             // Nothing is missing: each form has its own.
             return;
         } else if !named && real.components().any(is_secret) {
             "it may hold a secret (--with PATH)"
-        } else if facts.mode() & 0o004 == 0 && !(own && facts.uid() == self.user) {
+        } else if facts.mode() & 0o004 == 0 && !(meant && facts.uid() == self.user) {
             "not everybody may read it (--with PATH)"
-        } else if !opened && facts.len() > LOOKED_AT_MAX {
+        } else if way == Way::Looked && facts.len() > LOOKED_AT_MAX {
             return;
         } else {
             self.tree.files.insert(real);
             return;
         };
-        if opened {
+        if way != Way::Looked {
             self.tree.left_out.insert(real, why.to_owned());
         }
     }
@@ -180,12 +203,12 @@ impl<'a> Chooser<'a> {
     fn take_needs(&mut self, path: &Path) {
         let mut path = path.to_owned();
         for _ in 0..NEEDS_MAX {
-            let Ok(mut file) = File::open(&path) else { return };
+            let Some((mut file, _)) = follow(&path).and_then(|found| open_file(&found.real)) else { return };
             path = match needs(&mut file) {
                 Ok(Needs::Interpreter(other) | Needs::Loader(other)) => PathBuf::from(other),
                 Ok(Needs::Nothing) | Err(_) => return,
             };
-            self.take(&path, Use { run: true, opened: true, ..Use::default() });
+            self.take(&path, Way::Opened, false);
         }
     }
 
@@ -194,6 +217,9 @@ impl<'a> Chooser<'a> {
         let (mut found, mut open) = (Vec::new(), vec![folder.to_owned()]);
         let mut bytes = 0_u64;
         while let Some(next) = open.pop() {
+            if self.stop.raised() {
+                return false;
+            }
             for entry in fs::read_dir(&next).into_iter().flatten().filter_map(Result::ok) {
                 let (path, Ok(facts)) = (entry.path(), entry.metadata()) else { continue };
                 let beside = BESIDE.iter().any(|name| entry.file_name() == OsStr::new(name));
@@ -217,9 +243,9 @@ impl<'a> Chooser<'a> {
                 self.tree.folders.insert(path);
             } else if facts.is_symlink() {
                 // With what it leads to, unless that is nowhere.
-                self.take(&path, Use { opened: true, ..Use::default() });
+                self.take(&path, Way::Listed, false);
             } else if facts.is_file() {
-                self.take_file(path, &facts, true);
+                self.take_file(path, &facts, Way::Listed);
             }
         }
         true
@@ -228,6 +254,16 @@ impl<'a> Chooser<'a> {
     fn is_made(&self, path: &Path) -> bool {
         path.ancestors().any(|above| self.made.contains(above))
     }
+}
+
+/// Opens a regular file to read it, without waiting for anybody; none if it is something else. What is no regular file
+/// is not opened either, since that may already do something; unless it takes the place of one just then.
+pub(super) fn open_file(path: &Path) -> Option<(File, Metadata)> {
+    path.symlink_metadata().ok().filter(Metadata::is_file)?;
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path).ok()?;
+    let facts = file.metadata().ok().filter(Metadata::is_file)?;
+    Some((file, facts))
 }
 
 /// What a path leads to.
@@ -271,4 +307,63 @@ pub(super) fn follow(path: &Path) -> Option<Followed> {
 fn parts(path: &Path) -> VecDeque<OsString> {
     let leads = |part: &Component<'_>| matches!(part, Component::Normal(_) | Component::ParentDir);
     path.components().filter(leads).map(|part| part.as_os_str().to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_pipe_that_was_to_be_run_is_not_waited_for() {
+        let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+        let at = |name: &str| folder.path().canonicalize().unwrap().join(name);
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), rustix::fs::Mode::RWXU).unwrap();
+        fs::write(at("file"), "#!/bin/sh\n").unwrap();
+        symlink("file", at("link")).unwrap();
+        assert!(open_file(&at("pipe")).is_none() && open_file(&at("link")).is_none());
+        let run = Use { run: true, opened: true, ..Use::default() };
+        let (own, stop) = ([at("")], Stop::default());
+        let mut chooser = Chooser::new(rustix::process::geteuid().as_raw(), &own, &at("weigh"), &stop);
+        let mut room = Room { bytes: 1 << 20, entries: 10 };
+        chooser.take_all(&[(at("pipe"), run), (at("link"), run)].into(), &mut room);
+        assert!(chooser.tree.files.contains(&at("file")) && !chooser.tree.files.contains(&at("pipe")));
+        assert!(follow(Path::new("/bin/sh")).is_some_and(|shell| chooser.tree.files.contains(&shell.real)));
+    }
+
+    #[test]
+    fn what_lies_beside_stays_private_unless_it_is_named() {
+        let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+        let app = folder.path().canonicalize().unwrap();
+        let private = |name: &str| {
+            let path = tare_testkit::files::write(&app.join(name), b"x");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            path
+        };
+        let (used, beside, behind, seen) = (private("used"), private("beside"), private("deep/key"), private("seen"));
+        let shared = tare_testkit::files::write(&app.join("page"), b"x");
+        fs::set_permissions(&shared, fs::Permissions::from_mode(0o644)).unwrap();
+        symlink("deep/key", app.join("link")).unwrap();
+        let opened = Use { opened: true, ..Use::default() };
+        let names: Names = [(app.clone(), opened), (used.clone(), opened), (seen.clone(), Use::default())].into();
+        let (own, stop, user) = ([app.clone()], Stop::default(), rustix::process::geteuid().as_raw());
+        let chosen = |with: &[&PathBuf]| {
+            let mut chooser = Chooser::new(user, &own, Path::new("/none"), &stop);
+            let mut room = Room { bytes: 1 << 20, entries: 100 };
+            assert!(with.iter().all(|path| chooser.take_named(path, &mut room)));
+            chooser.take_all(&names, &mut room);
+            chooser.tree
+        };
+        let tree = chosen(&[]);
+        assert_eq!(tree.files, BTreeSet::from([used.clone(), shared.clone()]));
+        let left_out: Vec<&PathBuf> = tree.left_out.keys().collect();
+        assert_eq!(left_out, [&beside, &behind, &seen]);
+        assert!(tree.left_out[&beside].contains("not everybody may read it (--with PATH)"));
+        let tree = chosen(&[&beside]);
+        assert!(tree.files.contains(&beside) && !tree.files.contains(&behind));
+        let tree = chosen(&[&app]);
+        assert_eq!(tree.files, BTreeSet::from([used, beside, behind, seen, shared]));
+        stop.raise();
+        assert!(chosen(&[]).files.is_empty(), "the user has ended that");
+    }
 }

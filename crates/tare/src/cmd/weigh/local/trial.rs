@@ -3,8 +3,9 @@
 use super::written::{Stamp, now};
 use crate::cmd::look;
 use crate::machine::new_run_id;
+use crate::mistake::Mistake;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -26,7 +27,7 @@ const QUIET: Duration = Duration::from_secs(1);
 const QUIET_WITHIN: Duration = Duration::from_secs(10);
 /// How long a request may take, and how much is read of its answer, bytes.
 const PATIENCE: Duration = Duration::from_secs(2);
-const ANSWER_MAX: u64 = 1 << 20;
+const ANSWER_MAX: usize = 1 << 20;
 /// How many requests it gets: a second one finds what the first one has made.
 const REQUESTS: usize = 2;
 /// The port of a command that takes any, if nobody listens there.
@@ -45,16 +46,28 @@ pub(super) struct Trial<'a> {
     pub(super) secrets: &'a [&'a String],
 }
 
-/// The user who is to run the command, and that in words: who called sudo; else nobody, or root where only root reaches
-/// it.
-pub(super) fn user(behind_sudo: Option<(u32, u32)>, program: &Path, here: &Path) -> ((u32, u32), String) {
+/// The user who is to run the command, and that in words: who called sudo, or else nobody; never root, who owns the
+/// machine's files even without capabilities.
+///
+/// # Errors
+/// When root typed it, and nobody else reaches the program or the current folder.
+pub(super) fn user(
+    behind_sudo: Option<(u32, u32)>,
+    program: &Path,
+    here: &Path,
+) -> Result<((u32, u32), String), Mistake> {
     let open = |path: &Path, bits: u32| path.metadata().is_ok_and(|facts| facts.mode() & bits == bits);
     let reached = |path: &Path| path.ancestors().skip(1).all(|above| open(above, 0o001));
-    let by_all = open(program, 0o005) && open(here, 0o005) && reached(program) && reached(here);
-    match behind_sudo {
-        Some(user) if user.0 != 0 => (user, format!("user {}, who called sudo", user.0)),
-        _ if by_all => ((NOBODY, NOBODY), format!("user {NOBODY}, which suffices")),
-        _ => ((0, 0), "root without capabilities, since nobody else reaches its files".to_owned()),
+    if let Some(user) = behind_sudo.filter(|user| user.0 != 0) {
+        return Ok((user, format!("user {}, who called sudo", user.0)));
+    }
+    match [program, here].into_iter().find(|&path| !(open(path, 0o005) && reached(path))) {
+        None => Ok(((NOBODY, NOBODY), format!("user {NOBODY}, which suffices"))),
+        Some(closed) => Err(Mistake::new(format!(
+            "not everybody reaches {}, and no command is started as root to see which files it uses\n  to do: move it \
+             below /srv or /opt, readable by everybody, or call sudo as the user whom it belongs to",
+            closed.display()
+        ))),
     }
 }
 
@@ -136,7 +149,7 @@ fn serve(trial: &Trial<'_>, watch: &mut Watch, stop: &Stop) -> Result<(), Fault>
     }
     let spoken = look::of_addresses(&addresses, None).spoken;
     for (port, _) in spoken.iter().filter(|(_, spoken)| **spoken == Spoken::Http) {
-        (0..REQUESTS).for_each(|_| ask(*port, trial.path));
+        (0..REQUESTS).for_each(|_| ask(*port, trial.path, stop));
     }
     let (deadline, mut count, mut since) = (Instant::now() + QUIET_WITHIN, watch.count(), Instant::now());
     while since.elapsed() < QUIET && Instant::now() < deadline {
@@ -161,14 +174,38 @@ fn pause(watch: &mut Watch, stop: &Stop) -> Result<(), Fault> {
 }
 
 /// Asks for a path, so that the service opens what it needs for that. Whether it answers does not matter.
-fn ask(port: u16, path: &str) {
+fn ask(port: u16, path: &str, stop: &Stop) {
+    let deadline = Instant::now() + PATIENCE;
     let places = [SocketAddr::from((Ipv4Addr::LOCALHOST, port)), SocketAddr::from((Ipv6Addr::LOCALHOST, port))];
-    let Some(mut talk) = places.iter().find_map(|place| TcpStream::connect_timeout(place, PATIENCE).ok()) else {
+    let Some(mut talk) = places.iter().find_map(|place| TcpStream::connect_timeout(place, PATIENCE / 2).ok()) else {
         return;
     };
     let text = format!("GET {path} HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n");
-    let _ = talk.set_read_timeout(Some(PATIENCE)).and_then(|()| talk.set_write_timeout(Some(PATIENCE)));
-    let _ = talk.write_all(text.as_bytes()).and_then(|()| talk.take(ANSWER_MAX).read_to_end(&mut Vec::new()));
+    let _ = exchange(&mut talk, text.as_bytes(), &|| Instant::now() < deadline && !stop.raised());
+}
+
+/// Sends `text` and reads the answer to its end as long as it `goes_on`, however slowly the other side does its part.
+fn exchange(talk: &mut TcpStream, text: &[u8], goes_on: &dyn Fn() -> bool) -> std::io::Result<()> {
+    talk.set_read_timeout(Some(LOOK))?;
+    talk.set_write_timeout(Some(LOOK))?;
+    // None of what has to wait.
+    let done = |done: std::io::Result<usize>| match done {
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {
+            Ok(None)
+        }
+        other => other.map(Some),
+    };
+    let (mut sent, mut answered, mut piece) = (0, 0, [0; 4096]);
+    while sent < text.len() && goes_on() {
+        sent += done(talk.write(&text[sent..]))?.unwrap_or(0);
+    }
+    while answered < ANSWER_MAX && goes_on() {
+        match done(talk.read(&mut piece))? {
+            Some(0) => break,
+            more => answered += more.unwrap_or(0),
+        }
+    }
+    Ok(())
 }
 
 fn last_lines(output: &str) -> String {
@@ -200,13 +237,46 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn whoever_called_sudo_runs_it_and_else_nobody_where_that_suffices() {
-        let open = Path::new("/usr/bin/env");
-        assert_eq!(user(Some((1000, 100)), open, Path::new("/")).0, (1000, 100));
-        assert_eq!(user(None, open, Path::new("/")).0, (NOBODY, NOBODY));
+    fn whoever_called_sudo_runs_it_and_else_nobody_but_never_root() {
+        let (open, root) = (Path::new("/usr/bin/env"), Path::new("/"));
+        assert_eq!(user(Some((1000, 100)), open, root).unwrap().0, (1000, 100));
+        assert_eq!(user(None, open, root).unwrap().0, (NOBODY, NOBODY));
+        assert_eq!(user(Some((0, 0)), open, root).unwrap().0, (NOBODY, NOBODY));
         let closed = tempfile::tempdir().unwrap();
         std::fs::set_permissions(closed.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
-        assert_eq!(user(Some((0, 0)), open, closed.path()).0, (0, 0), "that folder is its owner's alone");
+        let program = tare_testkit::files::write(&closed.path().join("server"), b"x");
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        for (program, here, wanted) in [(open, closed.path(), closed.path()), (&*program, root, &*program)] {
+            let told = user(Some((0, 0)), program, here).unwrap_err().to_string();
+            assert!(told.contains(&format!("reaches {}, ", wanted.display())), "{told}");
+            assert!(told.contains("to do: move it below /srv or /opt"), "{told}");
+        }
+        assert_eq!(user(Some((1000, 100)), open, closed.path()).unwrap().0, (1000, 100), "whom the kernel may refuse");
+    }
+
+    #[test]
+    fn an_answer_that_trickles_is_not_waited_for() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let (port, stop) = (listener.local_addr().unwrap().port(), Stop::default());
+        let trickle = std::thread::spawn(move || {
+            for _ in 0..2 {
+                let (mut talk, _) = listener.accept().unwrap();
+                while talk.write_all(b"x").is_ok() {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }
+        });
+        let ended_after = || {
+            let began = Instant::now();
+            ask(port, "/", &stop);
+            began.elapsed()
+        };
+        let took = ended_after();
+        assert!(took >= PATIENCE && took < 5 * PATIENCE, "{took:?}");
+        stop.raise();
+        let took = ended_after();
+        assert!(took < PATIENCE, "{took:?}");
+        trickle.join().unwrap();
     }
 
     #[test]
