@@ -68,7 +68,11 @@ fn shorten(log: &File) {
 
 /// The end of a log, after a line that says how much came before it, if anything did.
 pub(crate) fn tail(path: &Path) -> std::io::Result<String> {
-    let mut file = File::open(path)?;
+    end_of(&File::open(path)?)
+}
+
+/// The same of a log that is open. Whoever writes at the same position must have ended: it is moved.
+pub(crate) fn end_of(mut file: &File) -> std::io::Result<String> {
     let left_out = file.metadata()?.len().saturating_sub(SHOWN_MAX);
     file.seek(SeekFrom::Start(left_out))?;
     let mut bytes = Vec::new();

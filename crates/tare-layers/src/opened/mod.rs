@@ -9,12 +9,16 @@ pub use names::{Names, Use};
 pub use rights::with_rights_of;
 
 use crate::listening;
-use crate::local::BuildGroup;
 use crate::local::confinement::{become_user, leave_open_files};
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open};
+use crate::local::logs::{self, Keeper};
+use crate::local::{BuildGroup, PROCESSES};
+use names::Kept;
+use rustix::process::{
+    Pid, PidfdFlags, PidfdGetfdFlags, Resource, Rlimit, Signal, kill_process, pidfd_getfd, pidfd_open, setrlimit,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{PipeReader, Read, Seek, SeekFrom};
+use std::io::{PipeReader, Read};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -34,7 +38,8 @@ pub struct Program<'a> {
     pub directory: &'a Path,
     /// Its whole environment.
     pub environment: &'a BTreeMap<String, String>,
-    /// User and group that it runs as, without other groups and without capabilities.
+    /// User and group that it runs as, without other groups and without capabilities. Never root, who owns the
+    /// machine's files without any.
     pub user: (u32, u32),
 }
 
@@ -42,31 +47,40 @@ pub struct Program<'a> {
 pub struct Watch {
     child: Child,
     group: Option<BuildGroup>,
-    names: Arc<Mutex<Names>>,
+    names: Arc<Mutex<Kept>>,
     over: Arc<AtomicBool>,
     keeper: Option<JoinHandle<Result<(), Fault>>>,
     output: File,
+    /// Keeps the output short while it runs.
+    _short: Keeper,
 }
 
 impl Watch {
     /// Starts a program on behalf of `run`, a name that nothing else has. It gets nothing on its standard input, and
-    /// what it prints goes to `output`.
+    /// what it prints goes to `output`, of which only the end is kept.
     ///
     /// # Errors
     /// When it cannot be started, or the kernel cannot tell which files it names.
+    ///
+    /// # Panics
+    /// For root.
     pub fn start(run: &str, program: &Program<'_>, output: File) -> Result<Watch, Fault> {
+        assert_ne!(program.user.0, 0, "no program is watched as root");
         let (first, arguments) = program.words.split_first().ok_or_else(|| Fault::new("the command is empty"))?;
         let group = BuildGroup::make(run)?;
         let mut command = Command::new(first);
         command.args(arguments).current_dir(program.directory).env_clear().envs(program.environment);
         let printed = || output.try_clone().doing("share the file for its output");
         command.stdin(Stdio::null()).stdout(printed()?).stderr(printed()?);
+        let mut short = Keeper::default();
+        short.keep(printed()?);
         group.take_in(&mut command)?;
         let (reader, writer) = std::io::pipe().doing("make a pipe")?;
         let (user, code) = (program.user, calls::instructions());
         let enter = move || -> std::io::Result<()> {
             // An interrupt on the terminal is for whoever watches.
             rustix::process::setsid()?;
+            setrlimit(Resource::Nproc, Rlimit { current: Some(PROCESSES), maximum: Some(PROCESSES) })?;
             become_user(user)?;
             leave_open_files()?;
             let listener = calls::tell(&code)?;
@@ -80,7 +94,7 @@ impl Watch {
         };
         // SAFETY: between fork and exec it makes system calls on what was prepared here, and allocates nothing.
         unsafe { command.pre_exec(enter) };
-        let (names, over) = (Arc::new(Mutex::new(Names::new())), Arc::new(AtomicBool::new(false)));
+        let (names, over) = (Arc::new(Mutex::new(Kept::default())), Arc::new(AtomicBool::new(false)));
         // Its first call waits to be told of, and only then the start of the program is over.
         let keeper = std::thread::spawn({
             let (names, over) = (Arc::clone(&names), Arc::clone(&over));
@@ -90,7 +104,10 @@ impl Watch {
         // With the writing end of the pipe, in case that the child has not got as far as to write.
         drop(command);
         match spawned {
-            Ok(child) => Ok(Watch { child, group: Some(group), names, over, keeper: Some(keeper), output }),
+            Ok(child) => {
+                let (group, keeper) = (Some(group), Some(keeper));
+                Ok(Watch { child, group, names, over, keeper, output, _short: short })
+            }
             Err(error) => {
                 over.store(true, Ordering::Relaxed);
                 let _ = keeper.join();
@@ -117,25 +134,19 @@ impl Watch {
 
     /// How many different paths were named so far.
     pub fn count(&self) -> usize {
-        held(&self.names).len()
+        held(&self.names).count()
     }
 
-    /// What it has printed. It must have ended, since both read and write at one position.
-    fn printed(&mut self) -> String {
-        let mut bytes = Vec::new();
-        // What cannot be read is only missing from a message.
-        let _ = self.output.seek(SeekFrom::Start(0)).and_then(|_| self.output.read_to_end(&mut bytes));
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
-
-    /// Kills it; returns what was named, and what it has printed.
+    /// Kills it; returns what was named, and the end of what it has printed, with a line that says how much is left
+    /// out.
     ///
     /// # Errors
     /// When the kernel could not tell which files it named.
     pub fn end(mut self) -> Result<(Names, String), Fault> {
         self.kill().unwrap_or(Ok(()))?;
-        let names = std::mem::take(&mut *held(&self.names));
-        Ok((names, self.printed()))
+        let names = held(&self.names).take();
+        // What cannot be read is only missing from a message.
+        Ok((names, logs::end_of(&self.output).unwrap_or_default()))
     }
 
     /// Kills it once; returns how the keeping of names went.
@@ -157,12 +168,12 @@ impl Drop for Watch {
     }
 }
 
-fn held(names: &Mutex<Names>) -> MutexGuard<'_, Names> {
+fn held(names: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
     names.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Takes the descriptor at which the kernel tells, and keeps the names. A child that was not started says nothing.
-fn attend(mut reader: PipeReader, names: &Mutex<Names>, over: &AtomicBool) -> Result<(), Fault> {
+fn attend(mut reader: PipeReader, names: &Mutex<Kept>, over: &AtomicBool) -> Result<(), Fault> {
     let mut said = [0; 8];
     if reader.read_exact(&mut said).is_err() {
         return Ok(());
@@ -231,11 +242,23 @@ mod tests {
     }
 
     #[test]
+    fn what_it_prints_and_starts_has_bounds() {
+        let script = "head -c 300000 /dev/zero | tr '\\0' x; echo; cat /proc/self/limits; echo the end";
+        let Some((_, printed)) = watched(script) else { return };
+        let start: String = printed.chars().take(80).collect();
+        assert!(start.contains(" of output before this are left out]\nxxx"), "{start}");
+        assert!(printed.len() < 70_000 && printed.ends_with("the end\n"), "{} bytes", printed.len());
+        let processes = printed.lines().find(|line| line.starts_with("Max processes")).unwrap();
+        assert!(processes.contains(&format!(" {PROCESSES} ")), "{processes}");
+    }
+
+    #[test]
     fn what_still_runs_is_killed() {
         let Some(()) = tare_testkit::needs::root() else { return };
         let words = ["/bin/sh", "-c", "sleep 1000 & sleep 1001; true"].map(str::to_owned);
         let environment = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
-        let program = Program { words: &words, directory: Path::new("/"), environment: &environment, user: (0, 0) };
+        let program =
+            Program { words: &words, directory: Path::new("/"), environment: &environment, user: (65534, 65534) };
         let watch = Watch::start("0fe11d", &program, tempfile::tempfile().unwrap()).unwrap();
         let process = watch.child.id();
         let deadline = Instant::now() + Duration::from_secs(20);

@@ -17,8 +17,12 @@ use std::sync::{Mutex, PoisonError};
 const PATH_MAX: usize = 4096;
 /// Memory is mapped by pages of at least this size, bytes: a path may end right before one that is not.
 const PAGE: u64 = 4096;
-/// The most names that are kept, so that a service that makes up names cannot fill the memory.
-const NAMES_MAX: usize = 400_000;
+/// The most names that are kept, and how long they may be in all, bytes, so that a program that makes up names cannot
+/// fill the memory.
+const NAMES_MAX: usize = 50_000;
+const NAMES_BYTES: usize = 64 << 20;
+/// The call that asks whether a process still waits, as kernels before Linux 5.8 number it: in the wrong direction.
+const STILL_WAITS_BEFORE: u32 = 0x8008_2102;
 /// How often it is looked whether the watch is over.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
@@ -38,9 +42,47 @@ pub struct Use {
 /// Absolute paths as they were named, with links on the way and `..` in them. Not all of them exist.
 pub type Names = BTreeMap<PathBuf, Use>;
 
+/// The names that were kept so far: no more than there is room for.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    names: Names,
+    bytes: usize,
+}
+
+impl Kept {
+    /// How many they are.
+    pub(super) fn count(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Hands them over.
+    pub(super) fn take(&mut self) -> Names {
+        std::mem::take(self).names
+    }
+
+    fn note(&mut self, path: PathBuf, found: Use) {
+        if !self.names.contains_key(&path) {
+            let bytes = self.bytes + path.as_os_str().len();
+            if self.names.len() >= NAMES_MAX || bytes > NAMES_BYTES {
+                return;
+            }
+            self.bytes = bytes;
+        }
+        let known = self.names.entry(path).or_default();
+        // What was changed before, and was there then, may have been removed since.
+        let made = known.made || (found.made && !known.changed);
+        *known = Use {
+            run: known.run || found.run,
+            opened: known.opened || found.opened,
+            changed: known.changed || found.changed,
+            made,
+        };
+    }
+}
+
 /// Keeps the names of what the kernel tells at `listener`, and lets each call go on, until no watched process is left,
 /// or it is `over`.
-pub(super) fn keep(listener: &OwnedFd, names: &Mutex<Names>, over: &AtomicBool) {
+pub(super) fn keep(listener: &OwnedFd, names: &Mutex<Kept>, over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
         let mut polled = [PollFd::new(listener, PollFlags::IN)];
         match poll(&mut polled, Some(&LOOK)) {
@@ -52,9 +94,9 @@ pub(super) fn keep(listener: &OwnedFd, names: &Mutex<Names>, over: &AtomicBool) 
         // The process may have been killed while it waited.
         let Ok(told) = receive(listener) else { continue };
         if let Some(call) = call(told.data.nr)
-            && let Some((path, found)) = read(&told, call)
+            && let Some((path, found)) = read(listener, &told, call)
         {
-            note(&mut names.lock().unwrap_or_else(PoisonError::into_inner), path, found);
+            names.lock().unwrap_or_else(PoisonError::into_inner).note(path, found);
         }
         let _ = go_on(listener, told.id);
     }
@@ -76,24 +118,22 @@ fn go_on(listener: &OwnedFd, id: u64) -> io::Result<()> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-fn note(names: &mut Names, path: PathBuf, found: Use) {
-    if names.len() >= NAMES_MAX && !names.contains_key(&path) {
-        return;
-    }
-    let known = names.entry(path).or_default();
-    // What was changed before, and was there then, may have been removed since.
-    let made = known.made || (found.made && !known.changed);
-    *known = Use {
-        run: known.run || found.run,
-        opened: known.opened || found.opened,
-        changed: known.changed || found.changed,
-        made,
+/// Whether the process of this call still waits. If so, its number has not become another's.
+fn still_waits(listener: &OwnedFd, id: u64) -> bool {
+    let asked = |request| {
+        // SAFETY: the kernel reads one such number.
+        unsafe { libc::ioctl(listener.as_raw_fd(), request, &raw const id) == 0 }
     };
+    asked(libc::SECCOMP_IOCTL_NOTIF_ID_VALID) || asked(STILL_WAITS_BEFORE as _)
 }
 
 /// The path that a call names, and what it is about to do with it; none of a descriptor, or if the process has ended.
-fn read(told: &libc::seccomp_notif, call: &Call) -> Option<(PathBuf, Use)> {
+fn read(listener: &OwnedFd, told: &libc::seccomp_notif, call: &Call) -> Option<(PathBuf, Use)> {
     let memory = File::open(format!("/proc/{}/mem", told.pid)).ok()?;
+    // What is open stays the memory of this process, and no other's.
+    if !still_waits(listener, told.id) {
+        return None;
+    }
     let named = text(&memory, told.data.args[call.path])?;
     if named.as_os_str().is_empty() {
         return None;
@@ -105,7 +145,11 @@ fn read(told: &libc::seccomp_notif, call: &Call) -> Option<(PathBuf, Use)> {
             None | Some(libc::AT_FDCWD) => format!("/proc/{}/cwd", told.pid),
             Some(descriptor) => format!("/proc/{}/fd/{descriptor}", told.pid),
         };
-        fs::read_link(folder).ok().filter(|folder| folder.is_absolute())?.join(named)
+        let folder = fs::read_link(folder).ok().filter(|folder| folder.is_absolute())?;
+        if !still_waits(listener, told.id) {
+            return None;
+        }
+        folder.join(named)
     };
     let found = match call.way {
         Way::Run => Use { run: true, opened: true, ..Use::default() },
@@ -174,14 +218,32 @@ mod tests {
 
     #[test]
     fn what_was_there_at_the_first_change_was_not_made() {
-        let (mut names, made) = (Names::new(), Use { changed: true, made: true, ..Use::default() });
+        let (mut kept, made) = (Kept::default(), Use { changed: true, made: true, ..Use::default() });
         let opened = Use { opened: true, ..Use::default() };
-        note(&mut names, "/new".into(), opened);
-        note(&mut names, "/new".into(), made);
-        note(&mut names, "/old".into(), opened);
-        note(&mut names, "/old".into(), Use { made: false, ..made });
-        note(&mut names, "/old".into(), made);
+        kept.note("/new".into(), opened);
+        kept.note("/new".into(), made);
+        kept.note("/old".into(), opened);
+        kept.note("/old".into(), Use { made: false, ..made });
+        kept.note("/old".into(), made);
+        let names = kept.take();
         assert_eq!((names[Path::new("/new")].made, names[Path::new("/old")].made), (true, false));
         assert!(names[Path::new("/old")].opened && names[Path::new("/old")].changed);
+    }
+
+    #[test]
+    fn names_that_are_made_up_do_not_fill_the_memory() {
+        let (mut many, mut long, changed) = (Kept::default(), Kept::default(), Use { changed: true, ..Use::default() });
+        for number in 0..NAMES_MAX + 10 {
+            many.note(format!("/{number:06}").into(), Use::default());
+        }
+        assert_eq!(many.count(), NAMES_MAX);
+        many.note("/000001".into(), changed);
+        assert!(many.take()[Path::new("/000001")].changed, "what is known is still told of");
+        assert_eq!((many.count(), many.bytes), (0, 0));
+        let length = 8 << 10;
+        for number in 0..NAMES_BYTES / length + 10 {
+            long.note(format!("/{number:0width$}", width = length - 1).into(), Use::default());
+        }
+        assert_eq!((long.count(), long.bytes), (NAMES_BYTES / length, NAMES_BYTES));
     }
 }

@@ -6,12 +6,16 @@ use tare_core::fault::{Doing, Fault};
 
 /// Has `work` done in a thread that finds, reads and makes files as this user and group would, without other groups:
 /// whatever leads it astray, it reaches nothing that the user could not. What it makes belongs to the user. It may use
-/// what this process has opened before. For root, and in a process that is not root, nothing changes.
+/// what this process has opened before. In a process that is not root nothing changes.
 ///
 /// # Errors
 /// When the kernel refuses.
+///
+/// # Panics
+/// For root, whose rights are no bounds.
 pub fn with_rights_of<T: Send>(user: (u32, u32), work: impl FnOnce() -> T + Send) -> Result<T, Fault> {
-    let changes = user.0 != 0 && rustix::process::geteuid().is_root();
+    assert_ne!(user.0, 0, "the rights of root are no bounds");
+    let changes = rustix::process::geteuid().is_root();
     let done = || -> io::Result<T> {
         if changes {
             take_rights_of(user)?;
@@ -43,6 +47,12 @@ fn take_rights_of((user, group): (u32, u32)) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    #[test]
+    #[should_panic(expected = "the rights of root are no bounds")]
+    fn nothing_is_done_with_the_rights_of_root() {
+        let _ = with_rights_of((0, 0), || ());
+    }
 
     #[test]
     fn what_only_root_may_read_is_not_read_and_what_is_made_is_the_users() {
