@@ -111,7 +111,7 @@ fn a_command_of_this_machine_is_weighed_with_the_files_that_it_uses() {
     std::fs::write(app.path().join("page.html"), "a page\n").unwrap();
     std::fs::write(app.path().join("server.py"), SERVER).unwrap();
     let out = lab.path("weigh-server");
-    let server = ["--", "python3", "server.py", "{port}"];
+    let server = ["--", "/usr/bin/python3", "server.py", "{port}"];
     let options = ["init", "--http", "/page.html", "--connections", "4", "--at-most", "8s", "--out", text(&out)];
     let typed = [&options[..], &server].concat();
     let make = || {
@@ -168,6 +168,7 @@ fn a_command_that_does_not_serve_is_said_with_what_to_do() {
     refuse(2, &["wrk", "http://{address}/"], "nothing to weigh was named before --");
     refuse(1, &["sh", "-c", "echo no key was given; exit 3"], "no key was given");
     let closed = tempfile::tempdir_in("/var/tmp").unwrap();
+    std::fs::set_permissions(closed.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
     refuse_in(closed.path(), 2, &["sleep", "600"], "move it below /srv or /opt");
 }
 

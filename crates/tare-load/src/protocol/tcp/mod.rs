@@ -302,8 +302,17 @@ impl Protocol for Tcp {
         if self.peer {
             return peer::ask(link).map(|_| ());
         }
-        // A stream need not be answered: a service that accepts a connection is ready.
-        if self.streams() { Ok(()) } else { answers_once(self, link, seed) }
+        if self.streams() {
+            // It need not be answered: a service that accepts a connection is ready.
+            return Ok(());
+        }
+        if self.operations.len() == self.mixed {
+            return answers_once(self, link, seed);
+        }
+        // What is expected may be what is populated, and that comes later.
+        let mut session = link.greet(self)?;
+        session.progress.expected = true;
+        link.operate(self, &mut session, &mut (), 0, &mut Draw::new(seed, 0))
     }
 
     fn before(&self, _plan: &LoadPlan) -> Result<(), Fault> {
