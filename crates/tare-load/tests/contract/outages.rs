@@ -147,13 +147,13 @@ fn a_connection_that_the_server_closes_for_idleness_is_no_failure() {
 #[test]
 fn a_server_is_ready_before_it_holds_what_is_populated() {
     let empty = answering(|_, _| Some("END\r\n"));
-    let asked = "request: 'get x\r\n', reply: {until: 'END\r\n'}, expect: hello";
+    let asked = "request: 'get x\\r\\n', reply: {until: 'END\\r\\n'}, expect: hello";
     let ready = |options: &str| {
         let mut plan = plan("tcp", options, empty);
         plan.task = LoadTask::Ready;
         drive(&plan).1
     };
-    let set = "populate: [{request: 'set x\r\n', reply: {until: 'STORED\r\n'}}]";
+    let set = "populate: [{request: 'set x\\r\\n', reply: {until: 'STORED\\r\\n'}}]";
     assert_eq!(ready(&format!("{{{asked}, {set}}}")).err().map(|fault| fault.message), None);
     assert!(ready(&format!("{{{asked}}}")).unwrap_err().message.contains("wrong reply"));
 }
