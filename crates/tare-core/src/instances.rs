@@ -198,15 +198,21 @@ fn fixed_ports(service: &Service) -> impl Iterator<Item = &String> {
     service.ports.keys().filter(move |port| !taken.contains(&format!("port.{port}")))
 }
 
-/// Whether every service listens where it is told to, and none is looked up by a further name, which whoever asks for
-/// it connects to at the usual port: so that the workload can be deployed several times on one network.
+/// Whether every service listens where it is told to, and none is looked up by a further name, so that the workload can
+/// be deployed several times on one network.
 pub fn has_movable_ports(workload: &Workload) -> bool {
-    let stays = |service: &Service| {
-        service.awaits_ports()
-            || fixed_ports(service).next().is_some()
-            || service.names.iter().any(|name| name != service.role())
-    };
-    !workload.services.iter().any(stays)
+    why_fixed(workload).is_none()
+}
+
+/// Why the workload cannot be deployed several times on one network, if it cannot. Whoever looks up a further name of a
+/// service connects to its usual port.
+pub fn why_fixed(workload: &Workload) -> Option<&'static str> {
+    let stays = |service: &Service| service.awaits_ports() || fixed_ports(service).next().is_some();
+    if workload.services.iter().any(stays) {
+        return Some("its commands do not take each port from ${{port.NAME}}");
+    }
+    let is_named = |service: &Service| service.names.iter().any(|name| name != service.role());
+    workload.services.iter().any(is_named).then_some("further names of its services lead to their usual ports alone")
 }
 
 /// Ports that have been assigned.

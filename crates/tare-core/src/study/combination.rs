@@ -5,7 +5,7 @@ use super::Study;
 use crate::catalog::Catalog;
 use crate::design::{Arrangement, Chop, Chosen, FIRST_LOOK};
 use crate::form::Form;
-use crate::instances::has_movable_ports;
+use crate::instances::{has_movable_ports, why_fixed};
 use crate::layer::{LayerUse, Listens};
 use crate::load::{LoadOrigin, LoadProfile};
 use crate::workload::Workload;
@@ -46,10 +46,12 @@ impl Study {
         add(placed && self.design.arrangement == Arrangement::Duet, "placement", message, "use `design: blocks`");
         let hint = "use `design: blocks`, or leave 'design' away";
         add(beside && search, "design", "a peak is searched in blocks, each form by itself", hint);
-        let message = "on the loopback forms stand side by side by ports of their own, and the workload's commands do not take \
-                       each port from ${{port.NAME}}";
-        let fixed = self.from == LoadOrigin::Host && !has_movable_ports(workload);
-        add(beside && fixed, "design", message, "use `design: blocks`, or leave 'from: host' away");
+        let fixed = why_fixed(workload).filter(|_| self.from == LoadOrigin::Host);
+        let message = format!(
+            "on the loopback forms stand side by side by ports of their own, which this workload lacks: {}",
+            fixed.unwrap_or_default()
+        );
+        add(beside && fixed.is_some(), "design", &message, "use `design: blocks`, or leave 'from: host' away");
         let message = "only a form that has the machine to itself can settle until it is steady";
         add(beside && steady, "design", message, "give 'settle' a time");
         let message = "steps go up within one deployment's load, and slices would cut them";
@@ -105,11 +107,10 @@ impl Study {
         if self.peak.is_some() || !matches!(self.load, LoadProfile::Closed { .. }) {
             return;
         }
-        if !has_movable_ports(workload) {
+        if let Some(why) = why_fixed(workload) {
             // A network of its own makes a plain process differ from what it is elsewhere, so it gets one only on
             // request.
-            let why = "its commands do not take each port from ${{port.NAME}}".to_owned();
-            self.design.chosen = Chosen::Instead(why);
+            self.design.chosen = Chosen::Instead(why.to_owned());
             return;
         }
         let of_any = self.conflicts(workload, catalog);

@@ -205,7 +205,7 @@ pub(super) fn settle_shared(node: &Node, services: &mut [Service], problems: &mu
         refuse_within(node, one, problems);
         if let Some(other) = same.iter().find(|other| other.service.as_image) {
             refuse_unknown_owner(one, other, problems);
-        } else if !is_first {
+        } else if same[0].service.name != one.service.name {
             refuse_other_writer(one, problems);
         }
     }

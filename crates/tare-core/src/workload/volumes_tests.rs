@@ -80,6 +80,8 @@ fn whoever_has_a_user_of_its_own_may_only_read_what_another_began() {
     assert!(with("", "")[0].starts_with("2: 'b' could only read the volume 'site'"), "{:?}", with("", ""));
     assert_eq!(with("", ", read_only: true"), Vec::<String>::new());
     assert_eq!(with("user: 33, ", ""), Vec::<String>::new());
+    let twice = "a: {volumes: {/a: {shared: site, space: 1MiB}, /b: {shared: site}}}\n";
+    assert_eq!(settle(twice).1, Vec::<String>::new(), "it is the same user");
 }
 
 #[test]

@@ -133,7 +133,11 @@ fn no_docker() -> Fault {
 fn listening_podman() -> Result<Option<Engine>, Fault> {
     // Whatever else DOCKER_HOST names is for those who ask for Docker.
     for path in places(socket::USUAL[1]).unwrap_or_else(|_| vec![PathBuf::from(socket::USUAL[1])]) {
-        if let Some(engine) = Engine::at(&path)?.filter(Engine::is_podman) {
+        let found = match Engine::at(&path) {
+            Err(_) if path != Path::new(socket::USUAL[1]) => None,
+            found => found?,
+        };
+        if let Some(engine) = found.filter(Engine::is_podman) {
             return Ok(Some(engine));
         }
     }

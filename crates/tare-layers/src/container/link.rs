@@ -43,7 +43,14 @@ impl Link {
         let name = format!("tare-{}-{}", surroundings.run, surroundings.trial);
         let bridge = bridge_name(&surroundings.run, &surroundings.trial);
         let create = || create(engine, mode, surroundings, &name, &bridge);
-        let gateway = network::registered(&bridge, create)?;
+        let gateway = if engine.is_podman() {
+            // Docker makes the bridge with the network; Podman with a container, and anew after its last one has gone.
+            // There it stays announced: it has no identity that lasts.
+            register::intend(&surroundings.run, register::Kind::Link, &bridge)?;
+            create()?
+        } else {
+            network::registered(&bridge, create)?
+        };
         let mut link = Link { name, bridge, gateway, forwarding: None };
         // Podman lets packets to published ports pass as well, but not where Docker stands beside it, whose policy for
         // all others' is to drop them.

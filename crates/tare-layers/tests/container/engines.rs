@@ -11,6 +11,7 @@ use tare_layers::container::Container;
 pub(crate) const ALL: &[(&str, fn())] = &[
     ("docker_is_had_by_its_name", || had_by_its_name("{engine: docker}", "Docker Engine")),
     ("podman_is_had_by_its_name", || had_by_its_name("{engine: podman, runtime: runc}", "Podman")),
+    ("podman_on_a_bridge_is_had", || had_by_its_name("{engine: podman, runtime: runc, network: bridge}", "Podman")),
     ("podman_on_the_host_s_network_is_had", || {
         had_by_its_name("{engine: podman, runtime: runc, network: host}", "Podman");
     }),

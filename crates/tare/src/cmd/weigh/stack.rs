@@ -164,7 +164,14 @@ fn build_one(build: &Build, files: (&Path, &[PathBuf]), stop: &Stop, say: &mut d
         say(&format!("image {tag} of service {service}: as the engine has it, for {why} ({by_hand})"));
         return Ok(());
     }
-    let context = inside(files.0, &build.context).map_err(|fault| fault.context(&place))?;
+    let context = match inside(files.0, &build.context) {
+        Ok(context) => context,
+        Err(fault) if fault.mistake && tare_layers::engine_image(tag).is_ok() => {
+            say(&format!("image {tag} of service {service}: as the engine has it ({by_hand})"));
+            return Ok(());
+        }
+        Err(fault) => return Err(fault.context(&place).into()),
+    };
     let ways = BuildWays { is_no_source: &folder::is_ours, stop: &|| stop.raised() };
     let named = NamedBuild {
         name: tag,
@@ -177,7 +184,8 @@ fn build_one(build: &Build, files: (&Path, &[PathBuf]), stop: &Stop, say: &mut d
             "mend what its last lines show; if it needs BuildKit, build it yourself ({by_hand}), then: {import} \
              --out DIR; tare run DIR"
         );
-        let remedy = if fault.mistake { remedy } else { fault.remedy.clone() };
+        // A build that was refused before it began has no lines.
+        let remedy = if fault.mistake && !fault.log.is_empty() { remedy } else { fault.remedy.clone() };
         fault.context(format_args!("{place}: service '{service}'")).remedy(remedy)
     })?;
     say(&format!("image {tag} of service {service}: built by the engine"));
