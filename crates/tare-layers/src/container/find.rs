@@ -120,11 +120,17 @@ fn docker() -> Result<Engine, Fault> {
     })
 }
 
+/// How Docker Engine is started.
+pub(super) const START_DOCKER: &str = "start it: systemctl start docker, or dockerd where there is no systemd";
+
+/// Whether Docker Engine is installed, running or not.
+pub(super) fn docker_is_installed() -> bool {
+    ["/usr/sbin/dockerd", "/usr/bin/dockerd"].iter().any(|path| Path::new(path).exists())
+}
+
 fn no_docker() -> Fault {
-    let installed = ["/usr/sbin/dockerd", "/usr/bin/dockerd"].iter().any(|path| Path::new(path).exists());
-    if installed {
-        let remedy = "start it: systemctl start docker, or dockerd where there is no systemd";
-        return Fault::new("Docker Engine is installed and does not run").remedy(remedy);
+    if docker_is_installed() {
+        return Fault::new("Docker Engine is installed and does not run").remedy(START_DOCKER);
     }
     Fault::new("there is no Docker Engine on this machine").remedy("apt-get install docker.io")
 }

@@ -56,7 +56,7 @@ impl Link {
         // all others' is to drop them.
         let is_kept_out = mode == Network::Bridge || engine.is_podman();
         if is_kept_out && !surroundings.address.is_loopback() {
-            let outside = format!("t{}h", surroundings.run);
+            let outside = network::seat_link(&surroundings.run);
             match network::allow_forwarding(&surroundings.run, &outside, &link.bridge) {
                 Ok(forwarding) => link.forwarding = Some(forwarding),
                 Err(fault) => {

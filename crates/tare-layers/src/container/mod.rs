@@ -194,10 +194,8 @@ fn no_engine() -> Fault {
     if let Some(chosen) = crate::environment::docker_host() {
         return nothing_at(&chosen, &socket::USUAL.map(Path::new));
     }
-    let installed = ["/usr/sbin/dockerd", "/usr/bin/dockerd"].iter().any(|path| Path::new(path).exists());
-    if installed {
-        let remedy = "start it: systemctl start docker, or dockerd where there is no systemd";
-        return Fault::new("a container engine is installed and does not run").remedy(remedy);
+    if find::docker_is_installed() {
+        return Fault::new("a container engine is installed and does not run").remedy(find::START_DOCKER);
     }
     if podman::program().is_some() {
         let remedy = "systemctl start podman.socket; a form may also have it started: 'container: {engine: podman}'";

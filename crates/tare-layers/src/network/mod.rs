@@ -25,7 +25,7 @@ pub(crate) use low_ports::{USUAL_BOUND, UserHere, allow_all_ports};
 pub(crate) use pinned::{is_pinned, take_down};
 pub use room::Room;
 pub use seat::GeneratorSeat;
-pub(crate) use seat::{namespaces_named_like_ours, remove_namespace};
+pub(crate) use seat::{namespaces_named_like_ours, remove_namespace, seat_link};
 pub use subnets::free_subnets;
 pub use tap::{tap_create, tap_open};
 

@@ -33,7 +33,7 @@ pub struct GeneratorSeat {
 }
 
 /// This machine's end of a run's link to its load.
-pub(super) fn seat_link(run: &str) -> String {
+pub(crate) fn seat_link(run: &str) -> String {
     format!("t{run}h")
 }
 
