@@ -19,7 +19,7 @@ enum Class {
     Waits,
     /// Downloads and unpacks: two at once.
     Fetches,
-    /// Owns containers, guests or networks, which carry the id of a run of its own: two at a time, beside the others.
+    /// Owns containers, guests or networks, which carry the id of a run of its own: three at a time, beside the others.
     Owns,
     /// Runs the whole of Tare, which locks the machine and must find it clean, or leaves what a dead run leaves: one at
     /// a time, with priority over all others.
@@ -118,7 +118,7 @@ const FETCHING: usize = 2;
 /// How many that compute.
 const COMPUTING: usize = 2;
 /// How many that own containers, guests or networks.
-const OWNING: usize = 2;
+const OWNING: usize = 3;
 /// How many that measure how long others wait: each sleeps two thirds of its time.
 const TIMING: usize = 3;
 

@@ -42,6 +42,21 @@ const LEFT: &[(&str, &str)] = &[
          small one, and tare-compose::stacks:: reads others",
     ),
     (
+        "images::services_share_a_volume_in_each_form",
+        "an image is made and two services of it run in three forms; contract::services_share_a_volume_alike_in_every_form \
+         holds what each form does",
+    ),
+    (
+        "readying::a_service_may_do_its_work_and_end_before_the_next_one_starts",
+        "two services run in three forms; the runner's readiness:: holds what becomes of one that ends, and readying:: \
+         has one that fails in a form",
+    ),
+    (
+        "weighing::a_tool_is_tried_before_forms_are_measured",
+        "an image is imported, started and asked twice; tare's weigh::tried:: holds what is said, and weighing:: weighs an \
+         image by its own protocol",
+    ),
+    (
         "tare-layers::vm::a_container_with_an_address_of_its_own_runs_in_a_guest",
         "an engine boots in an emulated guest; vm::a_container_runs_in_a_guest reaches one through the guest's own address",
     ),

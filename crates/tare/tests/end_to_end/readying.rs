@@ -5,7 +5,7 @@ use crate::end_to_end::lab::{Lab, flat, text};
 use tare_core::record::TrialRecord;
 use tare_core::trial::{Outcome, Stage};
 
-/// Programs of this machine, and a server that is fit only some seconds after it answers.
+/// Programs of this machine, and a server that is fit only some time after it answers.
 const FILES: &str = r##"
 for program in sh sleep redis-server redis-cli; do
   file=$(command -v $program)
@@ -17,7 +17,7 @@ printf 'root:x:0:0::/root:/bin/sh\n' > etc/passwd
 {
   echo '#!/bin/sh'
   cat <<'END'
-(sleep 3; echo fit > /tmp/fit) &
+(sleep 1.2; echo fit > /tmp/fit) &
 exec redis-server --port 8080 --bind 0.0.0.0 --protected-mode no --save '' --dir /tmp
 END
 } > entry
@@ -60,7 +60,7 @@ fn a_service_is_ready_once_the_health_check_of_its_image_succeeds() {
     for trial in record.trials.iter().map(|trial| &trial.record) {
         let arm = trial.trial.arm();
         assert_eq!(trial.outcome, Outcome::Measured, "{arm}");
-        assert!(trial.stages[&Stage::Deploy] > 2.5, "{arm}: ready before it was fit: {:?}", trial.stages);
+        assert!(trial.stages[&Stage::Deploy] > 1.1, "{arm}: ready before it was fit: {:?}", trial.stages);
     }
 }
 
