@@ -201,6 +201,24 @@ fn who_gets_warm_amid_a_turn_is_faster_in_its_second_half() {
 }
 
 #[test]
+fn by_turns_too_connecting_is_no_idleness() {
+    let answer = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\na tare";
+    let options = asked::options("http", "{requests: [{path: /, contains: tare}]}");
+    let of = |endpoint: SocketAddr| LoadPlan {
+        protocol: "http".into(),
+        options: options.clone(),
+        profile: LoadProfile::Closed { connections: 16, pipeline: 1 },
+        ..plan(endpoint, Duration::from_millis(300))
+    };
+    let plans = [(); 2].map(|()| of(peer::answering_once(answer))).to_vec();
+    for summary in carried_out(plans, Some(Duration::from_millis(40))) {
+        let health = summary.unwrap().health.unwrap();
+        println!("  not idle for {:?} of the time, on a CPU for {:?}", health.awake, health.busy);
+        assert!(health.awake[0] > 0.9 * health.busy[0], "{health:?}");
+    }
+}
+
+#[test]
 fn one_at_a_time_is_at_work_and_all_get_their_due() {
     let began = Instant::now();
     let (fast, slow) = (worker(Duration::from_millis(1), began), worker(Duration::from_millis(2), began));

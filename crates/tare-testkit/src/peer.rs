@@ -27,7 +27,22 @@ pub fn each_connection(talk: impl Fn(usize, TcpStream) + Clone + Send + 'static)
     address
 }
 
-/// The same, for a server that passes each piece it receives to `answer` and sends what that returns, if anything.
+/// Serves on a free port of the loopback: answers the first piece of each connection with `text` and closes it.
+pub fn answering_once(text: &'static str) -> SocketAddr {
+    let (listener, address) = listen();
+    std::thread::spawn(move || {
+        let mut piece = [0; 4096];
+        for mut stream in listener.incoming().flatten() {
+            if let Ok(1..) = stream.read(&mut piece) {
+                // Whoever has closed the connection wants no answer.
+                let _ = stream.write_all(text.as_bytes());
+            }
+        }
+    });
+    address
+}
+
+/// Like [`each_connection`], for a server that passes each piece it receives to `answer` and sends what that returns, if anything.
 pub fn answering<T: AsRef<[u8]>>(answer: impl Fn(usize, &[u8]) -> Option<T> + Clone + Send + 'static) -> SocketAddr {
     each_connection(move |number, mut stream| {
         stream.set_nodelay(true).expect("it can be set");

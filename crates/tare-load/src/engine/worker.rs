@@ -208,9 +208,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
             seen = turn.number;
             let early_ns = turn.from_ns.saturating_sub(clock::monotonic_ns());
             std::thread::sleep(std::time::Duration::from_nanos(early_ns));
-            self.parking = false;
             // A connection closed while the load rested must not fail an operation sent into it.
             self.round(events, 1)?;
+            self.parking = false;
             let start_ns = clock::monotonic_ns();
             self.recorder.advance(start_ns);
             let lost = self.recorder.lost_so_far();
@@ -333,7 +333,8 @@ impl<'a, P: Protocol> Worker<'a, P> {
         let mut now_ns = clock::monotonic_ns();
         let due_ns = now_ns + pace_ns;
         while now_ns < due_ns {
-            self.reopen(now_ns);
+            // Connecting is work. If local ports are scarce, the kernel searches them one by one.
+            let asked_ns = if self.reopen(now_ns) { clock::monotonic_ns() } else { now_ns };
             let pause_ns = match (self.unfinished.is_empty(), self.down.is_empty()) {
                 (false, _) => 0,
                 (true, false) => RETRY_NS / 10,
@@ -344,14 +345,16 @@ impl<'a, P: Protocol> Worker<'a, P> {
             if self.recorder.sending() {
                 until_ns = until_ns.min(self.source.next_ns());
             }
-            let wait = clock::timespec(until_ns.saturating_sub(now_ns));
-            let asked_ns = now_ns;
+            let wait = clock::timespec(until_ns.saturating_sub(asked_ns));
+            // Time between turns is no load's.
+            let is_between = self.parking && self.live == 0;
             let ready = match epoll::wait(&self.epoll, &mut *events, Some(&wait)) {
                 Ok((ready, _)) => ready,
                 Err(Errno::INTR) => &mut [],
                 Err(error) => return Err(Fault::from_error("wait for events", &error)),
             };
             let woke_ns = clock::monotonic_ns();
+            let idle_ns = if is_between { 0 } else { self.idle.of(asked_ns, woke_ns) };
             self.replies = 0;
             let over_ns = self.recorder.over(woke_ns);
             if let Some(end_ns) = over_ns {
@@ -375,12 +378,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
             {
                 self.start_overdue(end_ns);
             }
-            self.recorder.round(
-                (woke_ns, now_ns),
-                self.idle.of(asked_ns, woke_ns),
-                self.replies,
-                self.source.next_ns(),
-            );
+            self.recorder.round((woke_ns, now_ns), idle_ns, self.replies, self.source.next_ns());
             self.recorder.advance(now_ns);
             if !self.recorder.sending() || self.parking && self.live == 0 {
                 // While connecting or draining, what the caller waits for may have come.
@@ -430,9 +428,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
         }
     }
 
-    /// Reconnects what is down and due.
-    fn reopen(&mut self, now_ns: u64) {
-        let mut at = 0;
+    /// Reconnects what is down and due; returns whether there was anything.
+    fn reopen(&mut self, now_ns: u64) -> bool {
+        let (mut at, mut any) = (0, false);
         while at < self.down.len() && self.connecting < CONNECTING_MAX {
             let index = self.down[at];
             let State::Down(retry_ns) = self.connections[index].state else { unreachable!("it is listed as down") };
@@ -442,7 +440,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
             }
             self.down.swap_remove(at);
             self.open(index, now_ns);
+            any = true;
         }
+        any
     }
 
     /// Begins to connect.

@@ -1,12 +1,12 @@
 //! Servers that go away, refuse, or send unrequested answers, and how the load reacts.
 
-use super::{DIALECTS, away, closed_port, drive, each_connection, plan};
+use super::{DIALECTS, HTTP, away, closed_port, drive, each_connection, plan};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tare_core::load::{Arrivals, Behaviour, Distribution, LoadProfile, LoadSummary, LoadTask, Pause, UserConnections};
-use tare_testkit::peer::answering;
+use tare_testkit::peer::{answering, answering_once};
 
 const PONG: &[u8] = b"+PONG\r\n";
 
@@ -101,6 +101,20 @@ fn a_worker_that_waits_for_answers_is_idle() {
     println!("  not idle for {:.1} % of the time", awake[0] * 100.0);
     // Some 20 to 100 us of work per 5 ms; a busy machine may take the CPU away in between.
     assert!(awake.len() == 1 && awake[0] < 0.5, "{awake:?}");
+}
+
+#[test]
+fn connecting_is_no_idleness() {
+    // The load has to connect again for each operation.
+    let answer = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\na tare";
+    let mut plan = plan("http", HTTP.options, answering_once(answer));
+    (plan.profile, plan.measure) = (LoadProfile::Closed { connections: 16, pipeline: 1 }, Duration::from_secs(1));
+    let summary = drive(&plan).1.unwrap();
+    let health = summary.health.as_ref().unwrap();
+    println!("  not idle for {:?} of the time, on a CPU for {:?}", health.awake, health.busy);
+    assert!(count(&summary) > 100 && summary.failures.is_empty(), "{summary:?}");
+    // Whoever uses a CPU is not idle; to wait takes a little CPU time, too.
+    assert!(health.awake[0] > 0.9 * health.busy[0], "{health:?}");
 }
 
 #[test]
