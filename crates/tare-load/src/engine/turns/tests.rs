@@ -125,6 +125,11 @@ fn who_waits_is_frozen_and_runs_on_at_the_end() {
     assert_eq!(played(&[millis(1), millis(1)], Some(millis(10)), None)[0].freeze_ns, None);
 }
 
+/// Whether the process has become `sleep` and sleeps.
+fn is_asleep(id: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{id}/stat")).expect("it is there").contains("(sleep) S")
+}
+
 #[test]
 fn who_works_in_the_turns_of_others_is_told_from_who_rests() {
     let server = |command: &str| {
@@ -132,6 +137,12 @@ fn who_works_in_the_turns_of_others_is_told_from_who_rests() {
         shell.args(["-c", command]).stdin(Stdio::null()).spawn().expect("there is a shell")
     };
     let mut servers = [server("exec sleep 60"), server("while :; do :; done")];
+    // A shell uses CPU time until it has become `sleep`, which on a busy machine may be later than the first turns.
+    let began_ns = clock::monotonic_ns();
+    while !is_asleep(servers[0].id()) {
+        assert!(clock::monotonic_ns() < began_ns + 20 * SECOND_NS, "there is no sleep");
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let scope = |server: &std::process::Child| {
         vec![Scope { name: "server".into(), serving: true, pids: vec![server.id()], cgroups: Vec::new() }]
     };
@@ -144,9 +155,9 @@ fn who_works_in_the_turns_of_others_is_told_from_who_rests() {
     }
     let [(_, rests), (_, works)] = played.as_slice() else { panic!("there are two") };
     let share = |used: &TurnUse| used.cpu_ns as f64 / used.during_ns as f64;
-    assert!(rests.iter().all(|used| used.during_ns > 0 && share(used) < 0.01), "{rests:?}");
-    // On a busy machine it gets only part of a CPU, equally in all turns.
-    assert!(works.len() == 2 && works.iter().all(|used| share(used) > 0.05), "{works:?}");
+    assert!(rests.iter().all(|used| used.during_ns > 0 && used.cpu_ns == 0), "{rests:?}");
+    // How much of a CPU it gets is the scheduler's choice: on a busy machine a few per cent, and less in some turns.
+    assert!(works.len() == 2 && works.iter().all(|used| share(used) > 0.001), "{works:?}");
 }
 
 /// Two workers; the second finishes a while after the first in every turn.
