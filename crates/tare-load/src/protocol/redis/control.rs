@@ -107,12 +107,14 @@ pub(super) struct Counts {
     info: BTreeMap<String, String>,
     /// By server: its number of keys.
     held: BTreeMap<SocketAddr, u64>,
+    /// How many times the data set is there.
+    copies: u64,
 }
 
 impl Counts {
     /// Reads and adds those of every server. The facts are the first server's.
     pub(super) fn read(options: &Options, plan: &LoadPlan) -> Result<Self, Fault> {
-        let mut all = Counts::default();
+        let mut all = Counts { copies: fronts(options, plan).len() as u64, ..Counts::default() };
         for server in servers(options, plan)? {
             let one = Counts::of(server, plan).map_err(|fault| fault.context(format!("the server at {server}")))?;
             one.calls.iter().for_each(|(command, calls)| *all.calls.entry(command.clone()).or_default() += calls);
@@ -139,7 +141,7 @@ impl Counts {
     }
 
     fn parse(text: &str) -> Self {
-        let mut counts = Counts::default();
+        let mut counts = Counts { copies: 1, ..Counts::default() };
         for (name, value) in text.lines().filter_map(|line| line.split_once(':')) {
             let value = value.trim_end();
             if let Some(command) = name.strip_prefix("cmdstat_") {
@@ -165,9 +167,16 @@ pub(crate) fn chew_counts(text: &str) {
     assert!(counts.calls.len() + counts.info.len() <= lines, "{counts:?}");
 }
 
-/// Where the data is: the servers behind the one that is loaded, or that one itself.
+/// Where the data set is written: to one of those that are loaded if they pass commands on to the same servers, else to
+/// each, because each has data of its own.
+fn fronts(options: &Options, plan: &LoadPlan) -> Vec<SocketAddr> {
+    let others = if options.servers.is_some() { &[] } else { plan.also.as_slice() };
+    std::iter::once(plan.endpoint).chain(others.iter().copied()).collect()
+}
+
+/// Where the data is: the servers behind those that are loaded, or these themselves.
 fn servers(options: &Options, plan: &LoadPlan) -> Result<Vec<SocketAddr>, Fault> {
-    let Some(service) = &options.servers else { return Ok(vec![plan.endpoint]) };
+    let Some(service) = &options.servers else { return Ok(fronts(options, plan)) };
     let behind = plan.services.get(service).filter(|behind| !behind.is_empty()).cloned();
     behind.ok_or_else(|| {
         Fault::new(format!("the data is in service '{service}', and nobody said where that is reached"))
@@ -175,38 +184,66 @@ fn servers(options: &Options, plan: &LoadPlan) -> Result<Vec<SocketAddr>, Fault>
     })
 }
 
-/// How many keys all servers have together.
-fn held(options: &Options, plan: &LoadPlan) -> Result<u64, Fault> {
-    let of = |server: SocketAddr| Control::new(&mut Link::open(server, plan.timeout.max(PATIENCE))?).keys();
-    servers(options, plan)?.into_iter().map(of).sum()
+/// How many keys these servers have together.
+fn held(servers: &[SocketAddr], plan: &LoadPlan) -> Result<u64, Fault> {
+    let of = |server: &SocketAddr| Control::new(&mut Link::open(*server, plan.timeout.max(PATIENCE))?).keys();
+    servers.iter().map(of).sum()
 }
 
-/// Writes the first `populate` keys and checks that they are there.
+/// Writes the data set wherever it has to be.
 pub(super) fn populate(options: &Options, value: &Value, plan: &LoadPlan) -> Result<Verified, Fault> {
-    let before = held(options, plan)?;
+    let (fronts, servers, mut found) = (fronts(options, plan), servers(options, plan)?, 0);
+    for front in &fronts {
+        let behind = if options.servers.is_some() { servers.as_slice() } else { std::slice::from_ref(front) };
+        let of_front = populate_one(options, value, plan, *front, behind);
+        found += if fronts.len() == 1 {
+            of_front?
+        } else {
+            of_front.map_err(|fault| fault.context(format_args!("the server at {front}")))?
+        };
+    }
+    Ok(Verified { facts: BTreeMap::from([("populated.keys".to_owned(), found.to_string())]), ..Verified::default() })
+}
+
+/// Writes the first `populate` keys to `front` and checks that they are there, in the servers `behind` it; returns how
+/// many these have.
+fn populate_one(
+    options: &Options,
+    value: &Value,
+    plan: &LoadPlan,
+    front: SocketAddr,
+    behind: &[SocketAddr],
+) -> Result<u64, Fault> {
+    let before = held(behind, plan)?;
     // One writer for each CPU of the load, because several servers accept more than one writer can send.
     let batches = options.populate.div_ceil(BATCH_COMMANDS);
     let writers = (plan.cpus.len() as u64).clamp(1, WRITERS_MAX).min(batches.max(1));
     let ends: Vec<u64> = (0..=writers).map(|at| batches * at / writers * BATCH_COMMANDS).collect();
     let parts = ends.windows(2).map(|ends| ends[0]..ends[1].min(options.populate));
     std::thread::scope(|scope| {
-        let threads: Vec<_> = parts.map(|keys| scope.spawn(|| write(keys, options, value, plan))).collect();
+        let threads: Vec<_> =
+            parts.map(|keys| scope.spawn(move || write(keys, options, value, (front, plan.timeout)))).collect();
         let ended = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
         ended.collect::<Vec<_>>().into_iter().collect::<Result<(), Fault>>()
     })?;
-    let found = held(options, plan)?;
+    let found = held(behind, plan)?;
     // Keys that existed before may be among those written.
     if found < options.populate || found > options.populate + before {
         let message =
             format!("{} keys were written, the server holds {found} and held {before} before", options.populate);
         return Err(Fault::new(message).remedy("see that it has memory for them and evicts nothing (maxmemory)"));
     }
-    Ok(Verified { facts: BTreeMap::from([("populated.keys".to_owned(), found.to_string())]), ..Verified::default() })
+    Ok(found)
 }
 
-/// Writes these keys over a connection of its own.
-fn write(keys: Range<u64>, options: &Options, value: &Value, plan: &LoadPlan) -> Result<(), Fault> {
-    let mut link = Link::open(plan.endpoint, plan.timeout.max(PATIENCE))?;
+/// Writes these keys to a server over a connection of its own.
+fn write(
+    keys: Range<u64>,
+    options: &Options,
+    value: &Value,
+    (server, timeout): (SocketAddr, Duration),
+) -> Result<(), Fault> {
+    let mut link = Link::open(server, timeout.max(PATIENCE))?;
     let set = Template::named("set", value);
     let mut request = Vec::with_capacity(BATCH_BYTES);
     let (mut written, mut unanswered) = (keys.start, 0);
@@ -272,12 +309,13 @@ pub(super) fn verify(
     checks.extend(get.map(|get| lookups(options, before, after, ledger, get)));
     let other_keys = COMMANDS.iter().any(|row| row.makes_other_keys && operations.iter().any(|name| name == row.name));
     let exact = options.populate == options.keys && !other_keys;
+    let (written, most) = (options.populate * after.copies, options.keys * after.copies);
     checks.push(Check {
         always: false,
         outcome: false,
         name: "keys in the data set".into(),
-        passed: after.keys >= options.populate && (!exact || after.keys == options.keys),
-        detail: format!("{} keys after the run, {} of '{STRING_KEY}' written before it", after.keys, options.populate),
+        passed: after.keys >= written && (!exact || after.keys == most),
+        detail: format!("{} keys after the run, {written} of '{STRING_KEY}' written before it", after.keys),
     });
     checks.extend(shares(after));
     Verified { checks, facts: facts(after) }
@@ -336,134 +374,4 @@ fn facts(counts: &Counts) -> BTreeMap<String, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeSet;
-    use std::io::{BufRead, BufReader, Read, Write};
-    use std::net::TcpStream;
-    use std::sync::{Arc, Mutex};
-    use tare_core::load::{LoadProfile, LoadTask};
-    use tare_core::units::CpuSet;
-
-    fn counts(get: u64, set: u64, hits: u64, misses: u64) -> Counts {
-        Counts::parse(&format!(
-            "# Stats\r\nkeyspace_hits:{hits}\r\nkeyspace_misses:{misses}\r\nredis_version:7.0.15\r\n\
-             cmdstat_get:calls={get},usec=3,usec_per_call=1.00,rejected_calls=0,failed_calls=0\r\n\
-             cmdstat_SET:calls={set},usec=3,usec_per_call=1.00,rejected_calls=1,failed_calls=0\r\n"
-        ))
-    }
-
-    fn failed(after: Counts, ledger: &Ledger) -> Vec<String> {
-        let options: Options = serde_json::from_value(serde_json::json!({
-            "mix": {"get": 1, "set": 1}, "value_bytes": 64, "keys": 10, "populate": 10, "verify": true
-        }))
-        .unwrap();
-        let after = Counts { keys: 10, ..after };
-        let verified = verify(&options, &["get".into(), "set".into()], &counts(5, 5, 5, 0), &after, ledger);
-        assert_eq!(verified.facts["redis_version"], "7.0.15");
-        verified.checks.into_iter().filter(|check| !check.passed).map(|check| check.name).collect()
-    }
-
-    #[test]
-    fn the_servers_counts_must_be_the_clients() {
-        let ledger = Ledger { sent: vec![10, 4], answered: vec![10, 4], empty: vec![0, 0], ..Ledger::new(2) };
-        assert!(failed(counts(15, 9, 15, 0), &ledger).is_empty());
-        assert_eq!(failed(counts(14, 9, 15, 0), &ledger), ["calls of get"]);
-        assert_eq!(failed(counts(15, 10, 15, 0), &ledger), ["calls of set"]);
-        assert_eq!(failed(counts(15, 9, 14, 1), &ledger), ["hit ratio"]);
-        assert_eq!(failed(Counts { calls: BTreeMap::new(), ..counts(15, 9, 15, 0) }, &ledger).len(), 2);
-    }
-
-    #[test]
-    fn every_server_must_hold_a_part() {
-        let held = |keys: &[u64]| {
-            let server = |port: usize| SocketAddr::from(([127, 0, 0, 1], port as u16));
-            let held = keys.iter().enumerate().map(|(at, keys)| (server(at), *keys)).collect();
-            shares(&Counts { held, ..Counts::default() }).map(|check| (check.passed, check.detail))
-        };
-        assert_eq!(held(&[10]), None, "a server alone holds all");
-        assert_eq!(held(&[6, 4]), Some((true, "2 servers hold 4 to 6 keys each".to_owned())));
-        assert_eq!(held(&[10, 0]).map(|(passed, _)| passed), Some(false));
-    }
-
-    #[test]
-    fn a_lost_answer_leaves_room_for_one_call() {
-        let ledger = Ledger { sent: vec![10, 4], answered: vec![9, 4], empty: vec![0, 0], ..Ledger::new(2) };
-        assert!(failed(counts(15, 9, 15, 0), &ledger).is_empty());
-        assert!(failed(counts(14, 9, 14, 0), &ledger).is_empty());
-        assert_eq!(failed(counts(13, 9, 14, 0), &ledger), ["calls of get"]);
-    }
-
-    #[test]
-    fn a_miss_in_a_full_data_set_is_a_failed_check() {
-        let ledger = Ledger { sent: vec![10, 4], answered: vec![10, 4], empty: vec![1, 0], ..Ledger::new(2) };
-        assert_eq!(failed(counts(15, 9, 14, 1), &ledger), ["hit ratio"]);
-    }
-
-    /// Which connection wrote which key.
-    type Written = Arc<Mutex<Vec<(u16, String)>>>;
-
-    /// The words of a request; none at the end.
-    fn request(from: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
-        let length = |from: &mut BufReader<TcpStream>| {
-            let mut line = String::new();
-            from.read_line(&mut line).ok()?;
-            line.trim_end().get(1..)?.parse::<usize>().ok()
-        };
-        let words = length(from)?;
-        let word = |_| {
-            let mut bytes = vec![0; length(from)? + 2];
-            from.read_exact(&mut bytes).ok()?;
-            Some(String::from_utf8_lossy(&bytes[..bytes.len() - 2]).into_owned())
-        };
-        (0..words).map(word).collect()
-    }
-
-    /// A server that records what is written to it.
-    fn noting_server() -> (SocketAddr, Written) {
-        let written = Written::default();
-        let noted = written.clone();
-        let at = tare_testkit::peer::each_connection(move |_, mut stream| {
-            let who = stream.peer_addr().unwrap().port();
-            let mut from = BufReader::new(stream.try_clone().unwrap());
-            while let Some(words) = request(&mut from) {
-                let mut noted = noted.lock().unwrap();
-                let answer = match words[0].as_str() {
-                    "DBSIZE" => format!(":{}\r\n", noted.len()),
-                    _ => "+OK\r\n".to_owned(),
-                };
-                noted.extend(words.get(1).map(|key| (who, key.clone())));
-                drop(noted);
-                stream.write_all(answer.as_bytes()).unwrap();
-            }
-        });
-        (at, written)
-    }
-
-    #[test]
-    fn every_key_is_written_once_whatever_the_number_of_writers() {
-        for (keys, cpus, writers) in [(0, 2, 0), (999, 2, 1), (2500, 2, 2), (5001, 4, 4), (4000, 0, 1)] {
-            let (endpoint, written) = noting_server();
-            let options: Options = serde_json::from_value(serde_json::json!({
-                "mix": {"set": 1}, "value_bytes": 64, "keys": 10_000, "populate": keys, "verify": true
-            }))
-            .unwrap();
-            let closed = LoadProfile::Closed { connections: 1, pipeline: 1 };
-            let plan = LoadPlan {
-                task: LoadTask::Populate,
-                measure: Duration::ZERO,
-                timeout: Duration::ZERO,
-                cpus: CpuSet::new(0..cpus),
-                ..LoadPlan::of("redis", serde_json::Value::Null, endpoint, closed)
-            };
-            let done = populate(&options, &Value::new(64), &plan).unwrap();
-            assert_eq!(done.facts["populated.keys"], keys.to_string());
-            let written = written.lock().unwrap();
-            let found: BTreeSet<&str> = written.iter().map(|(_, key)| key.as_str()).collect();
-            let wanted: BTreeSet<String> = (0..keys).map(|key| format!("{STRING_KEY}{key:012}")).collect();
-            assert!(found.iter().eq(wanted.iter()) && written.len() == wanted.len(), "{keys} keys by {cpus} CPUs");
-            let who: BTreeSet<u16> = written.iter().map(|(who, _)| *who).collect();
-            assert_eq!(who.len(), writers, "{keys} keys by {cpus} CPUs");
-        }
-    }
-}
+mod tests;
