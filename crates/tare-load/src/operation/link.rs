@@ -125,7 +125,7 @@ impl Link {
 
     /// Passes received bytes to `take` until it has a result: `take` returns how many bytes it took, and its result
     /// once there is one. Without a result it must take all of them and keep what it needs, such as half a line: bytes
-    /// that it leaves are passed to it again at once, without new ones. Bytes left when it has a result are passed to
+    /// that it leaves are passed to it again at once, without new ones, so taking none is an error. Bytes left when it has a result are passed to
     /// the next `take`.
     ///
     /// # Errors
@@ -154,6 +154,10 @@ impl Link {
                 self.from += used;
                 if let Some(result) = result {
                     return Ok(result);
+                }
+                if used == 0 {
+                    let message = "the protocol took nothing of what was received; this is a defect of tare";
+                    return Err(Fault::new(message).remedy("report it"));
                 }
             }
             if self.from == self.to && !self.more(deadline)? {
@@ -253,5 +257,30 @@ impl Link {
             self.send(&out)?;
         }
         reply.failure().map_or(Ok(()), |failure| Err(fault(failure)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_takes_nothing_and_has_no_result_is_not_asked_for_ever() {
+        let echo = tare_testkit::peer::answering(|_, piece| Some(piece.to_vec()));
+        let mut link = Link::open(echo, Duration::from_secs(10)).unwrap();
+        link.send(b"four").unwrap();
+        let told = link.receive::<()>(|_| Ok((0, None))).unwrap_err();
+        assert!(told.message.contains("took nothing"), "{told}");
+        // A result may leave everything to the next one.
+        let mut seen = Vec::new();
+        while seen.len() < 4 {
+            link.receive(|bytes| Ok((0, Some(bytes.len())))).unwrap();
+            link.receive(|bytes| {
+                seen.push(bytes[0]);
+                Ok((1, Some(())))
+            })
+            .unwrap();
+        }
+        assert_eq!(seen, b"four");
     }
 }
