@@ -6,6 +6,7 @@ use crate::ratios::MetricAnalysis;
 use crate::trial::window_ns;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use tare_core::load::LoadSummary;
 use tare_core::record::{NULL_COST, Record, TrialData};
 use tare_core::telemetry::{RESTED, TelemetryRow, Vantage};
 
@@ -19,7 +20,7 @@ pub struct Apparatus {
     pub null_cpu_us_per_op: Option<f64>,
     /// The largest share of its CPUs that the generator used in any measured trial.
     pub generator_busy_max: Option<f64>,
-    /// The largest share of a CPU that the probe used in any measured trial, while it did not rest.
+    /// The largest share of a CPU that the probe used in any measured trial, by its usual readings.
     pub probe_share_max: Option<f64>,
     /// The same in guests, on CPUs that may be the service's.
     pub guest_probe_share_max: Option<f64>,
@@ -72,19 +73,44 @@ fn probe_share_max(measured: &[&TrialData], vantage: Vantage) -> Option<f64> {
         for row in trial.telemetry.iter().filter(|row| row.vantage == vantage && is_probe(row)) {
             scopes.entry(&row.scope).or_default().push(row);
         }
-        let used = scopes.values().filter_map(|rows| spent(rows, cpu_total_s, load)).reduce(|sum, used| sum + used);
-        // Samplers of one side rest at the same moments.
-        let rested = |row: &TelemetryRow| Some(row.values.get(RESTED).copied().unwrap_or_default());
-        let rested = scopes.values().filter_map(|rows| spent(rows, rested, load)).fold(0.0, f64::max);
-        used.map(|used| used / (seconds - rested)).filter(|share| share.is_finite() && *share >= 0.0)
+        let rested = |rows: &[&TelemetryRow]| spent(rows, |row| Some(rested_s(row)), load).unwrap_or_default();
+        let of_scope = |rows: &Vec<&TelemetryRow>| {
+            let whole = || spent(rows, cpu_total_s, load).map(|used| used / (seconds - rested(rows)));
+            between_usual_readings(rows, load).or_else(whole)
+        };
+        let used = scopes.values().filter_map(of_scope).reduce(|sum, used| sum + used);
+        used.filter(|share| share.is_finite() && *share >= 0.0)
     };
     measured.iter().filter(|trial| trial.record.slices.is_empty()).filter_map(share).reduce(f64::max)
+}
+
+fn rested_s(row: &TelemetryRow) -> f64 {
+    row.values.get(RESTED).copied().unwrap_or_default()
+}
+
+/// The share of a CPU that a sampler that rests now and then uses between two readings that are none of a rest. Those
+/// at the two ends of a rest come on top of the usual ones, so time beside it has more readings than time far from it.
+/// None if it never rested, or there are no such readings.
+fn between_usual_readings(rows: &[&TelemetryRow], load: &LoadSummary) -> Option<f64> {
+    let is_within = |row: &&&TelemetryRow| row.at_ns >= load.measure_start_ns && row.at_ns <= load.measure_end_ns;
+    let mut rows: Vec<&TelemetryRow> = rows.iter().filter(is_within).copied().collect();
+    rows.sort_by_key(|row| row.at_ns);
+    let rests: Vec<bool> = rows.windows(2).map(|pair| rested_s(pair[1]) > rested_s(pair[0])).collect();
+    if !rests.contains(&true) {
+        return None;
+    }
+    let is_near = |at: usize| rests[at.saturating_sub(1)..rests.len().min(at + 2)].contains(&true);
+    let (mut used_s, mut ns) = (0.0, 0);
+    for (_, pair) in rows.windows(2).enumerate().filter(|(at, _)| !is_near(*at)) {
+        used_s += cpu_total_s(pair[1])? - cpu_total_s(pair[0])?;
+        ns += pair[1].at_ns - pair[0].at_ns;
+    }
+    (ns > 0).then(|| used_s / (ns as f64 / 1e9))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_core::load::LoadSummary;
     use tare_core::plan::PlannedTrial;
     use tare_core::record::TrialRecord;
     use tare_core::trial::Outcome;
@@ -119,6 +145,22 @@ mod tests {
         last.for_each(|row| _ = row.values.insert(RESTED.to_owned(), 0.5));
         let share_at_work = probe_share_max(&[&rested], Vantage::Host).unwrap();
         assert!((share_at_work - 0.006 / 1.5).abs() < 1e-12, "{share_at_work}");
+        // A reading each second, and one at each end of a rest; each costs 3 ms.
+        let mut read = trial.clone();
+        read.record.load = Some(LoadSummary { measure_end_ns: 12_000_000_000, ..LoadSummary::default() });
+        let at_ms = [0, 1000, 2000, 2300, 4300, 5000, 6000, 7000, 7300, 9300, 10_000, 11_000, 12_000];
+        let reading = |(number, at_ms): (usize, u64)| TelemetryRow {
+            at_ns: at_ms * 1_000_000,
+            values: [
+                ("cpu_total_s".to_owned(), 0.003 * number as f64),
+                (RESTED.to_owned(), 2.0 * [4300, 9300].iter().filter(|end| **end <= at_ms).count() as f64),
+            ]
+            .into(),
+            ..row(0, Vantage::Host, "probe", 0.0)
+        };
+        read.telemetry = at_ms.into_iter().enumerate().map(reading).collect();
+        let share_of_usual = probe_share_max(&[&read], Vantage::Host).unwrap();
+        assert!((share_of_usual - 0.003).abs() < 1e-9, "{share_of_usual}");
         let unsampled = TrialData { telemetry: Vec::new(), ..trial.clone() };
         assert_eq!(probe_share_max(&[&unsampled], Vantage::Host), None);
     }
