@@ -1,9 +1,11 @@
 //! Describes what a run would do and how long it would take, without starting anything.
 
+use crate::layers::layer_of_form;
 use crate::outlook::{self, Outlook, Total};
 use crate::places::{self, Places};
 use crate::{images, machine};
 use tare_core::design::FIRST_LOOK;
+use tare_core::form::Form;
 use tare_core::load::LoadOrigin;
 use tare_core::peak::{PeakPlan, PeakRules, level_text};
 use tare_core::plan::{blocks, plan, plan_profiles};
@@ -124,10 +126,12 @@ pub(crate) fn outcome_of(
     say("", 2, &outlook.describe());
     outlook::of_orders(study, pace, seed).iter().for_each(|text| say("", 2, text));
     outlook.too_short().iter().for_each(|warning| say("", 2, warning));
-    if study.forms.iter().any(|form| form.layers.iter().any(|layer| layer.layer == "vm")) {
+    let may_be_emulated = |form: &&Form| form.layers.iter().any(|used| layer_of_form(&used.layer).may_be_emulated());
+    let unsure: Vec<String> = study.forms.iter().filter(may_be_emulated).map(|form| whole(&form.name)).collect();
+    if !unsure.is_empty() {
         let emulated: Vec<String> = pace.emulated().iter().map(|form| whole(form)).collect();
         let known = if emulated.is_empty() {
-            "the run will find out whether virtual machines are emulated here".to_owned()
+            format!("the run will find out whether this machine emulates {}", unsure.join(" or "))
         } else {
             format!("emulated last time: {}", emulated.join(", "))
         };

@@ -10,3 +10,14 @@ pub(crate) const LAYERS: Layers = tare_layers::LAYERS;
 pub(crate) fn layer_of_form(name: &str) -> &'static dyn ErasedLayer {
     layer_named(LAYERS, name).expect("a study names only layers of this build")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dry_run_asks_layers_whether_they_may_be_emulated() {
+        let unsure = LAYERS.iter().filter(|layer| layer.may_be_emulated()).map(|layer| layer.name());
+        assert_eq!(unsure.collect::<Vec<_>>(), ["vm"]);
+    }
+}

@@ -53,6 +53,9 @@ pub trait Layer: Sync + 'static {
     /// What [`Layer::probe`] found, in a few words: which software it is, and which version.
     fn words(facts: &Facts) -> String;
 
+    /// Whether [`Layer::probe`] may find that this machine only emulates the layer ([`Availability::Emulated`]).
+    const MAY_BE_EMULATED: bool = false;
+
     /// The ways in which this machine can have the layer, where its options choose among several, for `tare doctor`:
     /// each in a few words, with the option that asks for it. May take seconds. None by default.
     fn ways() -> Vec<String> {
@@ -156,6 +159,9 @@ pub trait ErasedLayer: LayerOptions {
 
     /// See [`Layer::words`].
     fn words(&self, facts: &Facts) -> String;
+
+    /// See [`Layer::MAY_BE_EMULATED`].
+    fn may_be_emulated(&self) -> bool;
 
     /// See [`Layer::ways`].
     fn ways(&self) -> Vec<String>;
@@ -278,6 +284,10 @@ impl<L: Layer> ErasedLayer for L {
 
     fn words(&self, facts: &Facts) -> String {
         <L as Layer>::words(facts)
+    }
+
+    fn may_be_emulated(&self) -> bool {
+        <L as Layer>::MAY_BE_EMULATED
     }
 
     fn ways(&self) -> Vec<String> {

@@ -55,6 +55,7 @@ impl Layer for Vm {
     const NAME: &'static str = "vm";
     const ABOUT: &'static str =
         "a virtual machine: QEMU, under KVM where a guest really boots under it, else emulated and marked so";
+    const MAY_BE_EMULATED: bool = true;
 
     fn read(node: &Node, problems: &mut Problems) -> Option<VmOptions> {
         options::read(node, problems)
