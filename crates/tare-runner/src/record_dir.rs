@@ -37,10 +37,11 @@ const FOLDER_MODE: u32 = 0o700;
 /// What to do when a record cannot be created.
 pub(crate) const WRITABLE: &str = "name a writable directory with --out";
 
-/// The fault for a directory that already holds a record.
-pub(crate) fn taken(path: &Path) -> Fault {
+/// The fault for a directory that already holds a record. It is the user's mistake to name it.
+pub fn taken(path: &Path) -> Fault {
     Fault::new(format!("{} already holds a record, and records are never overwritten", path.display()))
         .remedy("name another directory with --out, or continue that run with `tare resume`")
+        .as_mistake()
 }
 
 /// A record being written.

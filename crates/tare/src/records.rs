@@ -62,8 +62,7 @@ fn refuse_link(place: &Path) -> Result<()> {
 /// Checks before a run that its record can be written, so that ten minutes do not end with "permission denied".
 pub(crate) fn require_writable(out: &Path) -> Result<()> {
     if out.join("record.json").exists() || tare_runner::is_suite(out) {
-        let text = format!("{} already holds a record, and records are never overwritten", out.display());
-        return Err(Mistake::new(text + "\n  to do: name another directory, or continue that run: tare resume").into());
+        return Err(tare_runner::taken(out).into());
     }
     let probe = out.join(format!(".writable-{}", std::process::id()));
     // Created anew, so that what is removed is what was made.
@@ -78,6 +77,16 @@ pub(crate) fn require_writable(out: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_that_holds_a_record_is_refused_in_the_words_of_the_runner() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("record.json"), "{}").unwrap();
+        let told = require_writable(folder.path()).unwrap_err();
+        let fault = told.downcast_ref::<Fault>().expect("it is the runner's");
+        assert_eq!(fault, &tare_runner::taken(folder.path()));
+        assert!(fault.mistake && fault.remedy.contains("--out"), "{fault}");
+    }
 
     #[test]
     fn a_record_that_contains_a_link_is_not_written_to() {
