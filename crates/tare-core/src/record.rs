@@ -9,7 +9,7 @@ use crate::placement::Placement;
 use crate::plan::PlannedTrial;
 use crate::profile::Profile;
 use crate::study::Study;
-use crate::telemetry::TelemetryRow;
+use crate::telemetry::{RestHalf, TelemetryRow};
 use crate::topology::Topology;
 use crate::trial::{Outcome, Stage};
 use crate::units::CpuSet;
@@ -195,6 +195,9 @@ pub struct TrialRecord {
     /// turns, or it was not counted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub cpu_by_turn: BTreeMap<String, TurnUse>,
+    /// In which half of each compared stretch of time its samplers rested, if they did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rest_half: Option<RestHalf>,
     /// What profilers saw, in a trial that is profiled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
@@ -251,6 +254,7 @@ impl TrialRecord {
             lengths: Vec::new(),
             resting_cpu: None,
             cpu_by_turn: BTreeMap::new(),
+            rest_half: None,
             profile: None,
         }
     }

@@ -159,7 +159,7 @@ metrics! {
     "wait_other_s" 'c' "thread-seconds waiting in any other way, such as for a child, or in a halted CPU of a guest"
 }
 
-/// A period in which a sampler does nothing, so that its cost can be found by comparison with the periods around it.
+/// A period in which a sampler does nothing, so that its cost can be found by comparison with the period beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rest {
     /// How long after the sampler was told.
@@ -168,7 +168,18 @@ pub struct Rest {
     pub lasts: Duration,
 }
 
-/// The shortest measurement in which a sampler rests: each rest is compared with the same time before and after it.
+/// In which half of a stretch of time the samplers of a deployment rest; the other half is what the rest is compared
+/// with. A load that is slow at first makes the earlier half the slower one, so blocks take it by turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RestHalf {
+    /// They rest, and are at work after that.
+    First,
+    /// They are at work, and rest after that.
+    Second,
+}
+
+/// The shortest measurement in which a sampler rests: each rest is compared with the same time before or after it.
 pub const RESTS_FROM: Duration = Duration::from_secs(10);
 
 /// In rows of the sampler itself: how long it has rested so far, s. Absent until it has.

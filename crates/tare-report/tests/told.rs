@@ -7,7 +7,7 @@ use tare_core::design::{Arrangement, Chop};
 use tare_core::fault::Fault;
 use tare_core::load::{TurnUse, TurnsSummary};
 use tare_core::record::Record;
-use tare_core::telemetry::{PROBE, TelemetryRow};
+use tare_core::telemetry::{PROBE, RestHalf, TelemetryRow};
 use tare_core::trial::{Outcome, Stage};
 use tare_report::{FORMATS, Style};
 use tare_stats::{Analysis, FormProbeCost, Interval, ProbeCost, ProbeEffect, ProbeRatio, Warning, analyse};
@@ -118,6 +118,8 @@ fn where_nobody_measured_what_the_probe_costs_the_report_says_so() {
     record.header.study.measure = Duration::from_secs(1);
     let shorter = " (it rests only where all forms of a block together are measured for 10 s or longer)";
     said(&record, &format!("{UNKNOWN}{shorter}, dropped 0"));
+    record.trials[0].record.rest_half = Some(RestHalf::First);
+    said(&record, &format!("{UNKNOWN} (that takes a second block, in which it rests at other moments), dropped 0"));
     let unsampled = told("terminal", &sample::record(), &analyse(&sample::record()), true);
     assert!(!unsampled.contains("the probe"), "{unsampled}");
 }

@@ -4,7 +4,7 @@
 
 use crate::Event;
 use crate::alternate::{BlockContext, Deployment, finish, stand_up};
-use crate::probe_rests::rests_by_turns;
+use crate::probe_rests::{rest_half, rests_by_turns};
 use crate::trial::{DRIVE_SLACK, PROBE_PERIOD, TrialInputs, drive_limit};
 use std::collections::BTreeMap;
 use std::ops::Add;
@@ -261,8 +261,10 @@ fn load(
 fn rest_probes(standing: &mut [Deployment], inputs: &[TrialInputs], context: &mut BlockContext) {
     let Some(first) = inputs.first() else { return };
     let loads = standing.iter().filter(|deployment| deployment.entry.is_some()).count() as u32;
-    let rests = rests_by_turns(first.study, loads, first.seed);
+    let half = rest_half(first.run_seed(), first.planned);
+    let rests = rests_by_turns(first.study, loads, first.run_seed(), half);
     for deployment in standing.iter_mut().filter(|deployment| !rests.is_empty() && deployment.entry.is_some()) {
+        deployment.data.record.rest_half = Some(half);
         if let Some(Err(fault)) = deployment.host.as_mut().map(|host| host.rest_probe(&rests)) {
             deployment.fail(fault, context);
         }

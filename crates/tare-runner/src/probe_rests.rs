@@ -5,7 +5,7 @@ use tare_core::design::Arrangement;
 use tare_core::draws::draws;
 use tare_core::plan::PlannedTrial;
 use tare_core::study::Study;
-use tare_core::telemetry::Rest;
+use tare_core::telemetry::{Rest, RestHalf};
 
 /// How long a rest lasts: long enough to contain whole seconds of load.
 const LASTS: Duration = Duration::from_secs(2);
@@ -16,9 +16,9 @@ const EVERY: Duration = Duration::from_secs(16);
 /// The same if forms take turns. It is shorter because each form has only a part of the time.
 const EVERY_BY_TURNS: Duration = Duration::from_secs(5);
 
-/// When such a rest starts after the beginning of its interval: at least the first, plus a random part of the second,
-/// so that it is in step with nothing. The time between two rests is longer than a rest.
-const COMES_AFTER: (Duration, Duration) = (Duration::from_millis(1100), Duration::from_millis(800));
+/// Such a stretch starts after a random part of this time, so that rests are in step with nothing. What is left of the
+/// interval is more than by how much the samplers of several forms differ in when they rest.
+const COMES_AFTER: Duration = Duration::from_millis(500);
 
 /// How long it takes at most until all loads are connected.
 const CONNECTING: Duration = Duration::from_millis(1500);
@@ -26,32 +26,52 @@ const CONNECTING: Duration = Duration::from_millis(1500);
 /// The greatest number of such rests: in longer trials the first part shows what sampling costs.
 const MOST_BY_TURNS: u32 = 100;
 
+/// Draws for rests are others than those for the order of forms.
+const DRAWS_FOR_RESTS: u64 = 0x7265_7374;
+
+/// In which half of each stretch of time the samplers of a block rest. Two blocks together have rests in both halves, so
+/// that each moment of a deployment is as often sampled as not, and a trend within deployments is no cost of sampling.
+/// The seed of the run decides which of the two begins. A block that runs again rests like the one that was void.
+pub(crate) fn rest_half(seed: u64, planned: &PlannedTrial) -> RestHalf {
+    let block = planned.again.unwrap_or(planned.block);
+    let begins = draws(seed ^ DRAWS_FOR_RESTS, block / 2).draw() & 1;
+    if (u64::from(block) + begins).is_multiple_of(2) { RestHalf::First } else { RestHalf::Second }
+}
+
+/// The rest in a stretch of time that starts at this moment and lasts twice as long.
+fn rest_in(stretch: Duration, half: RestHalf) -> Rest {
+    let after = match half {
+        RestHalf::First => stretch,
+        RestHalf::Second => stretch + LASTS,
+    };
+    Rest { after, lasts: LASTS }
+}
+
 /// The rests of a trial, spread evenly over the measured time but not at its ends, relative to the start of the load.
 /// None if the throughput does not show the cost, because the load does not wait for answers or does not stay at one
 /// level; if forms stand side by side (see [`rests_by_turns`]); and for profiled trials.
-pub(crate) fn probe_rests(study: &Study, planned: &PlannedTrial) -> Vec<Rest> {
+pub(crate) fn probe_rests(study: &Study, planned: &PlannedTrial, half: RestHalf) -> Vec<Rest> {
     if study.design.arrangement != Arrangement::Blocks || planned.profiled || !study.samplers_rest(1) {
         return Vec::new();
     }
     let count = (study.measure.as_secs() / EVERY.as_secs()).max(1) as u32;
     let middle = |at: u32| study.settle + study.measure * (2 * at + 1) / (2 * count);
-    (0..count).map(|at| Rest { after: middle(at) - LASTS / 2, lasts: LASTS }).collect()
+    (0..count).map(|at| rest_in(middle(at) - LASTS, half)).collect()
 }
 
 /// The rests of a block of this many `loads` that take turns, if there are any. All samplers rest at once. Times
-/// are relative to when the samplers get them, right before the loads connect. The seed decides when in its interval
-/// each rest starts.
-pub(crate) fn rests_by_turns(study: &Study, loads: u32, seed: u64) -> Vec<Rest> {
+/// are relative to when the samplers get them, right before the loads connect. The seed of the run decides when in its
+/// interval each stretch starts, for all blocks alike.
+pub(crate) fn rests_by_turns(study: &Study, loads: u32, seed: u64, half: RestHalf) -> Vec<Rest> {
     let (settle, measure) = (study.settle * loads, study.measure * loads);
     if !study.samplers_rest(loads) {
         return Vec::new();
     }
     let count = (measure.saturating_sub(CONNECTING).as_secs() / EVERY_BY_TURNS.as_secs()) as u32;
-    let (least, spread) = COMES_AFTER;
-    let mut draws = draws(seed, 0);
-    let mut later = || least + spread * (draws.draw() & 0xff) as u32 / 0x100;
+    let mut draws = draws(seed ^ DRAWS_FOR_RESTS, 0);
+    let mut later = || COMES_AFTER * (draws.draw() & 0xff) as u32 / 0x100;
     let begins = settle + CONNECTING;
-    let rest = |at: u32| Rest { after: begins + EVERY_BY_TURNS * at + later(), lasts: LASTS };
+    let rest = |at: u32| rest_in(begins + EVERY_BY_TURNS * at + later(), half);
     (0..count.min(MOST_BY_TURNS)).map(rest).collect()
 }
 
@@ -70,23 +90,41 @@ mod tests {
     }
 
     #[test]
-    fn by_turns_samplers_rest_often_and_with_as_much_time_on_either_side() {
+    fn by_turns_samplers_rest_often_and_with_as_much_time_beside_it() {
+        use RestHalf::{First, Second};
         let (settle, measure) = (Duration::from_millis(500), Duration::from_secs(3));
         let study = chopped(measure);
-        assert_eq!(rests_by_turns(&study, 3, 7), [], "that is too short");
-        let rests = rests_by_turns(&study, 6, 7);
+        assert_eq!(rests_by_turns(&study, 3, 7, First), [], "that is too short");
+        let (first, second) = (rests_by_turns(&study, 6, 7, First), rests_by_turns(&study, 6, 7, Second));
         // 18 s from second 3 on, of which the first 1.5 s are for connecting.
-        assert_eq!(rests.len(), 3);
-        assert!(
-            rests[0].after - LASTS >= settle * 6 && rests[2].after + 2 * LASTS <= (settle + measure) * 6,
-            "{rests:?}"
-        );
+        assert_eq!((first.len(), second.len()), (3, 3));
+        assert!(first[0].after >= settle * 6 && second[2].after + LASTS <= (settle + measure) * 6, "{second:?}");
+        assert!(first.iter().zip(&second).all(|(first, second)| second.after == first.after + LASTS), "{second:?}");
         for seed in 0..100 {
-            let rests = rests_by_turns(&chopped(Duration::from_secs(60)), 6, seed);
+            let rests = rests_by_turns(&chopped(Duration::from_secs(60)), 6, seed, First);
             assert_eq!(rests.len(), 71);
             assert!(rests.windows(2).all(|pair| pair[1].after - pair[0].after > 2 * LASTS), "{rests:?}");
         }
-        assert_ne!(rests_by_turns(&study, 6, 8), rests, "they are in step with nothing");
-        assert_eq!(rests_by_turns(&chopped(Duration::from_secs(600)), 2, 7).len(), 100);
+        assert_ne!(rests_by_turns(&study, 6, 8, First), first, "they are in step with nothing");
+        assert_eq!(rests_by_turns(&chopped(Duration::from_secs(600)), 2, 7, First).len(), 100);
+    }
+
+    #[test]
+    fn of_two_blocks_each_rests_in_another_half() {
+        let planned = |block: u32, again: Option<u32>| PlannedTrial {
+            index: 0,
+            block,
+            form: "f".into(),
+            control: false,
+            again,
+            profiled: false,
+        };
+        let begins_second = (0..100).filter(|seed| {
+            let halves: Vec<RestHalf> = (0..8).map(|block| rest_half(*seed, &planned(block, None))).collect();
+            assert!(halves.chunks(2).all(|pair| pair[0] != pair[1]), "{halves:?}");
+            assert_eq!(rest_half(*seed, &planned(8, Some(3))), halves[3]);
+            halves[0] == RestHalf::Second
+        });
+        assert!((25..75).contains(&begins_second.count()), "the seed decides");
     }
 }

@@ -5,7 +5,7 @@ use crate::deploying::path_of_all;
 use crate::keeping::{Holding, hold, standing};
 use crate::peak::GuidedSearch;
 use crate::placing::{ran_on, starts, strayed};
-use crate::probe_rests::probe_rests;
+use crate::probe_rests::{probe_rests, rest_half};
 use crate::trial::{Early, Entry, PROBE_PERIOD, Trial, TrialInputs};
 use crate::{Apparatus, Clock, Event, Stop};
 use std::time::Duration;
@@ -126,8 +126,10 @@ impl Trial<'_, '_> {
             self.settle(host, entry, within).map_err(|fault| self.blame(host, started, fault))?;
         }
         host.begin_probe(&[], PROBE_PERIOD)?;
-        if let rests @ [_, ..] = probe_rests(self.inputs.study, self.inputs.planned).as_slice() {
+        let half = rest_half(self.inputs.run_seed(), self.inputs.planned);
+        if let rests @ [_, ..] = probe_rests(self.inputs.study, self.inputs.planned, half).as_slice() {
             host.rest_probe(rests)?;
+            self.data.record.rest_half = Some(half);
         }
         if self.inputs.planned.profiled {
             host.begin_profile(&[])?;

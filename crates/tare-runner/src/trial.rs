@@ -37,6 +37,7 @@ pub(crate) struct TrialInputs<'a> {
     pub(crate) form: &'a Form,
     pub(crate) planned: &'a PlannedTrial,
     pub(crate) emulated: bool,
+    /// The run's seed plus the number of the block.
     pub(crate) seed: u64,
     pub(crate) generator_cpus: &'a CpuSet,
     pub(crate) service_cpus: &'a CpuSet,
@@ -57,6 +58,11 @@ pub(crate) struct TrialInputs<'a> {
 }
 
 impl TrialInputs<'_> {
+    /// The seed of all blocks.
+    pub(crate) fn run_seed(&self) -> u64 {
+        self.seed.wrapping_sub(u64::from(self.planned.block))
+    }
+
     /// The trial before anything of it has happened.
     pub(crate) fn begin(&self, timestamp: String) -> TrialData {
         let mut record = TrialRecord::new(self.planned.clone(), timestamp, Outcome::Measured);

@@ -7,6 +7,7 @@ use stage::{Trouble, fresh, header, outcomes, run, run_with};
 use std::time::Duration;
 use tare_core::load::{LoadOrigin, LoadProfile};
 use tare_core::study::Study;
+use tare_core::telemetry::RestHalf;
 use tare_core::trial::{Outcome, Stage};
 use tare_runner::{Ending, Event, RecordDir, read_record};
 
@@ -46,7 +47,7 @@ fn a_trial_goes_through_its_stages_in_order_and_leaves_nothing_open() {
 fn the_samplers_rest_while_a_closed_load_runs_long_enough_and_never_at_its_ends() {
     let folder = tempfile::tempdir().unwrap();
     let rests = |name: &str, change: &dyn Fn(&mut Study)| -> Vec<String> {
-        let mut header = header(&["plain"], 1);
+        let mut header = header(&["plain"], 2);
         change(&mut header.study);
         let ran = run(&folder.path().join(name), &header, &[], None);
         assert_eq!(ran.ending, Ending::Complete);
@@ -61,10 +62,16 @@ fn the_samplers_rest_while_a_closed_load_runs_long_enough_and_never_at_its_ends(
         let (load, measure) = (closed.clone(), Duration::from_secs(seconds));
         move |study: &mut Study| (study.load, study.measure) = (load.clone(), measure)
     };
-    // After a second of settling; the control's trial is the second one.
+    // After a second of settling, in one half of four seconds in the middle; the control is in the same block.
     assert_eq!(rests("short", &of(9)), Vec::<String>::new());
-    assert_eq!(rests("usual", &of(10)), ["rest at 5s for 2s"; 2]);
-    assert_eq!(rests("long", &of(40)), ["rest at 10s for 2s, 30s for 2s"; 2]);
+    assert_eq!(rests("usual", &of(10)), [["rest at 6s for 2s"; 2], ["rest at 4s for 2s"; 2]].concat());
+    assert_eq!(
+        rests("long", &of(40)),
+        [["rest at 11s for 2s, 31s for 2s"; 2], ["rest at 9s for 2s, 29s for 2s"; 2]].concat()
+    );
+    let trials = read_record(&folder.path().join("usual")).unwrap().trials;
+    let halves = trials.iter().map(|trial| trial.record.rest_half).collect::<Vec<_>>();
+    assert_eq!(halves, [[Some(RestHalf::Second); 2], [Some(RestHalf::First); 2]].concat());
     let beside = |study: &mut Study| {
         of(40)(study);
         study.from = LoadOrigin::Inside;

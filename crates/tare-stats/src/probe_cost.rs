@@ -2,20 +2,27 @@
 //! while they rest.
 //!
 //! Samplers that rest for two seconds leave the load to itself, on the host and in guests alike. Held against the same
-//! time before and after it, which cancels what drifts, such a rest says what sampling takes from the load. Only times
-//! count in which all samplers rest that there are, those of forms that stand beside each other included. Rests of one
-//! deployment share it, so they become one value; deployments that stood beside each other share their rests, so where
-//! forms are taken together they become one, too. Only such values have an error term. What the kernel counts all the
-//! time, whoever reads it, is not in the difference.
+//! time beside it, such a rest says what sampling takes from the load. Only times count in which all samplers rest that
+//! there are, those of forms that stand beside each other included. Rests of one deployment share it, so they become
+//! one value; deployments that stood beside each other share their rests, so where forms are taken together they become
+//! one, too. Only such values have an error term. What the kernel counts all the time, whoever reads it, is not in the
+//! difference.
+//!
+//! A deployment has a trend: its first seconds are slow, and it may drift after that. So some deployments rest in the
+//! first half of each stretch of time and the others in the second ([`RestHalf`]). What the trend does to a value of
+//! the former, it does to one of the latter with the opposite sign, whatever its shape: the mean of the two means is
+//! free of it, and so is the spread within each of the two groups, which is the error. That is a crossover of two
+//! periods; B. Jones and M. G. Kenward, Design and Analysis of Cross-Over Trials (2014), chapter 2.
 
-use crate::family::CONFIDENCE;
+use crate::family::{CONFIDENCE, Family};
 use crate::interval::Interval;
-use crate::paired::Differences;
+use crate::paired::{BLOCKS_MIN, Precision};
+use crate::quantile::student_quantile;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tare_core::load::{LoadSummary, SecondRow, TurnSpan};
 use tare_core::record::TrialData;
-use tare_core::telemetry::{PROBE, RESTED, TelemetryRow, Vantage};
+use tare_core::telemetry::{PROBE, RESTED, RestHalf, TelemetryRow, Vantage};
 
 /// From this difference on, as a share, what sampling costs is no detail.
 pub(crate) const NO_DETAIL: f64 = 0.005;
@@ -31,7 +38,7 @@ pub struct ProbeCost {
     pub trials: u32,
     /// With so many rests in all.
     pub rests: u32,
-    /// The same of each form, by name.
+    /// The same of each form, by name. Their intervals hold together with 95 % probability.
     pub forms: Vec<FormProbeCost>,
 }
 
@@ -56,21 +63,48 @@ pub struct FormProbeCost {
 pub struct ProbeRatio {
     /// Geometric mean.
     pub ratio: f64,
-    /// Its 95 % interval by Student's t; none below 3 values.
+    /// Its interval by Student's t; none below 3 values.
     pub interval: Option<Interval>,
 }
 
-impl ProbeRatio {
-    /// Of logs of ratios, by what has an error term; none of none.
-    fn of(by_unit: &BTreeMap<u32, Vec<f64>>) -> Option<ProbeRatio> {
-        let mean = |logs: &Vec<f64>| logs.iter().sum::<f64>() / logs.len() as f64;
-        let (blocks, values) = by_unit.iter().map(|(unit, logs)| (*unit, mean(logs))).unzip();
-        let differences = Differences { blocks, values };
-        let precision = differences.precision(0.5 * (1.0 + CONFIDENCE));
-        let interval = precision.map(|precision| precision.interval(differences.mean()));
-        (differences.n() > 0).then(|| ProbeRatio { ratio: differences.mean().exp(), interval })
+/// Logs of ratios of several deployments.
+struct Logs {
+    /// By the half in which they rested, and by what has an error term.
+    by_half: BTreeMap<RestHalf, BTreeMap<u32, Vec<f64>>>,
+}
+
+impl Logs {
+    /// The means of trials.
+    fn of(told: &[&Told], read: &dyn Fn(&Seen) -> Option<f64>) -> Logs {
+        let mut by_half: BTreeMap<RestHalf, BTreeMap<u32, Vec<f64>>> = BTreeMap::new();
+        for (told, mean) in told.iter().filter_map(|told| Some((told, told.mean(read)?))) {
+            by_half.entry(told.half).or_default().entry(told.unit).or_default().push(mean);
+        }
+        Logs { by_half }
     }
 
+    /// The ratio, with an interval of this one-sided level; none if all rested in the same half, for then a cost cannot
+    /// be told from a trend.
+    fn ratio(&self, level: f64) -> Option<ProbeRatio> {
+        let mean = |logs: &[f64]| logs.iter().sum::<f64>() / logs.len() as f64;
+        let units =
+            |half: &RestHalf| self.by_half.get(half).map(|units| units.values().map(|logs| mean(logs)).collect());
+        let halves: [Vec<f64>; 2] = [units(&RestHalf::First)?, units(&RestHalf::Second)?];
+        let means = halves.each_ref().map(|half| mean(half));
+        let squares: f64 =
+            halves.iter().zip(means).flat_map(|(half, mean)| half.iter().map(move |log| (log - mean).powi(2))).sum();
+        let counts = halves.each_ref().map(|half| half.len() as f64);
+        let (log, count) = (mean(&means), counts[0] + counts[1]);
+        let precision = (count >= BLOCKS_MIN as f64).then(|| {
+            let degrees = count - 2.0;
+            let standard_error = 0.5 * (squares / degrees * (1.0 / counts[0] + 1.0 / counts[1])).sqrt();
+            Precision { standard_error, degrees, quantile: student_quantile(level, degrees) }
+        });
+        Some(ProbeRatio { ratio: log.exp(), interval: precision.map(|precision| precision.interval(log)) })
+    }
+}
+
+impl ProbeRatio {
     /// Whether the whole interval says that the probe costs more than this share.
     pub(crate) fn costs_more_than(&self, share: f64, changes: ProbeEffect) -> bool {
         self.interval.is_some_and(|interval| match changes {
@@ -95,6 +129,8 @@ struct Told<'a> {
     form: &'a str,
     /// What it has an error term with: itself, or its block.
     unit: u32,
+    /// In which half of each stretch of time it rested.
+    half: RestHalf,
     /// By rest.
     rests: Vec<Seen>,
 }
@@ -106,7 +142,7 @@ impl Told<'_> {
     }
 }
 
-/// The load in a stretch of time; or, as logs, that around a rest by that in it.
+/// The load in a stretch of time; or, as logs, that beside a rest by that in it.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     throughput: f64,
@@ -118,38 +154,39 @@ struct Seen {
 pub(crate) fn probe_cost(trials: &[&TrialData]) -> Option<ProbeCost> {
     let samplers: Vec<Vec<Vec<Rested>>> = trials.iter().map(|trial| of_samplers(&trial.telemetry)).collect();
     let real = trials.iter().enumerate().filter(|(_, trial)| !trial.record.emulated);
-    let told = real.map(|(at, trial)| {
+    let told = real.filter_map(|(at, trial)| {
         let beside = (0..trials.len()).filter(|other| *other == at || are_beside(trial, trials[*other]));
         let there: Vec<&Vec<Rested>> = beside.flat_map(|other| &samplers[other]).collect();
         let unit = if by_turns(trial).is_some() { trial.record.trial.block } else { at as u32 };
-        Told { form: &trial.record.trial.form, unit, rests: of_rests(trial, &together(&there)) }
+        let half = trial.record.rest_half?;
+        Some(Told { form: &trial.record.trial.form, unit, half, rests: of_rests(trial, half, &together(&there)) })
     });
     let told: Vec<Told> = told.filter(|told| !told.rests.is_empty()).collect();
     let all: Vec<&Told> = told.iter().collect();
-    let ProbeRatio { ratio, interval } = ProbeRatio::of(&by_unit(&all, &|seen| Some(seen.throughput)))?;
+    let of_all = Logs::of(&all, &|seen| Some(seen.throughput));
+    let ProbeRatio { ratio, interval } = of_all.ratio(0.5 * (1.0 + CONFIDENCE))?;
     let mut by_form: BTreeMap<&str, Vec<&Told>> = BTreeMap::new();
     for told in &told {
         by_form.entry(told.form).or_default().push(told);
     }
-    let forms = by_form.into_iter().filter_map(|(form, told)| {
+    let logs_of =
+        |told: &[&Told]| [Logs::of(told, &|seen| Some(seen.throughput)), Logs::of(told, &|seen| seen.cpu_per_op)];
+    let by_form = by_form.into_iter().map(|(form, told)| (form, logs_of(&told), told));
+    let by_form: Vec<(&str, [Logs; 2], Vec<&Told>)> = by_form.collect();
+    // A warning names whichever form, and whichever of its figures, seems to suffer.
+    let is_claim = |logs: &&Logs| logs.ratio(CONFIDENCE).is_some_and(|ratio| ratio.interval.is_some());
+    let claims = by_form.iter().flat_map(|(_, logs, _)| logs).filter(is_claim).count() as u32;
+    let level = Family::level(claims);
+    let forms = by_form.into_iter().filter_map(|(form, [throughput, cpu_per_op], told)| {
         Some(FormProbeCost {
             form: form.to_owned(),
-            throughput: ProbeRatio::of(&by_unit(&told, &|seen| Some(seen.throughput)))?,
-            cpu_per_op: ProbeRatio::of(&by_unit(&told, &|seen| seen.cpu_per_op)),
+            throughput: throughput.ratio(level)?,
+            cpu_per_op: cpu_per_op.ratio(level),
             trials: told.len() as u32,
             rests: rests_of(&told),
         })
     });
     Some(ProbeCost { ratio, interval, trials: told.len() as u32, rests: rests_of(&all), forms: forms.collect() })
-}
-
-/// The means of trials, by what has an error term.
-fn by_unit(told: &[&Told], read: &dyn Fn(&Seen) -> Option<f64>) -> BTreeMap<u32, Vec<f64>> {
-    let mut units: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-    for (unit, mean) in told.iter().filter_map(|told| Some((told.unit, told.mean(read)?))) {
-        units.entry(unit).or_default().push(mean);
-    }
-    units
 }
 
 /// How many rests there were: those of trials that stood beside each other are the same ones.
@@ -174,24 +211,23 @@ fn are_beside(one: &TrialData, other: &TrialData) -> bool {
     one.record.trial.block == other.record.trial.block && overlap
 }
 
-/// By rest of a trial: the log of what the load was around it by what it was in it. None of one that has not as much
-/// measured load on either side, without another rest in it.
-fn of_rests(trial: &TrialData, rests: &[Rest]) -> Vec<Seen> {
+/// By rest of a trial: the log of what the load was in the other half of its stretch by what it was in the rest. None
+/// of one that has not as much measured load beside it, without another rest in it.
+fn of_rests(trial: &TrialData, half: RestHalf, rests: &[Rest]) -> Vec<Seen> {
     let cost = |rest: &Rest| {
         let length = rest.to_ns - rest.from_ns;
-        let before = (rest.begins_ns.saturating_sub(length), rest.begins_ns);
-        let after = (rest.ends_ns, rest.ends_ns.saturating_add(length));
-        let near = rests.iter().filter(|other| other.begins_ns < after.1 && other.ends_ns > before.0);
-        if near.count() > 1 {
+        let (from_ns, to_ns) = match half {
+            RestHalf::First => (rest.ends_ns, rest.ends_ns.saturating_add(length)),
+            RestHalf::Second => (rest.begins_ns.saturating_sub(length), rest.begins_ns),
+        };
+        if rests.iter().any(|other| other.begins_ns < to_ns && other.ends_ns > from_ns) {
             return None;
         }
-        let (before, after) = (seen(trial, before)?, seen(trial, after)?);
-        let within = seen(trial, (rest.from_ns, rest.to_ns))?;
-        let log = |before: f64, after: f64, within: f64| (0.5 * (before + after) / within).ln();
-        let cpu = before.cpu_per_op.zip(after.cpu_per_op).zip(within.cpu_per_op);
+        let (beside, within) = (seen(trial, (from_ns, to_ns))?, seen(trial, (rest.from_ns, rest.to_ns))?);
+        let cpu = beside.cpu_per_op.zip(within.cpu_per_op);
         Some(Seen {
-            throughput: log(before.throughput, after.throughput, within.throughput),
-            cpu_per_op: cpu.map(|((before, after), within)| log(before, after, within)),
+            throughput: (beside.throughput / within.throughput).ln(),
+            cpu_per_op: cpu.map(|(beside, within)| (beside / within).ln()),
         })
     };
     rests.iter().filter_map(cost).collect()

@@ -79,12 +79,17 @@ fn rests(trial: &TrialData) -> Vec<(f64, f64)> {
 #[test]
 fn the_samplers_of_all_forms_rest_together_and_the_report_says_what_they_cost() {
     let Some(lab) = Lab::with_engine(&["mmdebstrap"]) else { return };
-    let (_, record) = lab.run(&STUDY.replace("measure: 1s", "measure: 4s"));
+    let (_, record) = lab.run(&STUDY.replace("measure: 1s", "measure: 4s").replace("repeat: 1", "repeat: 2"));
     let first = rests(&record.trials[0]);
     assert_eq!(first.len(), 2, "twelve seconds have room for two: {first:?}");
+    let half = |trial: &TrialData| trial.record.rest_half.expect("they rested");
+    let in_other_half = |trial: &&TrialData| half(trial) != half(&record.trials[0]);
+    assert_eq!(record.trials.iter().filter(in_other_half).count(), 3, "all of the other block");
     for trial in &record.trials {
         let arm = trial.record.trial.arm();
         assert_eq!(trial.record.outcome, Outcome::Measured, "{arm}");
+        let same_block = |other: &&TrialData| other.record.trial.block == trial.record.trial.block;
+        let first = rests(record.trials.iter().find(same_block).expect("itself at least"));
         for ((from_s, to_s), (first_s, _)) in rests(trial).into_iter().zip(&first) {
             assert!(
                 (1.9..2.5).contains(&(to_s - from_s)) && (from_s - first_s).abs() < 0.5,
@@ -100,9 +105,9 @@ fn the_samplers_of_all_forms_rest_together_and_the_report_says_what_they_cost() 
         assert!(trial.record.metrics["cpu_us_per_op"] > 0.0, "{arm}: {:?}", trial.record.metrics);
     }
     let cost = tare_stats::analyse(&record).apparatus.probe_cost.expect("samplers rested");
-    assert_eq!((cost.trials, cost.rests, cost.interval), (3, 2, None), "{cost:?}");
+    assert_eq!((cost.trials, cost.rests, cost.interval), (6, 4, None), "{cost:?}");
     assert!((0.8..1.25).contains(&cost.ratio), "{cost:?}");
     assert!(cost.forms.iter().all(|form| form.cpu_per_op.is_some()), "{cost:?}");
     let whole = flat(&lab.expect(0, &["report", text(&lab.path("record")), "--verbose"]));
-    assert!(whole.contains("operations than while it rests (2 rests)") && whole.contains(" probe boxed "), "{whole}");
+    assert!(whole.contains("operations than while it rests (4 rests)") && whole.contains(" probe boxed "), "{whole}");
 }
