@@ -82,6 +82,7 @@ metrics! {
     "cpu_idle_s" 'c' "CPU time idle"
     "cpu_guest_s" 'c' "CPU time running a guest"
     "cpu_tasks_s" 'c' "CPU time of all tasks, kernel threads included, as the scheduler counts it"
+    "cpu_occupied_s" 'c' "time in which CPUs had a task to run, counted when the task leaves the CPU"
     "cpu_on_s" 'c' "CPU time of threads that were seen on a CPU when they had last run"
     "run_queue_wait_s" 'c' "time ready to run, waiting for a CPU"
     "context_switches_voluntary" 'c' "context switches because the task waited"

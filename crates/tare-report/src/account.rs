@@ -51,6 +51,7 @@ fn name(user: &CpuUser) -> &str {
         CpuUser::Generator => "generator",
         CpuUser::Interrupts => "interrupts",
         CpuUser::Others => "others",
+        CpuUser::IdleCpus => "idle CPUs",
         CpuUser::Rest => "rest",
     }
 }

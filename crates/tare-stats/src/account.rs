@@ -1,11 +1,15 @@
 //! Where the CPU time of the whole machine goes, per operation: to each scope that was sampled, to the generator, to
-//! other tasks, to interrupts where the kernel keeps them apart, and to the rest.
+//! other tasks, to interrupts where the kernel keeps them apart, to CPUs between tasks, and to the rest.
 //!
 //! The parts do not overlap and add up to the machine's busy time. The kernel knows exactly how long each task ran, and
 //! how long each CPU was idle. Work in interrupts and software interrupts, most of receiving a packet, is part of the
 //! time of the task that they interrupted, whoever that was, unless the kernel accounts for them apart
-//! (`IRQ_TIME_ACCOUNTING`); what interrupts an idle CPU is in the rest. So two forms are compared by the sum, and the
-//! parts say where to look. How much of it was soft interrupts, and on whose CPUs, the ticks tell.
+//! (`IRQ_TIME_ACCOUNTING`). So two forms are compared by the sum, and the parts say where to look. How much of it was
+//! soft interrupts, and on whose CPUs, the ticks tell.
+//!
+//! A CPU without a task is busy too: it takes interrupts, and goes into idleness and out of it. That is what the busy
+//! time has more than the run queues count as occupied by tasks. These count a task when it leaves its CPU, so they are
+//! asked only where they agree with what the tasks say of themselves; else this work is in the rest.
 
 use crate::arm::Arm;
 use crate::cpu::{all_cpus, busy_cpu_s, cpu_total_s, spent};
@@ -31,7 +35,10 @@ pub enum CpuUser {
     Interrupts,
     /// All other processes and threads, those of the kernel included, where the time of all tasks is known.
     Others,
-    /// Everything else: interrupts of idle CPUs, and other tasks where those are not told apart.
+    /// CPUs that had no task and were not idle: interrupts, and the way into idleness and out of it. Told only where the
+    /// kernel counts it apart from tasks and interrupts.
+    IdleCpus,
+    /// Everything else: what the last two would be where they are not told.
     Rest,
 }
 
@@ -40,8 +47,8 @@ pub enum CpuUser {
 pub struct CpuPart {
     /// Whose time it is.
     pub user: CpuUser,
-    /// Per operation, us. Of other tasks and the rest it may be a little less than nothing, for ticks and moments are
-    /// not exact.
+    /// Per operation, us. Of other tasks, idle CPUs and the rest it may be a little less than nothing, for ticks and
+    /// moments are not exact.
     pub us: f64,
 }
 
@@ -68,6 +75,9 @@ pub struct CpuAccount {
     /// What a hypervisor took away from the machine meanwhile, per operation, us. It is no part of the busy time.
     pub steal_us: f64,
 }
+
+/// As a share of the busy time, how far apart two counts of the same time may be.
+const AGREE_SHARE: f64 = 0.01;
 
 /// Whether the kernel accounts for interrupts apart from the tasks that they interrupt; none where that is not known.
 pub fn interrupts_apart(record: &Record) -> Option<bool> {
@@ -123,6 +133,10 @@ impl Spent {
         let known: f64 = parts.values().sum();
         let tasks = went(&machine, &|row| row.values.get("cpu_tasks_s").copied());
         parts.extend(tasks.map(|used| (CpuUser::Others, by_operation(used) - known)));
+        let steal_s = went(&machine, &|row| all_cpus(row, "cpu_steal_s")).unwrap_or(0.0);
+        let occupied = went(&machine, &|row| row.values.get("cpu_occupied_s").copied());
+        let between = between_tasks_s(busy_s, tasks, occupied, steal_s).filter(|_| !apart);
+        parts.extend(between.map(|seconds| (CpuUser::IdleCpus, by_operation(seconds))));
         let soft = soft_s(&|cpus| went(&machine, &|row| interrupts_s(row, cpus)), generator);
         let soft =
             soft.map(|(on, all)| SoftInterrupts { generator_us: by_operation(on), others_us: by_operation(all - on) });
@@ -131,7 +145,7 @@ impl Spent {
         }
         let rest = by_operation(busy_s) - parts.values().sum::<f64>();
         parts.insert(CpuUser::Rest, rest);
-        let steal_us = by_operation(went(&machine, &|row| all_cpus(row, "cpu_steal_s")).unwrap_or(0.0));
+        let steal_us = by_operation(steal_s);
         (operations > 0).then(|| Spent { busy_us: by_operation(busy_s), parts, soft, steal_us })
     }
 }
@@ -144,6 +158,13 @@ fn windows(trial: &TrialData, load: &LoadSummary) -> Vec<LoadSummary> {
         [] => vec![window(load.measure_start_ns, load.measure_end_ns)],
         slices => slices.iter().map(|slice| window(slice.start_ns, slice.end_ns)).collect(),
     }
+}
+
+/// What CPUs were busy with while they had no task, s; none where two counts of tasks' time differ by more than
+/// [`AGREE_SHARE`] of the busy time, or where a hypervisor took more than that, of which nobody knows from whom.
+fn between_tasks_s(busy_s: f64, tasks_s: Option<f64>, occupied_s: Option<f64>, steal_s: f64) -> Option<f64> {
+    let (occupied_s, most_s) = (occupied_s?, AGREE_SHARE * busy_s);
+    ((occupied_s - tasks_s?).abs() <= most_s && steal_s <= most_s).then_some(busy_s - occupied_s)
 }
 
 /// Interrupts on the generator's CPUs and on all CPUs, s; the former 0 where these are not known.
@@ -284,6 +305,23 @@ mod tests {
             assert!((us(&account, &CpuUser::Rest).unwrap() - rest_us).abs() < 1e-9, "{account:?}");
             assert!((account.busy_us - 12.0).abs() < 1e-9, "{account:?}");
         }
+    }
+
+    #[test]
+    fn work_of_idle_cpus_is_told_apart_where_two_counts_of_tasks_agree() {
+        let told = |apart: bool, occupied: f64, steal: f64| {
+            let more = [("cpu_tasks_s", 1.13), ("cpu_occupied_s", occupied), ("cpu_steal_s@0", steal)];
+            let idle = IDLE.iter().copied().filter(|(name, _)| *name != "cpu_steal_s@0");
+            let rows: Vec<(&str, f64)> = idle.chain(more).collect();
+            let account = mean("f", &[Spent::of(&trial(&rows), apart, Some(&CpuSet::new([1]))).unwrap()]).unwrap();
+            let parts = [CpuUser::IdleCpus, CpuUser::Rest].map(|user| us(&account, &user));
+            parts.map(|part| part.map(|us| (us * 1e6).round() / 1e6))
+        };
+        // Without steal, 1.25 s a second are busy: 1.12 occupied, 0.13 between tasks; tasks say 1.13.
+        assert_eq!(told(false, 1.12, 0.0), [Some(1.3), Some(-0.1)]);
+        assert_eq!(told(false, 1.1, 0.0), [None, Some(1.2)], "a task has not left its CPU for long");
+        assert_eq!(told(true, 1.12, 0.0), [None, Some(-0.3)], "tasks have no interrupts, and occupied CPUs have");
+        assert_eq!(told(false, 1.12, 0.05), [None, Some(0.7)], "a hypervisor took some of it");
     }
 
     #[test]

@@ -146,7 +146,7 @@ fn cgroups_of_version_2() {
 }
 
 #[test]
-fn all_tasks_of_the_machine_are_counted_with_control_groups_of_version_1() {
+fn all_tasks_of_the_machine_are_counted_with_either_version_of_control_groups() {
     let stat = ("proc/stat", "cpu 1 0 0 0 0 0 0 0 0 0\n");
     let of = |files: &[(&str, &str)]| {
         let (keep, root) = tree(files);
@@ -157,9 +157,55 @@ fn all_tasks_of_the_machine_are_counted_with_control_groups_of_version_1() {
     let usage = ("sys/fs/cgroup/cpu,cpuacct/cpuacct.usage", "2500000000\n");
     assert_eq!(of(&[stat, usage, ("sys/fs/cgroup/cpu,cpuacct/release_agent", "\n")]), Some(2.5));
     assert_eq!(of(&[stat, usage]), None, "a container sees its own group there");
-    let version_2 = ("sys/fs/cgroup/cgroup.controllers", "cpu\n");
-    let told = ("sys/fs/cgroup/cpu.stat", "usage_usec 99000000\n");
-    assert_eq!(of(&[stat, version_2, told]), None, "there it is made of ticks");
+    let version_2 = [
+        stat,
+        ("sys/fs/cgroup/cgroup.controllers", "cpu\n"),
+        ("sys/fs/cgroup/cpu.stat", "usage_usec 99000000\n"),
+        ("sys/fs/cgroup/system.slice/cpu.stat", "usage_usec 1000000\n"),
+        ("sys/fs/cgroup/user.slice/cpu.stat", "usage_usec 500000\n"),
+        ("proc/2/schedstat", "250000000 1 1\n"),
+        ("proc/9/schedstat", "0 0 0\n"),
+        ("proc/9/stat", "9 (a b) S 2 0 0 0 -1 0 0 0 0 0 4 8 0 0 20 0 1 0 1 0 0\n"),
+    ];
+    let with = |more: &[(&'static str, &'static str)]| of(&[&version_2[..], more].concat());
+    let loose = ("sys/fs/cgroup/cgroup.threads", "2\n9\n");
+    assert_eq!(with(&[loose]), Some(1.87), "groups below the root, whose own is made of ticks, and tasks in the root");
+    assert_eq!(with(&[]), None, "a container of a kernel that lists no threads");
+    assert_eq!(with(&[("sys/fs/cgroup/cgroup.threads", "0\n2\n")]), None, "some tasks cannot be seen");
+    assert_eq!(with(&[loose, ("sys/fs/cgroup/cgroup.events", "populated 1\n")]), None, "that is not the root");
+}
+
+#[test]
+fn what_has_ended_stays_in_the_sum_of_all_tasks() {
+    let (keep, root) = tree(&[
+        ("proc/stat", "cpu 1 0 0 0 0 0 0 0 0 0\n"),
+        ("sys/fs/cgroup/cgroup.controllers", "cpu\n"),
+        ("sys/fs/cgroup/cgroup.threads", "2\n9\n"),
+        ("sys/fs/cgroup/a/cpu.stat", "usage_usec 1000000\n"),
+        ("proc/2/schedstat", "250000000 1 1\n"),
+        ("proc/9/schedstat", "500000000 1 1\n"),
+    ]);
+    let mut sampler = Sampler::new(&root, &[]).unwrap();
+    let mut read = || sampler.sample()[0].values["cpu_tasks_s"];
+    assert_eq!(read(), 1.75);
+    std::fs::remove_dir_all(keep.path().join("sys/fs/cgroup/a")).unwrap();
+    write(keep.path(), "sys/fs/cgroup/cgroup.threads", "2\n");
+    write(keep.path(), "proc/2/schedstat", "375000000 1 2\n");
+    assert_eq!(read(), 1.875);
+}
+
+#[test]
+fn how_long_cpus_had_tasks_is_told_where_it_is_told_of_all() {
+    let stat = ("proc/stat", "cpu 1 0 0 0 0 0 0 0 0 0\ncpu0 1 0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0 0 0\n");
+    let of = |schedstat: &str| {
+        let (_keep, root) = tree(&[stat, ("proc/schedstat", schedstat)]);
+        Sampler::new(&root, &[]).unwrap().sample()[0].values.get("cpu_occupied_s").copied()
+    };
+    let cpu0 = "timestamp 42\ncpu0 0 0 0 0 0 0 1500000000 31280123173 14390\ndomain0 3 1 2 3 4 5 6 7 8 9\n";
+    let cpu1 = "cpu1 0 0 0 0 0 0 250000000 24596344860 14429\n";
+    assert_eq!(of(&format!("version 15\n{cpu0}{cpu1}")), Some(1.75));
+    assert_eq!(of(&format!("version 15\n{cpu0}")), None, "one CPU is missing");
+    assert_eq!(of(&format!("version 14\n{cpu0}{cpu1}")), None, "in another unit");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The machine as a whole, from `/proc` and its root control group.
 
+mod occupied;
 mod tasks;
 
 use crate::parts::Parts;
@@ -8,6 +9,7 @@ use crate::root::{KeptFile, Root};
 use crate::scan::{keyed, lines, number, number_at, pressure_some_us, words};
 use crate::sockets;
 use crate::source::{Of, Reading, SourceReader, SourceRow, SourceState};
+use occupied::Occupied;
 use std::fmt::Write;
 use tasks::Tasks;
 
@@ -24,6 +26,7 @@ pub const ROW: SourceRow = SourceRow {
         "cpu_idle_s",
         "cpu_guest_s",
         "cpu_tasks_s",
+        "cpu_occupied_s",
         "context_switches",
         "interrupts",
         "tasks_started",
@@ -65,6 +68,7 @@ fn probe(root: &Root) -> SourceState {
 struct MachineReader {
     stat: Option<KeptFile>,
     tasks: Option<Tasks>,
+    occupied: Option<Occupied>,
     meminfo: Option<KeptFile>,
     vmstat: Option<KeptFile>,
     net: Option<KeptFile>,
@@ -83,6 +87,7 @@ impl MachineReader {
         MachineReader {
             stat: open("proc/stat"),
             tasks: Tasks::new(root),
+            occupied: Occupied::new(root),
             meminfo: open("proc/meminfo"),
             vmstat: open("proc/vmstat"),
             // `/proc/net` depends on the thread that reads it; this path is the same for every thread.
@@ -101,11 +106,13 @@ impl MachineReader {
         }
     }
 
-    fn read_stat(&mut self, into: &mut Reading) {
-        let Some(text) = self.stat.as_ref().and_then(|file| file.read(&mut self.buffer)) else { return };
+    /// Reads times and counts, and says of how many CPUs.
+    fn read_stat(&mut self, into: &mut Reading) -> usize {
+        let Some(text) = self.stat.as_ref().and_then(|file| file.read(&mut self.buffer)) else { return 0 };
+        let mut cpus = 0;
         for line in lines(text) {
             if let Some(rest) = line.strip_prefix(b"cpu") {
-                put_cpu(rest, &mut self.name, into);
+                cpus += usize::from(put_cpu(rest, &mut self.name, into));
             }
         }
         for (key, metric) in [
@@ -118,6 +125,17 @@ impl MachineReader {
             if let Some(value) = keyed(text, key) {
                 into.put(Of::Machine, metric, value as f64);
             }
+        }
+        cpus
+    }
+
+    /// Reads what the scheduler knows, right after the idle times that it is held against.
+    fn read_scheduler(&mut self, cpus: usize, into: &mut Reading) {
+        if let Some(seconds) = self.occupied.as_ref().and_then(|file| file.read(cpus, &mut self.buffer)) {
+            into.put(Of::Machine, "cpu_occupied_s", seconds);
+        }
+        if let Some(used) = self.tasks.as_mut().and_then(|tasks| tasks.read(&mut self.buffer)) {
+            into.put(Of::Machine, "cpu_tasks_s", used);
         }
     }
 
@@ -166,10 +184,8 @@ impl MachineReader {
 
 impl SourceReader for MachineReader {
     fn read(&mut self, into: &mut Reading) {
-        self.read_stat(into);
-        if let Some(used) = self.tasks.as_ref().and_then(|tasks| tasks.read(&mut self.buffer)) {
-            into.put(Of::Machine, "cpu_tasks_s", used);
-        }
+        let cpus = self.read_stat(into);
+        self.read_scheduler(cpus, into);
         self.read_memory(into);
         self.read_net(into);
         for (metric, file) in &self.pressure {
@@ -181,13 +197,14 @@ impl SourceReader for MachineReader {
     }
 }
 
-/// Puts the values of a CPU's line of `/proc/stat` without its `cpu`; the line without a number is the sum.
-fn put_cpu(line: &[u8], name: &mut String, into: &mut Reading) {
+/// Puts the values of a CPU's line of `/proc/stat` without its `cpu`; the line without a number is the sum. True if it
+/// is that of a single CPU.
+fn put_cpu(line: &[u8], name: &mut String, into: &mut Reading) -> bool {
     let single = !line.first().is_none_or(u8::is_ascii_whitespace);
     let mut columns = words(line);
     let cpu = if single { columns.next().and_then(number) } else { None };
     if single && cpu.is_none() {
-        return;
+        return false;
     }
     let mut times = [0_u64; 10];
     for (time, word) in times.iter_mut().zip(columns) {
@@ -213,4 +230,5 @@ fn put_cpu(line: &[u8], name: &mut String, into: &mut Reading) {
             None => into.put(Of::Machine, metric, ticks(value)),
         }
     }
+    single
 }
