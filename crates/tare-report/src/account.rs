@@ -14,9 +14,30 @@ pub(crate) fn lines(record: &Record, analysis: &Analysis) -> Vec<String> {
     let mut lines: Vec<String> = told.map(line).collect();
     if !lines.is_empty() {
         lines.push(kernel(record));
+        lines.extend(unknown(record, &analysis.cpu));
     }
     lines
 }
+
+/// What this machine lacks for the parts to add up by themselves.
+fn unknown(record: &Record, accounts: &[CpuAccount]) -> Vec<String> {
+    let mut unknown = Vec::new();
+    if !accounts.iter().flat_map(|account| &account.parts).any(|part| part.user == CpuUser::Others) {
+        unknown.push(TASKS_UNKNOWN.to_owned());
+    }
+    let charged = record.header.environment.get("cpu.steal_apart").is_some_and(|apart| apart == "no");
+    if charged && accounts.iter().any(|account| account.steal_us > TOLD_SHARE * account.busy_us) {
+        unknown.push(STEAL_CHARGED.to_owned());
+    }
+    unknown
+}
+
+/// Said where the time of all tasks together was not counted.
+const TASKS_UNKNOWN: &str =
+    "how long all tasks ran together is not known here: other processes and kernel threads are in the rest";
+/// Said where tasks are charged with what a hypervisor took.
+const STEAL_CHARGED: &str = "this kernel charges tasks with what a hypervisor took from them (no \
+                             PARAVIRT_TIME_ACCOUNTING): the rest is too small by so much";
 
 /// `native: 27.6 us per op on all CPUs: generator 12.1 us, redis 11.9 us, rest 3.6 us; 6.1 us of it in soft interrupts,
 /// 4.9 us of them on the generator's CPUs`.
