@@ -69,10 +69,15 @@ pub fn mark_process(run: &str, command: &mut Command) {
 
 /// The run whose mark a process carries in this environment variable.
 pub(crate) fn run_in_environment(pid: u32, variable: &str) -> Option<String> {
+    run_of_full_mark(&in_environment(pid, variable)?).map(str::to_owned)
+}
+
+/// The value of an environment variable that a process was started with.
+pub(crate) fn in_environment(pid: u32, variable: &str) -> Option<String> {
     let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let wanted = format!("{variable}=");
     let value = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(wanted.as_bytes()))?;
-    run_of_full_mark(std::str::from_utf8(value).ok()?).map(str::to_owned)
+    std::str::from_utf8(value).ok().map(str::to_owned)
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ mod checks;
 mod escapes;
 #[path = "vm/micro.rs"]
 mod micro;
+#[path = "vm/passt.rs"]
+mod passt;
 #[path = "vm/sharing.rs"]
 mod sharing;
 #[path = "vm/stage.rs"]
@@ -31,7 +33,9 @@ fn main() -> ExitCode {
         ["ask", place] => return stage::ask(place),
         ["serve", port] => return escapes::serve(port.parse().expect("a port")),
         ["tool", rest @ ..] => return escapes::tool(rest),
-        ["doomed", run] => return checks::doomed(run),
+        ["serve-both", port] => return passt::serve(port.parse().expect("a port")),
+        ["ask-by-datagram", place] => return passt::ask(place),
+        ["doomed", run, network] => return checks::doomed(run, network),
         _ => {}
     }
     let run = |check: fn()| match stage::needs() {

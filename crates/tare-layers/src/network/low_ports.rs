@@ -53,7 +53,7 @@ impl UserHere {
 
 /// Services' low ports in this machine's network, allowed for as long as this is kept.
 #[derive(Debug, Default)]
-pub(super) struct LowPorts(Option<Allowed>);
+pub(crate) struct LowPorts(Option<Allowed>);
 
 #[derive(Debug)]
 struct Allowed {
@@ -70,7 +70,7 @@ impl LowPorts {
     ///
     /// # Errors
     /// When the machine's bound cannot be read or written where it has to be.
-    pub(super) fn allow(
+    pub(crate) fn allow(
         &mut self,
         run: &str,
         ports: impl Iterator<Item = u16>,

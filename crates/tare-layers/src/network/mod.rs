@@ -21,7 +21,7 @@ pub use beside::Networks;
 pub(crate) use fence::Fenced;
 pub use forwarding::{Forwarding, allow_forwarding};
 pub(crate) use forwarding::{remove_rules, runs_with_rules};
-pub(crate) use low_ports::{USUAL_BOUND, UserHere, allow_all_ports};
+pub(crate) use low_ports::{LowPorts, USUAL_BOUND, UserHere, allow_all_ports};
 pub(crate) use pinned::{is_pinned, take_down};
 pub use room::Room;
 pub use seat::GeneratorSeat;
@@ -116,6 +116,15 @@ fn accept_any_path(name: &str) -> Result<(), Fault> {
 /// When there is no such link, it already has the address, or this process may not.
 pub fn link_up_with_address(name: &str, address: Ipv4Addr, prefix: u8) -> Result<(), Fault> {
     set_up(&open()?, name, address, prefix)
+}
+
+/// Gives an existing link one more address of this machine, which nothing else has.
+///
+/// # Errors
+/// When there is no such link, it already has the address, or this process may not.
+pub fn address_add(name: &str, address: Ipv4Addr) -> Result<(), Fault> {
+    let one = Range { address, prefix: 32 };
+    open()?.add_address(name, one).doing(format!("give the link {name} the address {address}"))
 }
 
 /// Brings an existing link up.

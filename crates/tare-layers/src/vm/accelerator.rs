@@ -4,6 +4,7 @@
 use super::confinement::{Cell, Handed, SANDBOX, again, as_it_is};
 use super::initramfs;
 use super::machine::{Engine, KERNEL_ARGUMENTS};
+use super::options::VmOptions;
 use super::process::Process;
 use crate::agent::{GUEST_HELLO, GUEST_SAYS};
 use serde::{Deserialize, Serialize};
@@ -69,6 +70,21 @@ impl Qemu {
         let said = self.command().args(["-machine", "help"]).output().doing("ask QEMU for its machine types")?;
         let said = String::from_utf8_lossy(&said.stdout).into_owned();
         Ok(said.lines().any(|line| line.split_whitespace().next() == Some(machine)))
+    }
+
+    /// Whether it can be joined to passt as the options say.
+    ///
+    /// # Errors
+    /// That it cannot, or does not say.
+    pub(super) fn check_passt(&self, options: &VmOptions) -> Result<(), Fault> {
+        let backend = if options.vhost_user { "vhost-user" } else { "stream" };
+        let said = self.command().args(["-netdev", "help"]).output().doing("ask QEMU for its network backends")?;
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        if said.lines().any(|line| line.trim() == backend) {
+            return Ok(());
+        }
+        let fault = Fault::new(format!("QEMU {} has no network backend '{backend}', which passt needs", self.version));
+        Err(fault.remedy("use 'network: tap', or install QEMU 7.2 or newer, such as Debian's qemu-system-x86"))
     }
 
     /// A command that starts QEMU with nothing in its environment but where programs are.

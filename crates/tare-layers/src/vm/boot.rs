@@ -9,15 +9,17 @@ use super::guest::{Guest, on_each, remove};
 use super::host::VmHost;
 use super::initramfs;
 use super::leftovers;
-use super::machine::{self, Engine, Open, QemuMachine};
+use super::machine::{self, Card, Engine, Open, QemuMachine};
 use super::micro;
 use super::options::{Carried, VmOptions};
+use super::passt::{self, Line, Passt};
 use super::process::{Outside, Process, Shared};
 use super::qmp::Qmp;
 use super::size::Size;
 use super::wiring::{self, Plug, Wiring};
 use crate::agent::{AgentHost, GuestPlan};
 use crate::network;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -27,7 +29,7 @@ use tare_core::fault::{Doing, Fault};
 use tare_core::host::{
     Facts, GuestNeeds, Host, Layers, LocalOuter, MachineServices, OpenError, TrialContext, layer_named,
 };
-use tare_core::layer::LayerUse;
+use tare_core::layer::{LayerUse, Listens};
 use tare_core::units::CpuSet;
 
 /// A guest's files in its scratch directory: what it writes to its console, and what QEMU says.
@@ -71,6 +73,8 @@ struct BootRequest {
     initial: PathBuf,
     needs: Vec<GuestNeeds>,
     vhost: bool,
+    /// What carries the guests' networks, if a process does.
+    passt: Option<Passt>,
 }
 
 /// What is known about one of them.
@@ -98,10 +102,27 @@ fn prepare(
         micro::check_disks(options.iothread, accelerator.engine).map_err(OpenError::Unavailable)?;
         clock = micro::clock_arguments(accelerator.engine).map_err(OpenError::Unavailable)?;
     }
-    let vhost = wants_vhost(&options).map_err(OpenError::Unavailable)?;
+    let passt = Passt::wanted(&options).map_err(OpenError::Unavailable)?;
+    if passt.is_some() {
+        qemu.check_passt(&options).map_err(OpenError::Unavailable)?;
+        check_forwarded(carrier.layers, &surroundings.inner).map_err(OpenError::Unavailable)?;
+    }
+    let vhost = passt.is_none() && wants_vhost(&options).map_err(OpenError::Unavailable)?;
     let more: Vec<String> = needs.iter().flat_map(|needs| needs.modules.iter().cloned()).collect();
     let initial = initramfs::packed(&kernel, &carrier.program, &more)?;
-    Ok(BootRequest { options, qemu, accelerator, clock, kernel, initial, needs, vhost })
+    Ok(BootRequest { options, qemu, accelerator, clock, kernel, initial, needs, vhost, passt })
+}
+
+/// Refuses layers whose services have addresses of their own in a guest: passt forwards ports of the guest's address.
+fn check_forwarded(layers: Layers, inner: &[LayerUse]) -> Result<(), Fault> {
+    let listens = |layer: &&LayerUse| layer_named(layers, &layer.layer).map(|known| known.listens(&layer.options));
+    let Some(apart) = inner.iter().find(|layer| listens(layer) == Some(Listens::Apart)) else { return Ok(()) };
+    let message = format!(
+        "services in the layer '{}' have addresses of their own in the guest, and passt forwards ports of the guest's \
+         address alone",
+        apart.layer
+    );
+    Err(Fault::new(message).remedy("publish their ports ('container: {network: published}'), or use 'network: tap'"))
 }
 
 /// What is each guest's own: the services in it, its size, its disks.
@@ -151,8 +172,10 @@ fn own(
     if let Carried::Block(device) = &options.disk {
         block::examine(device, size.disk).map_err(OpenError::Unavailable)?;
     }
-    let mut files: Vec<PathBuf> =
-        [CONSOLE, OWN_LOG, disks::RAW_FILE, disks::IMAGE_FILE].iter().map(|name| scratch.join(name)).collect();
+    let mut files: Vec<PathBuf> = [CONSOLE, OWN_LOG, passt::LOG, disks::RAW_FILE, disks::IMAGE_FILE]
+        .iter()
+        .map(|name| scratch.join(name))
+        .collect();
     if options.guests > 1 {
         std::fs::create_dir_all(&scratch).doing(format!("make {}", scratch.display()))?;
         files.push(scratch);
@@ -209,12 +232,12 @@ fn check_huge_pages(sizes: &[Size]) -> Result<(), Fault> {
 /// Boots all guests at the same time, and waits until every agent answers.
 fn boot(wish: &BootRequest, all: Vec<Own>, surroundings: &TrialContext) -> Result<(Vec<Guest>, Wiring), Fault> {
     let files: Vec<PathBuf> = all.iter().flat_map(|own| own.files.clone()).collect();
-    let booted = Wiring::make(surroundings, all.len()).and_then(|mut wiring| {
+    let booted = Wiring::make(surroundings, &wish.options).and_then(|mut wiring| {
         let started = Instant::now();
         // In this thread: what it starts ends with it.
-        let launched = all.into_iter().zip(&wiring.plugs).enumerate();
+        let launched = all.into_iter().zip(wiring.plugs.clone()).enumerate();
         let guests: Result<Vec<Guest>, Fault> =
-            launched.map(|(at, (own, plug))| launch(wish, own, &wiring, plug, at)).collect();
+            launched.map(|(at, (own, plug))| launch(wish, own, &mut wiring, &plug, at)).collect();
         match guests.and_then(|guests| set_up(wish, guests, started)) {
             Ok(guests) => Ok((guests, wiring)),
             Err(fault) => {
@@ -227,19 +250,19 @@ fn boot(wish: &BootRequest, all: Vec<Own>, surroundings: &TrialContext) -> Resul
 }
 
 /// Starts one guest's QEMU and lets it run.
-fn launch(wish: &BootRequest, own: Own, wiring: &Wiring, plug: &Plug, at: usize) -> Result<Guest, Fault> {
+fn launch(wish: &BootRequest, own: Own, wiring: &mut Wiring, plug: &Plug, at: usize) -> Result<Guest, Fault> {
     let Own { surroundings, size, mut disks, files } = own;
     let (agent_near, agent_far) = UnixStream::pair().doing("make the agent's line")?;
     let (control_near, control_far) = UnixStream::pair().doing("make QEMU's control line")?;
     let beside = if wish.options.guests > 1 { format!("-g{}", at + 1) } else { String::new() };
     let console = surroundings.scratch.join(CONSOLE);
     let mut handed = Handed::default();
+    let (card, line) = card(wish, plug, &surroundings.scratch, &mut handed)?;
     let open = Open {
         kernel: handed.add_readable(&wish.kernel.image)?,
         initial: handed.add_readable(&wish.initial)?,
         disks: disks.machine.iter().map(|disk| Ok(handed.add(disk.open()?))).collect::<Result<_, Fault>>()?,
-        tap: handed.add(network::tap_open(&plug.tap)?),
-        vhost: if wish.vhost { Some(handed.add(open_vhost()?)) } else { None },
+        card,
         console: handed.add(File::create(&console).doing("make the guest's console log")?),
         agent: handed.add(agent_far),
         control: handed.add(control_far),
@@ -256,18 +279,15 @@ fn launch(wish: &BootRequest, own: Own, wiring: &Wiring, plug: &Plug, at: usize)
         sandbox: wish.qemu.sandbox,
         open,
     };
-    let own = &surroundings.hypervisor;
-    let mut on = rustix::thread::CpuSet::new();
-    let cpus = if own.is_empty() { &surroundings.cpus } else { own };
-    cpus.cpus().iter().for_each(|cpu| on.set(*cpu as usize));
     let own_log = surroundings.scratch.join(OWN_LOG);
     let mut qemu = wish.qemu.command();
     leftovers::mark(&surroundings.run, &mut qemu);
-    let cell = Cell::new(wish.accelerator.engine == Engine::Kvm, &handed, Some(on))?;
+    let cell = Cell::new(wish.accelerator.engine == Engine::Kvm, &handed, Some(own_cpus(&surroundings)))?;
     let process = Process::start(qemu, &machine.arguments(), cell, &console, &own_log)?;
     // QEMU must be the only holder of its ends, so that a broken line is noticed.
     drop(handed);
     let process = Shared::new(process);
+    start_passt(wish, line, &process, &machine.name, &surroundings, wiring, plug)?;
     // When QEMU refuses its arguments, its own message explains what the broken line does not.
     let explain = |fault: Fault| {
         process.lock().wait(Duration::from_secs(2));
@@ -278,11 +298,64 @@ fn launch(wish: &BootRequest, own: Own, wiring: &Wiring, plug: &Plug, at: usize)
         pin(&mut qmp, &size)?;
     }
     qmp.execute("cont", serde_json::json!({})).map_err(explain)?;
-    let plan = plan(&size, &disks, &surroundings, wiring, plug);
+    let plan = plan(wish, &size, &disks, &surroundings, wiring, plug);
     let agent = AgentHost::new(agent_near, Box::new(Outside(process.clone())))?;
     let facts = facts(wish, &size, &disks, &qmp);
     let holds = surroundings.services.iter().map(|start| start.instance.clone()).collect();
     Ok(Guest { holds, agent, process, qmp, size, plan, facts, files, claim: disks.claim.take() })
+}
+
+/// The host's end of a guest's network card; and of passt's line to it, where passt carries the network.
+fn card(wish: &BootRequest, plug: &Plug, scratch: &Path, handed: &mut Handed) -> Result<(Card, Option<Line>), Fault> {
+    if wish.passt.is_some() {
+        return Line::make(wish.options.vhost_user, scratch, handed).map(|(card, line)| (card, Some(line)));
+    }
+    let tap = handed.add(network::tap_open(&plug.tap)?);
+    let vhost = if wish.vhost { Some(handed.add(open_vhost()?)) } else { None };
+    Ok((Card::Tap { tap, vhost }, None))
+}
+
+/// Starts the passt that carries the network of the guest with this process and name, if one does.
+fn start_passt(
+    wish: &BootRequest,
+    line: Option<Line>,
+    process: &Shared,
+    guest: &str,
+    surroundings: &TrialContext,
+    wiring: &mut Wiring,
+    plug: &Plug,
+) -> Result<(), Fault> {
+    let (Some(passt), Some(line)) = (&wish.passt, line) else { return Ok(()) };
+    let ports: BTreeSet<u16> =
+        surroundings.services.iter().flat_map(|start| start.service.ports.values().copied()).collect();
+    let qemu = process.lock().user();
+    let mut handed = Handed::default();
+    let line = handed.add(line.joined(&qemu, || process.lock().check())?);
+    let cell = Cell::new(false, &handed, Some(own_cpus(surroundings)))?;
+    wiring.let_listen(&surroundings.run, &ports, cell.user().number())?;
+    let service = passt::Service {
+        run: &surroundings.run,
+        guest,
+        plug,
+        gateway: wiring.gateway,
+        bridge: &wiring.bridge,
+        ports,
+        vhost_user: wish.options.vhost_user,
+        line,
+        log: surroundings.scratch.join(passt::LOG),
+    };
+    let running = passt.start(&service, cell)?;
+    process.lock().carry(running);
+    Ok(())
+}
+
+/// The CPUs of what serves a guest: all but its virtual CPUs.
+fn own_cpus(surroundings: &TrialContext) -> rustix::thread::CpuSet {
+    let own = &surroundings.hypervisor;
+    let mut on = rustix::thread::CpuSet::new();
+    let cpus = if own.is_empty() { &surroundings.cpus } else { own };
+    cpus.cpus().iter().for_each(|cpu| on.set(*cpu as usize));
+    on
 }
 
 /// Sends every guest its plan, and waits until all have followed it.
@@ -310,8 +383,16 @@ fn pin(qmp: &mut Qmp, size: &Size) -> Result<(), Fault> {
     Ok(())
 }
 
-fn plan(size: &Size, disks: &Disks, surroundings: &TrialContext, wiring: &Wiring, plug: &Plug) -> GuestPlan {
+fn plan(
+    wish: &BootRequest,
+    size: &Size,
+    disks: &Disks,
+    surroundings: &TrialContext,
+    wiring: &Wiring,
+    plug: &Plug,
+) -> GuestPlan {
     GuestPlan {
+        mtu: wish.passt.as_ref().map(|_| passt::MTU),
         address: plug.address,
         prefix: wiring::PREFIX,
         gateway: wiring.gateway,
@@ -339,7 +420,7 @@ fn carried(disk: &Carried) -> String {
 }
 
 fn facts(wish: &BootRequest, size: &Size, disks: &Disks, qmp: &Qmp) -> Facts {
-    let BootRequest { options, qemu, accelerator, kernel, vhost, .. } = wish;
+    let BootRequest { options, qemu, accelerator, kernel, vhost, passt, .. } = wish;
     let yes = |is: bool| if is { "yes" } else { "no" }.to_owned();
     let direct = disks.machine.iter().all(|disk| disk.direct);
     let mut facts = vec![
@@ -363,6 +444,8 @@ fn facts(wish: &BootRequest, size: &Size, disks: &Disks, qmp: &Qmp) -> Facts {
         ("disk", carried(&options.disk)),
         ("disk_aio", disks.machine.last().map_or("", |disk| disk.aio(&options.aio)).to_owned()),
     ];
+    // Guests are expected to have a tap device.
+    facts.extend(passt.iter().flat_map(|passt| passt.facts(options)));
     if let Some(why) = &accelerator.emulated {
         facts.push(("emulated_because", why.message.clone()));
     }

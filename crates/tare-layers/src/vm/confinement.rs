@@ -78,6 +78,11 @@ pub(super) struct OwnUser {
 }
 
 impl OwnUser {
+    /// Its user id.
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
     fn take() -> Result<OwnUser, Fault> {
         for number in FIRST_USER..FIRST_USER + USERS {
             if let Some(claim) = lock::claim_user(number)? {

@@ -25,6 +25,8 @@ const CLOCK_TRIES: u32 = 8;
 const OFF_WITHIN: Duration = Duration::from_secs(15);
 /// The scope of the hypervisor's process.
 const HYPERVISOR: &str = "hypervisor";
+/// The scope of the process that carries the guest's network.
+const PASST: &str = "passt";
 /// How many of a bundle's files a guest is told about at once: a few MiB on the line, and in its memory.
 const FILES_AT_ONCE: usize = 10_000;
 /// How long telling a guest about more may take.
@@ -87,19 +89,29 @@ impl VmHost {
             .map_err(|fault| if several { fault.context(format!("guest {}", at + 1)) } else { fault })
     }
 
-    /// The process of each hypervisor.
+    /// The process of each hypervisor, and what carries its guest's network.
     fn scopes(&self) -> Vec<Scope> {
-        let scope = |(at, guest): (usize, &Guest)| {
-            let qemu = guest.process.lock().pid();
-            let pids = std::iter::once(qemu).chain(vhost_threads(qemu)).collect();
-            let name = if self.several() { format!("{HYPERVISOR} {}", at + 1) } else { HYPERVISOR.to_owned() };
+        let several = self.several();
+        let scope = |what: &str, at: usize, pids| {
+            let name = if several { format!("{what} {}", at + 1) } else { what.to_owned() };
             Scope { name, serving: true, pids, cgroups: Vec::new() }
         };
-        self.guests.iter().enumerate().map(scope).collect()
+        let of_guest = |(at, guest): (usize, &Guest)| {
+            let process = guest.process.lock();
+            let qemu = process.pid();
+            let hypervisor = scope(HYPERVISOR, at, std::iter::once(qemu).chain(vhost_threads(qemu)).collect());
+            let passt = process.passt_pid().map(|pid| scope(PASST, at, vec![pid]));
+            std::iter::once(hypervisor).chain(passt)
+        };
+        self.guests.iter().enumerate().flat_map(of_guest).collect()
     }
 
     fn hypervisors(&self) -> Vec<Held> {
-        self.guests.iter().map(|guest| Held::Process(guest.process.lock().pid())).collect()
+        let of_guest = |guest: &Guest| {
+            let process = guest.process.lock();
+            [Some(process.pid()), process.passt_pid()].into_iter().flatten().map(Held::Process)
+        };
+        self.guests.iter().flat_map(of_guest).collect()
     }
 
     fn halt(&mut self, frozen: bool) -> Result<(), Fault> {
@@ -170,8 +182,7 @@ impl Host for VmHost {
     fn start(&mut self, start: &ServiceStart) -> Result<Instance, Fault> {
         let mut instance = self.ask(&start.instance, |guest| guest.agent.start(&guest.size.inside(start)))?;
         let inside = instance.path.strip_prefix("veth, ").unwrap_or(&instance.path);
-        let of = if self.several() { format!(", one of {}", self.guests.len()) } else { String::new() };
-        instance.path = format!("veth, private bridge, tap and virtio-net into a guest{of}, {inside}");
+        instance.path = self.wiring.path(inside);
         Ok(instance)
     }
 

@@ -152,15 +152,23 @@ pub(super) struct Open {
     pub(super) initial: RawFd,
     /// One for each disk.
     pub(super) disks: Vec<RawFd>,
-    /// The host's end of the network card.
-    pub(super) tap: RawFd,
-    /// The kernel's packet mover (vhost), if it is to be used.
-    pub(super) vhost: Option<RawFd>,
+    pub(super) card: Card,
     /// Where the serial console's output goes.
     pub(super) console: RawFd,
     /// The agent's line and the control line.
     pub(super) agent: RawFd,
     pub(super) control: RawFd,
+}
+
+/// The host's end of the network card, by file number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Card {
+    /// A tap device, and the kernel's packet mover (vhost) if it is to be used.
+    Tap { tap: RawFd, vhost: Option<RawFd> },
+    /// A connection to passt, for frames.
+    Stream(RawFd),
+    /// A socket at which passt is asked to share the guest's memory.
+    VhostUser(RawFd),
 }
 
 /// The kernel's command line. A panic ends the guest at once (with `-no-reboot`) instead of leaving it hanging. The
@@ -194,8 +202,7 @@ impl QemuMachine<'_> {
         for (at, (disk, open)) in self.disks.iter().zip(&self.open.disks).enumerate() {
             self.disk(at, disk, *open, &mut out);
         }
-        let vhost = self.open.vhost.map_or("vhost=off".to_owned(), |number| format!("vhost=on,vhostfd={number}"));
-        out.pair("-netdev", format!("tap,id=net,fd={},{vhost}", self.open.tap));
+        self.netdev(&mut out);
         // No option ROM: the guest boots from -kernel, and the ROM file is in another package.
         let rom = if self.options.is_micro() { "" } else { ",romfile=" };
         out.pair("-device", self.device("virtio-net", &format!("netdev=net,mac={}{rom}", self.hardware)));
@@ -212,7 +219,10 @@ impl QemuMachine<'_> {
         };
         let mib = self.size.memory >> 20;
         let nodes = &self.size.nodes;
-        let memory = if self.options.hugepages || !nodes.is_empty() { ",memory-backend=memory" } else { "" };
+        // Another process can share only what has a descriptor.
+        let shared = matches!(self.open.card, Card::VhostUser(_));
+        let own = self.options.hugepages || shared || !nodes.is_empty();
+        let memory = if own { ",memory-backend=memory" } else { "" };
         out.pair("-machine", format!("{},accel={}{extra}{memory}", self.options.machine, self.engine.name()));
         if self.options.is_micro() {
             // Devices of virtio 1, as those on PCI Express are, instead of those of the drafts before it.
@@ -223,11 +233,28 @@ impl QemuMachine<'_> {
         out.pair("-m", format!("{mib}M"));
         let bound: String = nodes.iter().map(|node| format!(",host-nodes={node}")).collect();
         let bound = if nodes.is_empty() { bound } else { bound + ",policy=bind" };
-        if self.options.hugepages {
-            out.pair("-object", format!("memory-backend-memfd,id=memory,size={mib}M,hugetlb=on,prealloc=on{bound}"));
+        if self.options.hugepages || shared {
+            let huge = if self.options.hugepages { ",hugetlb=on,prealloc=on" } else { "" };
+            let shared = if shared { ",share=on" } else { "" };
+            out.pair("-object", format!("memory-backend-memfd,id=memory,size={mib}M{huge}{shared}{bound}"));
         } else if !nodes.is_empty() {
             out.pair("-object", format!("memory-backend-ram,id=memory,size={mib}M{bound}"));
         }
+    }
+
+    fn netdev(&self, out: &mut Arguments) {
+        let netdev = match self.open.card {
+            Card::Tap { tap, vhost } => {
+                let vhost = vhost.map_or("vhost=off".to_owned(), |number| format!("vhost=on,vhostfd={number}"));
+                format!("tap,id=net,fd={tap},{vhost}")
+            }
+            Card::Stream(line) => format!("stream,id=net,server=off,addr.type=fd,addr.str={line}"),
+            Card::VhostUser(socket) => {
+                out.pair("-chardev", format!("socket,id=passt,path={}", again(socket)));
+                "vhost-user,id=net,chardev=passt".to_owned()
+            }
+        };
+        out.pair("-netdev", netdev);
     }
 
     fn disk(&self, at: usize, disk: &Disk, open: RawFd, out: &mut Arguments) {
@@ -292,7 +319,7 @@ fn is_block_device(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vm::options::Carried;
+    use crate::vm::options::{Carried, Network};
     use tare_core::units::CpuSet;
 
     fn arguments(options: &VmOptions) -> String {
@@ -325,8 +352,11 @@ mod tests {
                 kernel: 3,
                 initial: 4,
                 disks: vec![5, 6],
-                tap: 7,
-                vhost: (options.vhost == "on").then_some(8),
+                card: match options.network {
+                    Network::Tap => Card::Tap { tap: 7, vhost: (options.vhost == "on").then_some(8) },
+                    Network::Passt if options.vhost_user => Card::VhostUser(7),
+                    Network::Passt => Card::Stream(7),
+                },
                 console: 9,
                 agent: 10,
                 control: 11,
@@ -370,6 +400,25 @@ mod tests {
         assert!(bound.contains(object), "{bound}");
         let huge = arguments_on(&VmOptions { hugepages: true, ..VmOptions::default() }, &[1]);
         assert!(huge.contains("prealloc=on,host-nodes=1,policy=bind") && !huge.contains("-ram,"), "{huge}");
+    }
+
+    #[test]
+    fn passt_is_reached_by_a_connection_or_shares_memory() {
+        let by = |vhost_user, hugepages| {
+            arguments(&VmOptions { network: Network::Passt, vhost_user, hugepages, ..VmOptions::default() })
+        };
+        let frames = by(false, false);
+        assert!(frames.contains("-netdev stream,id=net,server=off,addr.type=fd,addr.str=7 -device virtio-net-pci"));
+        assert!(!frames.contains("memory-backend") && !frames.contains("vhost"), "{frames}");
+        let shared = by(true, false);
+        for part in [
+            ",memory-backend=memory",
+            "-object memory-backend-memfd,id=memory,size=300M,share=on",
+            "-chardev socket,id=passt,path=/proc/self/fd/7 -netdev vhost-user,id=net,chardev=passt",
+        ] {
+            assert!(shared.contains(part), "{part} is missing in {shared}");
+        }
+        assert!(by(true, true).contains("size=300M,hugetlb=on,prealloc=on,share=on"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! The guest boots a kernel directly, without firmware menus or a boot loader, with an initial file system that holds
 //! only the agent and the modules. Bundles are read-only disks; a private bridge and a tap device connect it to the
-//! host. See [`crate::agent`] for what happens inside.
+//! host, or passt does. See [`crate::agent`] for what happens inside.
 
 mod accelerator;
 mod block;
@@ -19,6 +19,7 @@ mod machine;
 mod micro;
 mod modules;
 mod options;
+mod passt;
 mod process;
 mod qmp;
 mod rungs;
@@ -26,7 +27,7 @@ mod size;
 mod variants;
 mod wiring;
 
-pub use options::{Carried, VmOptions};
+pub use options::{Carried, Network, VmOptions};
 #[cfg(any(test, fuzzing))]
 pub(crate) use {
     block::chew as chew_content, modules::chew as chew_modules, process::chew as chew_console,
@@ -35,6 +36,7 @@ pub(crate) use {
 
 use crate::short_version;
 use accelerator::Qemu;
+use passt::Passt;
 use std::path::Path;
 use tare_core::config::{Node, Problems};
 use tare_core::fault::Fault;
@@ -74,6 +76,10 @@ impl Layer for Vm {
 
     fn words(facts: &Facts) -> String {
         words(facts)
+    }
+
+    fn ways() -> Vec<String> {
+        Passt::ways()
     }
 
     fn open(
@@ -123,7 +129,10 @@ impl Layer for Vm {
 
 fn examine(options: &VmOptions, carrier: &MachineServices) -> Result<(Facts, Option<Fault>), Fault> {
     let qemu = Qemu::find()?;
-    if !Path::new("/dev/net/tun").exists() {
+    let passt = Passt::wanted(options)?;
+    if passt.is_some() {
+        qemu.check_passt(options)?;
+    } else if !Path::new("/dev/net/tun").exists() {
         return Err(Fault::new("there is no /dev/net/tun, so a guest can have no network").remedy("modprobe tun"));
     }
     if let Carried::Block(device) = &options.disk {
@@ -144,8 +153,10 @@ fn examine(options: &VmOptions, carrier: &MachineServices) -> Result<(Facts, Opt
     // The usual machine is not named: facts of older records are still the same facts.
     let machine =
         Some(("vm.machine", options.machine.clone())).filter(|_| options.machine != VmOptions::default().machine);
-    let facts = facts.into_iter().chain(machine);
-    Ok((facts.map(|(key, value)| (key.to_owned(), value)).collect(), found.emulated))
+    let facts = facts.into_iter().chain(machine).map(|(key, value)| (key.to_owned(), value));
+    let by_passt = passt.iter().flat_map(|passt| passt.facts(options));
+    let facts = facts.chain(by_passt.map(|(key, value)| (format!("vm.{key}"), value)));
+    Ok((facts.collect(), found.emulated))
 }
 
 /// `QEMU 7.2 under KVM, guests with Linux 6.1.0-56-cloud-amd64`.
@@ -158,7 +169,11 @@ fn words(facts: &Facts) -> String {
     let machine = fact("vm.machine");
     // Guests are expected to have this one.
     let machine = if matches!(machine, "" | "q35") { String::new() } else { format!(", machine type {machine}") };
-    format!("QEMU {}{under}, guests with Linux {}{machine}{cpu}", short_version(fact("vm.qemu")), fact("vm.kernel"))
+    // Guests are expected to have a tap device.
+    let network = fact("vm.network").replacen("passt", &format!("passt {}", fact("vm.passt")), 1);
+    let network = if network.is_empty() { network } else { format!(", network by {network}") };
+    let (qemu, kernel) = (short_version(fact("vm.qemu")), fact("vm.kernel"));
+    format!("QEMU {qemu}{under}, guests with Linux {kernel}{machine}{network}{cpu}")
 }
 
 #[cfg(test)]
@@ -166,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_other_than_the_usual_one_is_named() {
+    fn what_is_other_than_usual_is_named() {
         let said = |machine: &str| {
             let facts = [
                 ("vm.machine", machine),
@@ -178,5 +193,8 @@ mod tests {
             words(&facts.map(|(key, value)| (key.to_owned(), value.to_owned())).into())
         };
         assert_eq!(said("microvm"), said("q35") + ", machine type microvm");
+        let facts = [("vm.network", "passt by vhost-user"), ("vm.passt", "2024_11_27")];
+        let said = words(&facts.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
+        assert!(said.ends_with(", network by passt 2024_11_27 by vhost-user"), "{said}");
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use tare_core::config::{Fields, Node, NodeKind, Problems};
+use tare_core::config::{Fields, Node, NodeKind, Place, Problems};
 
 /// The most guests of one form: as many as there are address ranges for what is in them, see [`super::wiring`].
 pub(super) const GUESTS_MAX: u64 = 60;
@@ -47,6 +47,36 @@ pub struct VmOptions {
     /// or `auto`: `native` where possible.
     #[serde(default = "auto")]
     pub aio: String,
+    /// What carries packets between the guest and this machine.
+    // The usual one is not written down: forms of older records are still the same forms. So it is with the next.
+    #[serde(default, skip_serializing_if = "Network::is_tap")]
+    pub network: Network,
+    /// Whether passt takes packets from the guest's memory itself (vhost-user) instead of from QEMU.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub vhost_user: bool,
+}
+
+/// What carries packets between a guest and this machine.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Network {
+    /// A tap device on a private bridge: the guest has a network card in a network of this machine's kernel.
+    #[default]
+    Tap,
+    /// passt, a process that opens a socket of this machine for each of the guest's connections.
+    Passt,
+}
+
+impl Network {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+    fn is_tap(&self) -> bool {
+        *self == Network::Tap
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// What backs the guest's writable disk on the host.
@@ -85,6 +115,8 @@ impl Default for VmOptions {
             iothread: false,
             disk: Carried::Raw,
             aio: auto(),
+            network: Network::Tap,
+            vhost_user: false,
         }
     }
 }
@@ -113,7 +145,6 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<VmOptions> {
     let mut fields = Fields::of(node, "layer 'vm'", problems)?;
     let guests = fields.integer("guests", 1..=GUESTS_MAX, problems).and_then(|guests| u32::try_from(guests).ok());
     let guests = guests.unwrap_or(default.guests);
-    let cpus_place = fields.get("cpus").map(|node| node.place);
     let cpus = fields.integer("cpus", 1..=1024, problems).and_then(|cpus| u32::try_from(cpus).ok());
     let memory_place = fields.get("memory").map(|node| node.place);
     let memory = fields.bytes("memory", problems);
@@ -128,33 +159,79 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<VmOptions> {
     };
     let machine = word("machine", &["q35", MICROVM, "pc"], default.machine);
     let accelerator = word("accelerator", &["auto", "kvm", "tcg"], default.accelerator);
+    let network = word("network", &["tap", "passt"], "tap".to_owned());
+    let network = if network == "passt" { Network::Passt } else { Network::Tap };
     let vhost = word("vhost", &["auto", "on", "off"], default.vhost);
     let cache = word("cache", &["none", "writeback", "unsafe", "directsync", "writethrough"], default.cache);
     let aio = word("aio", &["auto", "threads", "native", "io_uring"], default.aio);
-    let disk_place = fields.get("disk").map(|node| node.place);
     let disk = fields.get("disk").and_then(|node| read_disk(node, problems)).unwrap_or_default();
+    let vhost_user = fields.boolean("vhost_user", problems).unwrap_or(default.vhost_user);
     let hugepages = fields.boolean("hugepages", problems).unwrap_or(default.hugepages);
     let pin = fields.boolean("pin", problems).unwrap_or(default.pin);
     let iothread = fields.boolean("iothread", problems).unwrap_or(default.iothread);
-    let aio_place = fields.get("aio").map(|node| node.place);
+    let mut place = |name| fields.get(name).map(|node| node.place);
+    let places = Places {
+        cpus: place("cpus"),
+        disk: place("disk"),
+        aio: place("aio"),
+        vhost: place("vhost"),
+        vhost_user: place("vhost_user"),
+    };
     fields.finish(problems);
-    let options =
-        VmOptions { guests, cpus, memory, machine, accelerator, vhost, hugepages, pin, cache, iothread, disk, aio };
-    if let Some(place) = disk_place.filter(|_| guests > 1 && matches!(options.disk, Carried::Block(_))) {
+    let options = VmOptions {
+        guests,
+        cpus,
+        memory,
+        machine,
+        accelerator,
+        vhost,
+        hugepages,
+        pin,
+        cache,
+        iothread,
+        disk,
+        aio,
+        network,
+        vhost_user,
+    };
+    add_contradictions(&options, &places, problems);
+    (problems.len() == before).then_some(options)
+}
+
+/// Where the options are that others may contradict.
+struct Places {
+    cpus: Option<Place>,
+    disk: Option<Place>,
+    aio: Option<Place>,
+    vhost: Option<Place>,
+    vhost_user: Option<Place>,
+}
+
+fn add_contradictions(options: &VmOptions, places: &Places, problems: &mut Problems) {
+    let guests = options.guests;
+    if let Some(place) = places.disk.filter(|_| guests > 1 && matches!(options.disk, Carried::Block(_))) {
         let message = format!("{guests} guests cannot write to one block device");
         problems.add(place, message, "use 'disk: raw' or 'disk: qcow2', for which each guest gets a file of its own");
     }
-    let too_many = cpus.filter(|cpus| options.is_micro() && *cpus > MICROVM_CPUS_MAX);
-    if let Some((place, cpus)) = cpus_place.zip(too_many) {
+    let too_many = options.cpus.filter(|cpus| options.is_micro() && *cpus > MICROVM_CPUS_MAX);
+    if let Some((place, cpus)) = places.cpus.zip(too_many) {
         let message = format!("QEMU's machine '{MICROVM}' cannot have {cpus} CPUs");
         problems.add(place, message, format!("at most {MICROVM_CPUS_MAX}, or use 'machine: q35'"));
     }
-    if let Some(place) = aio_place.filter(|_| options.aio == "native" && !options.is_direct()) {
+    if let Some(place) = places.aio.filter(|_| options.aio == "native" && !options.is_direct()) {
         let message =
             format!("'aio: native' and 'cache: {}' contradict each other: it goes past the cache", options.cache);
         problems.add(place, message, "use 'cache: none' or 'directsync', or 'aio: threads' or 'io_uring'");
     }
-    (problems.len() == before).then_some(options)
+    let passt = options.network == Network::Passt;
+    if let Some(place) = places.vhost.filter(|_| passt && options.vhost == "on") {
+        let message = "'vhost: on' and 'network: passt' contradict each other: passt moves the packets, not the kernel";
+        problems.add(place, message, "leave 'vhost' out, or use 'network: tap'");
+    }
+    if let Some(place) = places.vhost_user.filter(|_| !passt && options.vhost_user) {
+        let message = "'vhost_user: true' says how passt gets at packets, and the network is a tap device";
+        problems.add(place, message, "add 'network: passt', or use 'vhost: on', by which the kernel moves them");
+    }
 }
 
 /// `raw`, `qcow2`, or `{block: /dev/...}`.
@@ -203,6 +280,8 @@ mod tests {
         assert_eq!(disk("disk: qcow2"), Carried::Qcow2);
         assert_eq!(disk("disk: {block: /dev/vdb}"), Carried::Block("/dev/vdb".into()));
         assert_eq!(options("guests: 8").unwrap().guests, 8);
+        let given = options("{network: passt, vhost_user: true}").unwrap();
+        assert_eq!((given.network, given.vhost_user), (Network::Passt, true));
         let given = options("{cache: directsync, aio: native}").unwrap();
         assert!(given.is_direct() && given.is_through());
     }
@@ -215,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_a_word_or_a_device() {
+    fn what_cannot_be_is_told_with_what_can() {
         let cases = [
             ("disk: qcow", "did you mean 'qcow2'"),
             ("disk: {blok: /dev/vdb}", "did you mean 'block'"),
@@ -224,6 +303,9 @@ mod tests {
             ("{aio: native, cache: writeback}", "contradict each other"),
             ("{guests: 2, disk: {block: /dev/vdb}}", "2 guests cannot write to one block device"),
             ("guests: 61", "60"),
+            ("network: pasta", "did you mean 'passt'"),
+            ("{network: passt, vhost: on}", "contradict each other: passt moves the packets"),
+            ("vhost_user: true", "add 'network: passt'"),
             ("{cpus: 289, machine: microvm}", "QEMU's machine 'microvm' cannot have 289 CPUs"),
         ];
         for (text, wanted) in cases {

@@ -1,6 +1,7 @@
 //! QEMU as a child process, and what it and the guest's console say about its end.
 
 use super::confinement::{Cell, OwnUser};
+use super::passt;
 use crate::agent::Peer;
 use crate::local::logs::{self, Keeper};
 use std::fs::{self, File};
@@ -15,6 +16,8 @@ use tare_core::fault::{Doing, Fault};
 const LINES_SHOWN: usize = 25;
 /// How many of them come before the line that says that the kernel gave up.
 const LINES_BEFORE: usize = 8;
+/// How long QEMU may take to be gone once its passt has ended, which it does right after QEMU.
+const GONE_WITHIN: Duration = Duration::from_millis(300);
 /// What a Linux kernel says when it gives up.
 const PANIC: &str = "Kernel panic - not syncing";
 
@@ -25,7 +28,9 @@ pub(super) struct Process {
     own_log: PathBuf,
     _keeper: Keeper,
     /// Goes to another guest once this one has ended.
-    _user: OwnUser,
+    user: OwnUser,
+    /// What carries the guest's network, if that is a process.
+    passt: Option<passt::Running>,
 }
 
 /// A QEMU that several owners look at.
@@ -66,12 +71,27 @@ impl Process {
         unsafe { command.pre_exec(move || cell.enter()) };
         let child = command.spawn().doing(format!("start {}", command.get_program().display()))?;
         let (console, own_log) = (console.to_owned(), own_log.to_owned());
-        Ok(Process { child, console, own_log, _keeper: keeper, _user: user })
+        Ok(Process { child, console, own_log, _keeper: keeper, user, passt: None })
     }
 
     /// QEMU's process id.
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// QEMU's user, to be kept until it has ended.
+    pub(super) fn user(&self) -> OwnUser {
+        self.user.clone()
+    }
+
+    /// Has the guest's network carried by a process, which is killed with QEMU.
+    pub(super) fn carry(&mut self, passt: passt::Running) {
+        self.passt = Some(passt);
+    }
+
+    /// The id of the process that carries the guest's network, if one does.
+    pub(super) fn passt_pid(&self) -> Option<u32> {
+        self.passt.as_ref().map(passt::Running::pid)
     }
 
     /// The file that the guest's console is written to.
@@ -89,7 +109,7 @@ impl Process {
             return Err(Fault::new(format!("the guest's kernel panicked: {what}")).with_log(self.last_words()));
         }
         match self.child.try_wait().doing("ask for QEMU's state")? {
-            None => Ok(()),
+            None => self.check_passt(),
             Some(status) => {
                 let own = tail(&self.own_log);
                 let said = own.lines().map(|line| line.trim_start_matches("qemu-system-x86_64: ")).next();
@@ -97,6 +117,16 @@ impl Process {
                 let fault = Fault::new(format!("the guest is gone: QEMU ended ({status}){said}"));
                 Err(fault.with_log(self.last_words()))
             }
+        }
+    }
+
+    fn check_passt(&mut self) -> Result<(), Fault> {
+        let Some(passt) = &mut self.passt else { return Ok(()) };
+        match passt.ended()? {
+            None => Ok(()),
+            // The cause is named, not what followed from it.
+            Some(_) if self.wait(GONE_WITHIN) => self.check(),
+            Some(fault) => Err(fault),
         }
     }
 
@@ -118,10 +148,13 @@ impl Process {
         }
     }
 
-    /// Kills it.
+    /// Kills it, and what carries the guest's network.
     pub(super) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if let Some(passt) = &mut self.passt {
+            passt.kill();
+        }
     }
 
     /// The last lines of the guest's console, and what QEMU itself said. For a panic, its first lines: what follows is

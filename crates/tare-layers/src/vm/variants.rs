@@ -1,6 +1,6 @@
 //! What could be changed about a guest and may win back some of its cost, one change each.
 
-use super::options::{Carried, VmOptions};
+use super::options::{Carried, Network, VmOptions};
 use tare_core::layer::LayerVariant;
 
 /// The changes that the guest does not have already. Their names must stay stable: others refer to them.
@@ -14,7 +14,14 @@ pub(super) fn variants(now: &VmOptions) -> Vec<LayerVariant<VmOptions>> {
         }
     };
     let changes = "packets moved by the kernel instead of QEMU";
-    add(now.vhost == "off", "vhost", changes, "", &|options| options.vhost = "on".to_owned());
+    let passt = now.network == Network::Passt;
+    add(now.vhost == "off" && !passt, "vhost", changes, "", &|options| options.vhost = "on".to_owned());
+    let changes = "a tap device on a private bridge instead of passt";
+    let trades = "root, to make the device, and a link of this machine for each guest";
+    add(passt && !now.vhost_user, "tap", changes, trades, &|options| options.network = Network::Tap);
+    let changes = "packets that passt takes from the guest's memory instead of from QEMU";
+    let trades = "the guest's memory, which passt can read and write";
+    add(passt && !now.vhost_user, "vhost-user", changes, trades, &|options| options.vhost_user = true);
     let changes = "huge pages for its memory";
     let trades = "memory that is set aside for it and for nothing else";
     add(!now.hugepages, "huge-pages", changes, trades, &|options| options.hugepages = true);
@@ -47,6 +54,7 @@ pub(super) fn variants(now: &VmOptions) -> Vec<LayerVariant<VmOptions>> {
 mod tests {
     use super::super::Vm;
     use super::*;
+    use std::collections::BTreeSet;
     use tare_core::layer::LayerOptions;
     use tare_core::load::LoadOrigin;
 
@@ -56,7 +64,9 @@ mod tests {
         let found = layer.variants(&value, LoadOrigin::Outside);
         for variant in &found {
             let changed = |key: &&String| variant.options[key.as_str()] != value[key.as_str()];
-            assert_eq!(value.as_object().unwrap().keys().filter(changed).count(), 1, "one thing: {variant:?}");
+            let keys: BTreeSet<&String> =
+                [&value, &variant.options].iter().flat_map(|options| options.as_object().unwrap().keys()).collect();
+            assert_eq!(keys.iter().copied().filter(changed).count(), 1, "one thing: {variant:?}");
             assert!(serde_json::from_value::<VmOptions>(variant.options.clone()).is_ok(), "{variant:?}");
         }
         found.iter().map(|variant| variant.name).collect()
@@ -74,6 +84,10 @@ mod tests {
         };
         let all = ["vhost", "huge-pages", "pin", "iothread", "cache-writeback", "raw-disk", "io-uring"];
         assert_eq!(names(&slow), all);
+        let by_passt = VmOptions { network: Network::Passt, vhost: "off".into(), ..VmOptions::default() };
+        let wanted = ["tap", "vhost-user", "huge-pages", "iothread", "cache-writeback", "io-uring"];
+        assert_eq!(names(&by_passt), wanted);
+        assert!(!names(&VmOptions { vhost_user: true, ..by_passt }).contains(&"tap"), "that would be two things");
         let native = VmOptions { aio: "native".into(), iothread: true, hugepages: true, ..VmOptions::default() };
         assert_eq!(names(&native), ["io-uring"], "past the cache only");
         let sync = VmOptions { cache: "directsync".into(), ..native };

@@ -1,7 +1,10 @@
 //! The network of a form's guests: a private bridge, a tap device on it for each guest, and the route there from where
-//! the load comes.
+//! the load comes. Where passt carries a guest's network, the bridge has no port: its address, and those of the guests,
+//! are this machine's.
 
-use crate::network::{self, Forwarding};
+use super::options::{Network, VmOptions};
+use crate::network::{self, Forwarding, LowPorts, UserHere};
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use tare_core::fault::Fault;
 use tare_core::host::{TrialContext, third_octets};
@@ -16,8 +19,14 @@ const THIRDS_PREFIX: u8 = 22;
 
 /// The links of a form's guests.
 pub(super) struct Wiring {
-    bridge: String,
+    pub(super) bridge: String,
+    /// What carries packets from this machine into a guest, for people.
+    way: &'static str,
     rules: Vec<Forwarding>,
+    /// What each guest's passt may do beyond other processes.
+    low: LowPorts,
+    /// Whom else that has let do it, for the record.
+    let_others: String,
     /// The host's address on the bridge.
     pub(super) gateway: Ipv4Addr,
     /// One for each guest.
@@ -39,23 +48,35 @@ pub(super) struct Plug {
 }
 
 impl Wiring {
-    /// Makes the links of this many guests, named for the form's place if it stands beside others.
+    /// Makes the links of all guests, named for the form's place if it stands beside others.
     ///
     /// # Errors
     /// What could not be made; then nothing is left behind.
-    pub(super) fn make(surroundings: &TrialContext, guests: usize) -> Result<Wiring, Fault> {
+    pub(super) fn make(surroundings: &TrialContext, options: &VmOptions) -> Result<Wiring, Fault> {
+        let guests = options.guests as usize;
         let (run, (a, b)) = (&surroundings.run, surroundings.subnets);
         // Whoever chose the subnets keeps the neighbour free for guests.
         let neighbour = b.checked_add(1).unwrap_or(b - 1);
         let beside = if surroundings.place == 0 { String::new() } else { surroundings.place.to_string() };
         let mut wiring = Wiring {
             bridge: format!("t{run}b{beside}"),
+            way: match options.network {
+                Network::Tap => "private bridge, tap",
+                Network::Passt if options.vhost_user => "passt by vhost-user",
+                Network::Passt => "passt",
+            },
             rules: Vec::new(),
+            low: LowPorts::default(),
+            let_others: String::new(),
             gateway: Ipv4Addr::new(a, b, NETWORK, 1),
             plugs: plugs(&format!("t{run}v{beside}"), (a, b), guests),
             inner: (a, neighbour),
         };
-        match wiring.connect(run, !surroundings.inner.is_empty()) {
+        let connected = match options.network {
+            Network::Tap => wiring.connect(run, !surroundings.inner.is_empty()),
+            Network::Passt => wiring.take_addresses(),
+        };
+        match connected {
             Ok(()) => Ok(wiring),
             Err(fault) => {
                 // Report the first failure, not one in the cleanup.
@@ -86,12 +107,37 @@ impl Wiring {
         Ok(())
     }
 
+    /// Takes the guests' addresses for this machine, where each guest's passt listens at its own.
+    fn take_addresses(&self) -> Result<(), Fault> {
+        network::bridge_create(&self.bridge, self.gateway, PREFIX)?;
+        self.plugs.iter().try_for_each(|plug| network::address_add(&self.bridge, plug.address))
+    }
+
+    /// Lets passt, which is this user, listen at those of these ports that are low.
+    ///
+    /// # Errors
+    /// See [`LowPorts::allow`].
+    pub(super) fn let_listen(&mut self, run: &str, ports: &BTreeSet<u16>, user: u32) -> Result<(), Fault> {
+        let others = self.low.allow(run, ports.iter().copied(), (user, UserHere::Same))?;
+        if !self.let_others.contains(&others) {
+            self.let_others.push_str(&others);
+        }
+        Ok(())
+    }
+
+    /// How packets get into one of the guests, for the record.
+    pub(super) fn path(&self, inside: &str) -> String {
+        let of = if self.plugs.len() > 1 { format!(", one of {}", self.plugs.len()) } else { String::new() };
+        format!("veth, {} and virtio-net into a guest{of}, {inside}{}", self.way, self.let_others)
+    }
+
     /// Removes the links; the routes go with them.
     ///
     /// # Errors
     /// What still exists.
     pub(super) fn remove(&mut self) -> Result<(), Fault> {
         let rules = self.rules.drain(..).map(Forwarding::remove).fold(Ok(()), Result::and);
+        self.low = LowPorts::default();
         let taps = self.plugs.iter().map(|plug| network::link_delete(&plug.tap)).fold(Ok(()), Result::and);
         rules.and(taps).and(network::link_delete(&self.bridge))
     }

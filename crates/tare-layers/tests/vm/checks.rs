@@ -1,7 +1,7 @@
 //! The checks.
 
 use crate::stage::{DebianStore, Stage, fault_of, left_of, program, redis, vm};
-use crate::{escapes, micro, sharing};
+use crate::{escapes, micro, passt, sharing};
 use serde_json::json;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -27,11 +27,16 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("a_guests_threads_and_memory_are_where_they_were_put", placed),
     ("every_variant_boots", variants),
     ("a_microvm_boots_and_serves", micro::boots),
-    ("several_guests_are_one_host", || several_guests(&[])),
-    ("containers_in_several_guests_are_on_one_host", || several_guests(&[container("bridge")])),
+    ("passt_carries_a_guests_network", passt::carries_frames),
+    ("passt_shares_a_guests_memory", passt::shares_memory),
+    ("passt_forwards_no_routes_into_a_guest", passt::forwards_no_routes),
+    ("several_guests_are_one_host", || several_guests("tap", &[])),
+    ("several_guests_by_passt_are_one_host", || several_guests("passt", &[])),
+    ("containers_in_several_guests_are_on_one_host", || several_guests("tap", &[container("bridge")])),
     // The layer's own test has its networks; here are the two ways into the guest: its address, and a route through it.
-    ("a_container_runs_in_a_guest", || container_in_guest("published")),
-    ("a_container_with_an_address_of_its_own_runs_in_a_guest", || container_in_guest("bridge")),
+    ("a_container_runs_in_a_guest", || container_in_guest("tap", "published")),
+    ("a_container_runs_in_a_guest_by_passt", || container_in_guest("passt", "published")),
+    ("a_container_with_an_address_of_its_own_runs_in_a_guest", || container_in_guest("tap", "bridge")),
     ("a_hostile_program_is_refused_in_a_guest", || escapes::refused("guest", &[])),
     ("a_hostile_program_is_refused_in_a_container_in_a_guest", || {
         escapes::refused("container in a guest", &[container("published")]);
@@ -43,7 +48,8 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("a_guest_that_reads_for_nobody_is_switched_off", stopped_guest),
     ("a_kernel_that_panics_is_quoted", panicking_guest),
     ("what_cannot_be_had_is_unavailable", unavailable),
-    ("a_killed_run_leaves_no_guest_running", killed_run),
+    ("a_killed_run_leaves_no_guest_running", || killed_run("tap")),
+    ("a_killed_run_leaves_no_passt_running", || killed_run("passt")),
 ];
 
 fn service_in_guest() {
@@ -194,7 +200,7 @@ fn hypervisor(run: &str) -> u32 {
 }
 
 /// Of each thread of a process: the CPUs that it may run on, as the kernel says it.
-fn allowed_cpus(pid: u32) -> Vec<String> {
+pub(crate) fn allowed_cpus(pid: u32) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let of = |entry: std::io::Result<std::fs::DirEntry>| {
         let status = std::fs::read_to_string(entry.ok()?.path().join("status")).ok()?;
@@ -295,17 +301,20 @@ impl Drop for LoopDevice {
 }
 
 /// A container with this network.
-fn container(network: &str) -> LayerUse {
+pub(crate) fn container(network: &str) -> LayerUse {
     let text = format!("network: {network}");
     let options = config::read("study.yaml", &text, |node, problems| Container.read(node, problems)).unwrap();
     LayerUse { layer: "container".to_owned(), options }
 }
 
-fn container_in_guest(network: &str) {
+fn container_in_guest(by: &str, network: &str) {
+    if by == "passt" && !passt::is_here() {
+        return;
+    }
     let (start, inner) = (redis(), container(network));
     let stage = Stage::open(std::slice::from_ref(&start), std::slice::from_ref(&inner));
     let began = Instant::now();
-    let guest = stage.guest(&vm(json!({})), &program()).unwrap();
+    let guest = stage.guest(&vm(json!({"network": by})), &program()).unwrap();
     println!("  the guest answers after {:.1} s", began.elapsed().as_secs_f64());
     let mut host = guest.open(&inner, &stage.surroundings).unwrap();
     println!("  an engine in a guest answers after {:.1} s", began.elapsed().as_secs_f64());
@@ -323,11 +332,14 @@ fn container_in_guest(network: &str) {
 
 /// Two guests with a service each: as plain processes, and in containers by their own addresses, which is where guests
 /// could get in each other's way.
-fn several_guests(inner: &[LayerUse]) {
+fn several_guests(network: &str, inner: &[LayerUse]) {
+    if network == "passt" && !passt::is_here() {
+        return;
+    }
     let two: Vec<ServiceStart> = (1..=2).map(numbered_redis).collect();
     let stage = Stage::open(&two, inner);
     let began = Instant::now();
-    let mut host = stage.guest(&vm(json!({"guests": 2})), &program()).unwrap();
+    let mut host = stage.guest(&vm(json!({"guests": 2, "network": network})), &program()).unwrap();
     println!("  two guests answer after {:.1} s", began.elapsed().as_secs_f64());
     for layer in inner {
         host = host.open(layer, &stage.surroundings).unwrap();
@@ -464,25 +476,28 @@ fn unavailable() {
 }
 
 /// Boots a guest, says so, and waits to be killed.
-pub(crate) fn doomed(run: &str) -> ExitCode {
+pub(crate) fn doomed(run: &str, network: &str) -> ExitCode {
     let stage = Stage::open_as(run, &[redis()], &[]);
-    let host = stage.guest(&vm(json!({})), &program()).unwrap();
+    let host = stage.guest(&vm(json!({"network": network})), &program()).unwrap();
     println!("made");
     std::thread::sleep(Duration::from_secs(1000));
     drop(host);
     ExitCode::SUCCESS
 }
 
-fn killed_run() {
-    let run = format!("{:04x}kk", std::process::id() & 0xffff);
+fn killed_run(network: &str) {
+    if network == "passt" && !passt::is_here() {
+        return;
+    }
+    let run = format!("{:04x}k{}", std::process::id() & 0xffff, &network[..1]);
     // Built before, so that the doomed process does nothing but boot.
     DebianStore.bundle(&redis().service.recipe).unwrap();
-    let mut doomed = Command::new(program()).args(["doomed", &run]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut doomed = Command::new(program()).args(["doomed", &run, network]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(doomed.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "made\n");
-    let guests = || left_of(&run).into_iter().filter(|leftover| leftover.kind == "guest").count();
-    assert_eq!(guests(), 1);
+    let guests = || left_of(&run).into_iter().filter(|leftover| leftover.kind.starts_with("guest")).count();
+    assert_eq!(guests(), if network == "passt" { 2 } else { 1 });
     doomed.kill().unwrap();
     doomed.wait().unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);

@@ -252,8 +252,13 @@ impl Stage {
 
     /// Whether the Redis at `place` answers to where load comes from.
     pub(crate) fn answers(&self, place: SocketAddr) -> bool {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["ask", &place.to_string()]);
+        self.succeeds(&["ask", &place.to_string()])
+    }
+
+    /// Whether this program, told these words, succeeds where load comes from.
+    pub(crate) fn succeeds(&self, words: &[&str]) -> bool {
+        let mut command = Command::new(program());
+        command.args(words);
         self.seat.as_ref().expect("it stands until the end").enter(&mut command);
         command.status().unwrap().success()
     }

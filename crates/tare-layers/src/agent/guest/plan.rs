@@ -29,6 +29,9 @@ pub struct GuestPlan {
     pub prefix: u8,
     /// The host's address on the bridge.
     pub gateway: Ipv4Addr,
+    /// The MTU of its network card, bytes; none leaves it as it is.
+    #[serde(default)]
+    pub mtu: Option<u32>,
     /// The disks with bundles.
     pub bundles: Vec<GuestDisk>,
     /// The serial of the disk that may be written to; it is mounted at `surroundings.scratch`.
@@ -82,6 +85,9 @@ fn set_up(
 ) -> Result<Box<dyn Host>, Fault> {
     network::link_up_with_address("lo", Ipv4Addr::LOCALHOST, 8)?;
     wait_for(Path::new("/sys/class/net/eth0"), "network interface")?;
+    if let Some(mtu) = plan.mtu {
+        fs::write("/sys/class/net/eth0/mtu", mtu.to_string()).doing("set the MTU of the network card")?;
+    }
     network::link_up_with_address("eth0", plan.address, plan.prefix)?;
     network::route_add(Ipv4Addr::UNSPECIFIED, 0, plan.gateway)?;
     let scratch = &plan.surroundings.scratch;
