@@ -57,6 +57,14 @@ const LEFT: &[(&str, &str)] = &[
          image by its own protocol",
     ),
     (
+        "tare-layers::vm::a_container_runs_in_a_guest_by_passt",
+        "an engine boots in an emulated guest; vm::a_container_runs_in_a_guest has one there, and vm::passt_ a guest by passt",
+    ),
+    (
+        "tare-layers::vm::several_guests_by_passt_are_one_host",
+        "two emulated guests boot; vm::several_guests_are_one_host has two guests, and vm::passt_ a guest by passt",
+    ),
+    (
         "tare-layers::vm::a_container_with_an_address_of_its_own_runs_in_a_guest",
         "an engine boots in an emulated guest; vm::a_container_runs_in_a_guest reaches one through the guest's own address",
     ),

@@ -17,6 +17,8 @@ const PERMITTED: &[(&str, &str)] = &[
     ("that another had", "chance"),
     ("memory cannot be bounded here", "the kernel's, which may be without that controller"),
     ("Podman's is another than Docker's", "the engine's"),
+    ("passt is not installed", "it is weighed where somebody has it"),
+    ("has no option --vhost-user", "the distribution's, whose passt may be older"),
     ("Podman is not installed", "it is weighed where somebody has it"),
     ("the container engine has no runtime crun", "its settings are the machine's"),
     ("the container engine has no runtime runsc", "its settings are the machine's"),
