@@ -10,6 +10,7 @@ use crate::settings::controllers;
 use counting::{Uncounted, counts_cpu, hierarchy_for_it};
 use hierarchies::{Hierarchy, unified_root};
 use rustix::process::{Pid, PidfdFlags, Signal};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
@@ -264,6 +265,13 @@ pub(crate) fn members_below(directory: &Path) -> Vec<u32> {
     let entries = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
     let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     members(directory).into_iter().chain(below.flat_map(|entry| members_below(&entry.path()))).collect()
+}
+
+/// The processes that are in each of these groups or below it. With several hierarchies, one group alone may hold
+/// processes of others as well.
+pub(crate) fn members_of_all<G: AsRef<Path>>(groups: &[G]) -> BTreeSet<u32> {
+    let members = |group: &G| members_below(group.as_ref()).into_iter().collect::<BTreeSet<u32>>();
+    groups.iter().map(members).reduce(|one, other| &one & &other).unwrap_or_default()
 }
 
 /// The groups in every hierarchy that are named as a run's would be, whoever made them.

@@ -1,6 +1,6 @@
 //! At which TCP addresses a service listens and at which UDP ports it receives, whatever its workload declares.
 
-use crate::cgroup::members_below;
+use crate::cgroup::members_of_all;
 use crate::processes;
 use std::collections::BTreeSet;
 use std::fs;
@@ -57,14 +57,11 @@ fn places(scope: &Scope, network: &Path, tables: [&str; 2], state: &str) -> BTre
     found
 }
 
-/// Its processes and their descendants, and those in its control groups. A process of the scope is in all of these
-/// groups; with several hierarchies, some may hold processes of others as well.
+/// Its processes and their descendants, and those in its control groups.
 fn processes_of(scope: &Scope) -> BTreeSet<u32> {
     let mut found: BTreeSet<u32> = scope.pids.iter().copied().collect();
     found.extend(scope.pids.iter().flat_map(|pid| processes::descendants(*pid)));
-    let members = |group: &String| members_below(Path::new(group)).into_iter().collect::<BTreeSet<u32>>();
-    let in_all = scope.cgroups.iter().map(members).reduce(|one, other| &one & &other);
-    found.extend(in_all.into_iter().flatten());
+    found.extend(members_of_all(&scope.cgroups));
     found
 }
 

@@ -1,7 +1,7 @@
 //! What `/proc` says about processes.
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use tare_core::fault::Fault;
@@ -82,6 +82,19 @@ fn of_command(leader: u32, members: Vec<u32>) -> Vec<u32> {
     let in_session = |pid: u32| stat_fields(pid).and_then(|fields| fields.get(3)?.parse().ok()) == Some(leader);
     let ours = |pid: &u32| *pid == leader || below.contains(pid) || in_session(*pid);
     members.into_iter().filter(|pid| start_time(*pid).is_some()).filter(ours).collect()
+}
+
+/// The processes of a service beside its first one: all descendants of that, and those of the service's control groups,
+/// `members`. A daemon that has detached itself is a descendant only where the first process adopts it, as in a PID
+/// namespace; it stays in the groups. A command beside the service, whose first process is `command`, is in these
+/// groups too, but is no part of the service.
+pub(crate) fn of_service(first: u32, members: BTreeSet<u32>, command: Option<u32>) -> BTreeSet<u32> {
+    let beside = command.map(|leader| of_command(leader, members.iter().copied().collect())).unwrap_or_default();
+    let mut found = members;
+    found.extend(descendants(first));
+    found.remove(&first);
+    found.retain(|pid| !beside.contains(pid));
+    found
 }
 
 /// Sends a signal to those of `pids` that `meant` picks out, and to nobody else: each is held by a descriptor before it
@@ -188,16 +201,43 @@ mod tests {
         child.wait().unwrap();
     }
 
+    /// Starts a script in a session of its own.
+    fn start(script: &str) -> std::process::Child {
+        use std::os::unix::process::CommandExt;
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", script]);
+        // SAFETY: setsid(2) is a plain system call.
+        unsafe { command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into)) };
+        command.spawn().unwrap()
+    }
+
+    #[test]
+    fn a_daemon_in_its_groups_is_part_of_a_service_and_a_command_beside_it_is_not() {
+        let mut started = ["sleep 71 & exec sleep 72", "exec sleep 73", "sleep 74 & exec sleep 75"].map(start);
+        let [service, daemon, command] = started.each_ref().map(std::process::Child::id);
+        let below = |pid: u32| {
+            let patience = Instant::now() + Duration::from_secs(10);
+            loop {
+                match descendants(pid)[..] {
+                    [child] => return child,
+                    ref other => assert!(Instant::now() < patience, "{other:?}"),
+                }
+                std::thread::sleep(LOOK_EVERY);
+            }
+        };
+        let (child, other) = (below(service), below(command));
+        let members = || BTreeSet::from([service, child, daemon, command, other]);
+        assert_eq!(of_service(service, members(), Some(command)), BTreeSet::from([child, daemon]));
+        assert_eq!(of_service(service, BTreeSet::new(), None), BTreeSet::from([child]), "it may have no group");
+        assert_eq!(of_service(service, members(), None).len(), 4);
+        for child in &mut started {
+            kill_command(child.id(), &all).unwrap();
+            child.wait().unwrap();
+        }
+    }
+
     #[test]
     fn a_command_is_killed_with_what_left_its_parent_and_nothing_else() {
-        use std::os::unix::process::CommandExt;
-        let start = |script: &str| {
-            let mut command = std::process::Command::new("sh");
-            command.args(["-c", script]);
-            // SAFETY: setsid(2) is a plain system call.
-            unsafe { command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into)) };
-            command.spawn().unwrap()
-        };
         // The background process is adopted once the shell in between has ended.
         let mut ours = start("(sleep 61 & sleep 62 &) ; exec sleep 63");
         let mut other = start("exec sleep 64");

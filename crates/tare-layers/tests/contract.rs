@@ -19,6 +19,8 @@ mod commands;
 mod confined;
 #[path = "contract/crash.rs"]
 mod crash;
+#[path = "contract/daemons.rs"]
+mod daemons;
 #[path = "contract/escapes.rs"]
 mod escapes;
 #[path = "contract/image.rs"]

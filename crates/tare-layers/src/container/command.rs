@@ -91,6 +91,11 @@ impl Command {
         Ok(command)
     }
 
+    /// Its first process, by this machine's numbering.
+    pub(super) fn leader(&self) -> Option<u32> {
+        self.leader
+    }
+
     /// Waits for its end, for at most `patience`; `None` if it is still running. If its time is over, it is ended.
     ///
     /// # Errors

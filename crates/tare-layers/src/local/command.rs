@@ -55,7 +55,8 @@ impl Command {
         Ok(Command { leader, handle, began, within, stdout, stderr, collected: false })
     }
 
-    fn id(&self) -> u32 {
+    /// The number of its first process.
+    pub(super) fn id(&self) -> u32 {
         self.leader.as_raw_nonzero().get().cast_unsigned()
     }
 

@@ -9,7 +9,7 @@ use super::running::{Running, describe_end};
 use super::shift::Shift;
 use super::volumes::{make_volumes, remove_volumes, volume_folders};
 use super::ways_in::into_service;
-use super::{facts, files, mapped_files, ports};
+use super::{facts, files, ports};
 use crate::cgroup::Group;
 use crate::marks;
 use crate::network::{Fenced, Room, UserHere};
@@ -326,11 +326,7 @@ impl Host for LocalHost {
     }
 
     fn mapped_files(&mut self, instance: &str, wait: Wait) -> Result<Vec<SeenFile>, Fault> {
-        let running = self.instance(instance)?;
-        if let InstanceState::Ended(how) = running.state()? {
-            return Err(Fault::new(format!("'{instance}' has ended: {how}")));
-        }
-        mapped_files(running.child.id(), wait)
+        self.instance(instance)?.mapped_files(wait)
     }
 
     fn files_seen(&mut self, start: &ServiceStart, said: Option<&[SeenFile]>, wait: Wait) -> Result<FilesSeen, Fault> {

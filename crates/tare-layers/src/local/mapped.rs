@@ -2,10 +2,9 @@
 //! bits.
 
 use super::inside::open_inside;
-use crate::processes;
 use rustix::fs::FileType;
 use sha2::{Digest, Sha256};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
@@ -73,32 +72,32 @@ type Identity = (u64, u64, u64, i64, i64, i64, i64);
 
 static DIGESTS: LazyLock<Mutex<HashMap<Identity, String>>> = LazyLock::new(Mutex::default);
 
-/// The executable and every executable-mapped shared library of a process and its descendants, each with the digest of
-/// its content, sorted by path.
+/// The executable and every executable-mapped shared library of a service, each with the digest of its content, sorted
+/// by path. `first` is the process that was started, `others` are those that came of it.
 ///
 /// Content is read through the mapping itself, so it is right inside chroots and containers and after a file was
 /// replaced; the path is the one that the process sees. Digests are cached for as long as this process lives.
 ///
 /// # Errors
-/// When the process is gone or maps nothing, a mapped file cannot be read, or nobody waits any longer while one is
-/// being read.
-pub fn mapped_files(pid: u32, wait: Wait) -> Result<Vec<SeenFile>, Fault> {
-    mapped_within(pid, LIMITS, wait)
+/// When the first process is gone or maps nothing, a mapped file cannot be read, or nobody waits any longer while one
+/// is being read.
+pub(crate) fn mapped_files(first: u32, others: &BTreeSet<u32>, wait: Wait) -> Result<Vec<SeenFile>, Fault> {
+    mapped_within(first, others, LIMITS, wait)
 }
 
-fn mapped_within(pid: u32, limits: Limits, wait: Wait) -> Result<Vec<SeenFile>, Fault> {
+fn mapped_within(first: u32, others: &BTreeSet<u32>, limits: Limits, wait: Wait) -> Result<Vec<SeenFile>, Fault> {
     let (mut found, mut used) = (BTreeMap::new(), Used::of(limits, wait));
-    read_maps(pid, &mut found, &mut used)?;
-    for child in processes::descendants(pid) {
-        // A child may end at any moment; only the service's own mappings must be readable.
-        if read_maps(child, &mut found, &mut used).is_err() {
+    read_maps(first, &mut found, &mut used)?;
+    for other in others {
+        // It may end at any moment; only the first one's mappings must be readable.
+        if read_maps(*other, &mut found, &mut used).is_err() {
             // A file that nobody waited for would be missing, as if this form did not run it.
             wait.check()?;
         }
     }
     used.note(0, found.len())?;
     if found.is_empty() {
-        return Err(Fault::new(format!("process {pid} maps no file: it has ended or is not a program of its own")));
+        return Err(Fault::new(format!("process {first} maps no file: it has ended or is not a program of its own")));
     }
     Ok(found.into_iter().map(|(path, digest)| SeenFile { path, digest }).collect())
 }
@@ -261,7 +260,7 @@ mod tests {
     #[test]
     fn this_process_maps_its_own_executable() {
         let own = std::env::current_exe().unwrap();
-        let files = mapped_files(std::process::id(), Wait::always()).unwrap();
+        let files = mapped_files(std::process::id(), &BTreeSet::new(), Wait::always()).unwrap();
         let file = files.iter().find(|file| Path::new(&file.path) == own).expect("the executable is mapped");
         let bytes = std::fs::read(own).unwrap();
         let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
@@ -270,7 +269,8 @@ mod tests {
 
     #[test]
     fn what_is_read_is_bounded_in_files_bytes_and_time() {
-        let told = |limits| mapped_within(std::process::id(), limits, Wait::always()).unwrap_err().message;
+        let told =
+            |limits| mapped_within(std::process::id(), &BTreeSet::new(), limits, Wait::always()).unwrap_err().message;
         let all = || Limits { ..LIMITS };
         assert!(told(Limits { files: 0, ..all() }).contains("more than 0 files"));
         assert!(told(Limits { time: Duration::ZERO, ..all() }).contains("0 ms to read"));
@@ -312,7 +312,7 @@ mod tests {
     fn what_a_child_maps_is_not_left_out_because_nobody_waited_for_it() {
         let own = std::process::id();
         // This process's own files are known from here on.
-        mapped_files(own, Wait::always()).unwrap();
+        mapped_files(own, &BTreeSet::new(), Wait::always()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().canonicalize().unwrap().join("sleep");
         std::fs::copy("/bin/sleep", &program).unwrap();
@@ -323,8 +323,9 @@ mod tests {
                 other => break other.unwrap(),
             }
         };
-        let cut = mapped_files(own, Wait::until(&|| true));
-        let whole = mapped_files(own, Wait::always());
+        let others = BTreeSet::from([child.id()]);
+        let cut = mapped_files(own, &others, Wait::until(&|| true));
+        let whole = mapped_files(own, &others, Wait::always());
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(cut.is_err_and(|fault| fault.message.ends_with("interrupted")));
@@ -333,6 +334,6 @@ mod tests {
 
     #[test]
     fn a_process_that_is_gone_is_a_fault() {
-        assert!(mapped_files(u32::MAX / 2, Wait::always()).is_err());
+        assert!(mapped_files(u32::MAX / 2, &BTreeSet::new(), Wait::always()).is_err());
     }
 }

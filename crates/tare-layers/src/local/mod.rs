@@ -31,7 +31,7 @@ pub use building::BuildGroup;
 pub use host::LocalHost;
 #[cfg(any(test, fuzzing))]
 pub(crate) use mapped::chew as chew_maps;
-pub use mapped::mapped_files;
+pub(crate) use mapped::mapped_files;
 
 /// Open files that a service may have, in every form, as soft and hard limit. A fixed figure, so that a guest, which
 /// could allow more than its host, gives the same as other forms; low enough for hosts that allow few (20 000 has been

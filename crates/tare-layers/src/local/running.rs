@@ -3,9 +3,11 @@
 use super::child::OwnChild;
 use super::command::Command;
 use super::launch::{Launch, Rooted};
+use super::mapped::mapped_files;
 use super::shift::Shift;
-use crate::cgroup::Group;
+use crate::cgroup::{self, Group};
 use crate::network::Room;
+use crate::processes;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::io::PipeReader;
@@ -17,7 +19,7 @@ use std::time::{Duration, Instant};
 use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::{Doing, Fault};
 use tare_core::held::Held;
-use tare_core::host::{InstanceState, ServiceStart};
+use tare_core::host::{InstanceState, SeenFile, ServiceStart, Wait};
 use tare_core::units::CpuSet;
 
 /// How often to check the state of a process that is ending.
@@ -61,6 +63,16 @@ impl Running {
     /// Its process id; `None` when it has ended.
     pub(crate) fn runs_as(&mut self) -> Option<u32> {
         matches!(self.state(), Ok(InstanceState::Running)).then(|| self.child.id())
+    }
+
+    /// See [`tare_core::host::Host::mapped_files`].
+    pub(crate) fn mapped_files(&mut self, wait: Wait) -> Result<Vec<SeenFile>, Fault> {
+        if let InstanceState::Ended(how) = self.state()? {
+            return Err(Fault::new(format!("'{}' has ended: {how}", self.start.instance)));
+        }
+        let (first, members) = (self.child.id(), cgroup::members_of_all(self.group.directories()));
+        let others = processes::of_service(first, members, self.command.as_ref().map(Command::id));
+        mapped_files(first, &others, wait)
     }
 
     pub(crate) fn freeze(&mut self, frozen: bool) -> Result<(), Fault> {

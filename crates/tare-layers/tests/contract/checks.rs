@@ -2,7 +2,7 @@
 
 use crate::cage::Cage;
 use crate::stage::{self, Check, LAYERS, Stage, left_of, property, service};
-use crate::{commands, confined, escapes, image, mock, names, private, sharing, users};
+use crate::{commands, confined, daemons, escapes, image, mock, names, private, sharing, users};
 use rustix::process::{Pid, Signal};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -35,6 +35,7 @@ pub(crate) fn all() -> Vec<Check> {
         ("a_service_runs_as_its_image_alike_in_every_form".to_owned(), true, image::alike),
         ("what_would_make_the_machine_s_root_of_it_is_refused".to_owned(), true, image::refused),
         ("a_link_of_an_image_leads_nowhere_outside_of_it".to_owned(), true, image::linked),
+        ("a_daemon_that_detaches_twice_is_seen_in_every_form".to_owned(), true, daemons::seen),
         ("services_share_a_volume_alike_in_every_form".to_owned(), true, sharing::alike),
         ("services_as_in_their_images_share_a_volume".to_owned(), true, sharing::as_image),
         ("no_shared_volume_is_mounted_inside_of_another".to_owned(), true, sharing::within_another),

@@ -12,9 +12,10 @@ use tare_core::layer::LayerUse;
 use tare_core::telemetry::Scope;
 
 /// How long a command may take that ends by itself.
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-fn start(words: &[&str], within: Duration) -> CommandStart {
+/// A tool beside a service, called with these words.
+pub(crate) fn start(words: &[&str], within: Duration) -> CommandStart {
     let command = ["/bin/service", "tool"].iter().chain(words).map(|word| (*word).to_owned()).collect();
     let environment = BTreeMap::from([("EXTRA".to_owned(), "1 2".to_owned())]);
     CommandStart { command, environment, directory: "/tmp".to_owned(), within }
@@ -65,7 +66,8 @@ pub(crate) fn living(mark: &str) -> usize {
     processes.filter(|entry| is_marked(&entry.path())).count()
 }
 
-fn wait_until_living(mark: &str, count: usize) {
+/// Waits until so many of them live.
+pub(crate) fn wait_until_living(mark: &str, count: usize) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while living(mark) != count {
         assert!(Instant::now() < deadline, "{} of {count} processes are there", living(mark));

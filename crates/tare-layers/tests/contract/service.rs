@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
@@ -11,6 +12,10 @@ pub(crate) fn serve(port: u16, rest: &[&str]) -> ExitCode {
     println!("serving with {rest:?}");
     eprintln!("and this goes to standard error");
     let children: Vec<_> = rest.iter().filter(|word| **word == "child").map(|_| stubborn_child(port)).collect();
+    if let ["daemon", mark] = rest {
+        let begun = Command::new("/bin/daemon").args(["tool", "detach", &format!("1:{mark}")]).status();
+        assert!(begun.expect("a daemon starts").success());
+    }
     if rest.contains(&"stubborn") {
         // SAFETY: ignoring a signal runs no code.
         unsafe { libc::signal(libc::SIGTERM, libc::SIG_IGN) };
@@ -133,6 +138,7 @@ pub(crate) fn tool(words: &[&str]) -> ExitCode {
             std::thread::sleep(Duration::from_secs(1000));
             let _ = child.wait();
         }
+        ["detach", how] => drop(detached(how)),
         ["leave", mark] => drop(hanging_child(mark, Stdio::null())),
         ["stubborn", _] => {
             // SAFETY: ignoring a signal runs no code.
@@ -178,6 +184,21 @@ fn hanging_child(mark: &str, output: Stdio) -> std::process::Child {
     let own = std::env::current_exe().expect("the program knows its path");
     let mut command = Command::new(own);
     command.args(["tool", "stubborn", mark]).stdout(output).stderr(Stdio::null());
+    command.spawn().expect("a child starts")
+}
+
+/// A child that goes on in a session of its own once its parent, which is this program, has ended. Before the colon
+/// stands how often that child detaches itself in the same way.
+fn detached(how: &str) -> std::process::Child {
+    let (more, mark) = how.split_once(':').expect("a number and a mark");
+    let mut command = Command::new(std::env::current_exe().expect("the program knows its path"));
+    match more.parse::<u32>().expect("a number") {
+        0 => command.args(["tool", "stubborn", mark]),
+        more => command.args(["tool", "detach", &format!("{}:{mark}", more - 1)]),
+    };
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // SAFETY: setsid(2) is a plain system call.
+    unsafe { command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into)) };
     command.spawn().expect("a child starts")
 }
 

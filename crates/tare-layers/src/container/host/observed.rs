@@ -1,7 +1,7 @@
 //! What is seen of running containers from outside: their processes and control groups, their files, the engine.
 
-use super::{Inner, observe, runtimes};
-use crate::local;
+use super::{Command, Inner, observe, runtimes};
+use crate::{cgroup, local, processes};
 use std::path::Path;
 use tare_core::fault::Fault;
 use tare_core::host::{Facts, FilesSeen, SeenFile, ServiceStart, Wait};
@@ -44,7 +44,9 @@ impl Inner {
         if self.runtime.sealed.is_some() {
             return Ok(Vec::new());
         }
-        local::mapped_files(pid, wait)
+        let command = self.known(instance)?.command.as_ref().and_then(Command::leader);
+        let members = cgroup::members_of_all(&self.groups(instance, pid)?);
+        local::mapped_files(pid, &processes::of_service(pid, members, command), wait)
     }
 
     /// How the files that a service sees compare with its bundle's.

@@ -253,11 +253,7 @@ impl Host for RuntimeHost {
     }
 
     fn mapped_files(&mut self, instance: &str, wait: Wait) -> Result<Vec<SeenFile>, Fault> {
-        let running = self.inner.known(instance)?;
-        if let InstanceState::Ended(how) = running.state()? {
-            return Err(Fault::new(format!("'{instance}' has ended: {how}")));
-        }
-        local::mapped_files(running.child.id(), wait)
+        self.inner.known(instance)?.mapped_files(wait)
     }
 
     fn files_seen(&mut self, start: &ServiceStart, said: Option<&[SeenFile]>, wait: Wait) -> Result<FilesSeen, Fault> {
