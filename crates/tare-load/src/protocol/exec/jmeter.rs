@@ -2,7 +2,9 @@
 //! that JMeter prints while it runs.
 //!
 //! The table has a line for each sample with its end or start in milliseconds since 1970, how long it took, and whether
-//! it succeeded. A transaction controller adds a line of its own for its samples, which is no request.
+//! it succeeded. A transaction controller adds a line of its own for its samples, which is no request: it stands after
+//! theirs, or before them if it generates a parent sample. A request that was redirected, or that had other resources
+//! fetched, is followed by a line for each part of it, called after it: `GET /-0`, `GET /-1`.
 
 use super::figure::Concluded;
 use super::samples::Samples;
@@ -24,6 +26,7 @@ const SUMMARY: &str = r"(?m)^summary = +(\d+) in +\S+ = +([\d.]+)/s Avg: +(\d+) 
 struct Columns {
     time: usize,
     elapsed: usize,
+    label: Option<usize>,
     success: Option<usize>,
     message: Option<usize>,
     thread: Option<usize>,
@@ -36,10 +39,30 @@ impl Columns {
         Some(Columns {
             time: column("timeStamp")?,
             elapsed: column("elapsed")?,
+            label: column("label"),
             success: column("success"),
             message: column("responseMessage"),
             thread: column("threadName"),
         })
+    }
+}
+
+/// What was seen of one of JMeter's threads, each of which does one thing after the other.
+#[derive(Default)]
+struct Thread {
+    requests: u64,
+    /// How many requests it must have in the end, for those of each transaction to be before its line or after it.
+    needed: u64,
+    /// The label of its last request.
+    label: String,
+}
+
+impl Thread {
+    /// Whether a line with this label is about a part of the last request: `GET /-1`, or `GET /-1-0`, of `GET /`.
+    fn is_part(&self, label: &str) -> bool {
+        let part = label.strip_prefix(self.label.as_str()).and_then(|rest| rest.strip_prefix('-'));
+        let is_number = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        self.requests > 0 && part.is_some_and(|part| part.split('-').all(is_number))
     }
 }
 
@@ -50,8 +73,7 @@ impl Columns {
 pub(super) fn conclude(output: &str, wall_s: f64) -> Result<Concluded, Fault> {
     let (mut columns, mut samples, mut failed, mut count) = (None, Samples::default(), 0_u64, 0_u64);
     let (mut began, mut ended) = (u64::MAX, 0_u64);
-    // By thread, since the requests of a transaction stand before it. Those of one inside another are in both.
-    let (mut requests, mut hidden) = (BTreeMap::<String, u64>::new(), false);
+    let mut threads = BTreeMap::<String, Thread>::new();
     for record in Records(output.lines()) {
         let Some(row) = parse_csv(&record, ',').ok().and_then(|mut rows| rows.pop()).map(|(_, row)| row) else {
             continue;
@@ -66,12 +88,21 @@ pub(super) fn conclude(output: &str, wall_s: f64) -> Result<Concluded, Fault> {
             let text = format!("a line of JMeter's table has no times in milliseconds: {shown}");
             return Err(Fault::new(text).remedy("add -Jjmeter.save.saveservice.timestamp_format=ms"));
         };
-        let before = requests.entry(columns.thread.map_or("", cell).to_owned()).or_default();
+        let thread = threads.entry(columns.thread.map_or("", cell).to_owned()).or_default();
         if let Some(rest) = columns.message.map_or("", cell).strip_prefix(TRANSACTION) {
-            hidden |= samples_in(rest) > *before;
+            // The samples of one inside another are those of both.
+            let inside = samples_in(rest);
+            if inside > thread.requests {
+                thread.needed = thread.needed.max(thread.requests.saturating_add(inside));
+            }
             continue;
         }
-        *before += 1;
+        let label = columns.label.map_or("", cell);
+        if thread.is_part(label) {
+            continue;
+        }
+        label.clone_into(&mut thread.label);
+        thread.requests += 1;
         count += 1;
         failed += u64::from(columns.success.is_some_and(|at| cell(at) == "false"));
         samples.add(elapsed.saturating_mul(1000), 1);
@@ -80,9 +111,12 @@ pub(super) fn conclude(output: &str, wall_s: f64) -> Result<Concluded, Fault> {
     if columns.is_none() {
         return of_summary(output, wall_s);
     }
-    if hidden {
+    if threads.values().any(|thread| thread.needed > thread.requests) {
         let text = "the plan's transaction controllers generate a parent sample, so its requests are not in the table";
-        return Err(Fault::new(text).remedy("clear their box 'Generate parent sample'"));
+        return Err(Fault::new(text).remedy(
+            "clear their box 'Generate parent sample', or have sub-results saved: \
+             -Jjmeter.save.saveservice.subresults=true",
+        ));
     }
     samples.conclude(count, failed, ended.saturating_sub(began) as f64 / 1e3, wall_s)
 }
@@ -136,12 +170,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_line_of_the_table_is_a_sample_but_transactions() {
-        let found = conclude(include_str!("fixtures/jmeter.jtl"), 3.0).unwrap();
-        assert_eq!((found.operations, found.errors), (7, 1));
-        assert!((found.reported["throughput"] - 7.0 / 0.1).abs() < 1e-9, "{found:?}");
-        assert_eq!((found.reported["p50_us"], found.reported["max_us"]), (5000.0, 40_000.0));
-        assert!((found.unmeasured.as_secs_f64() - 2.9).abs() < 1e-9, "{found:?}");
+    fn each_line_of_the_table_is_a_sample() {
+        let found = conclude(include_str!("fixtures/jmeter.jtl"), 3.5).unwrap();
+        assert_eq!((found.operations, found.errors), (72, 1));
+        assert!((found.reported["throughput"] - 72.0 / 1.758).abs() < 1e-9, "{found:?}");
+        assert_eq!((found.reported["p50_us"], found.reported["max_us"]), (45_000.0, 95_000.0));
+        assert!((found.unmeasured.as_secs_f64() - (3.5 - 1.758)).abs() < 1e-9, "{found:?}");
+    }
+
+    #[test]
+    fn a_transaction_s_line_is_no_request_wherever_it_stands() {
+        let after = include_str!("fixtures/jmeter-transactions.jtl");
+        let found = conclude(after, 3.0).unwrap();
+        assert_eq!((found.operations, found.errors), (12, 6), "an assertion failed in each of six visits");
+        let before = include_str!("fixtures/jmeter-parents.jtl");
+        let found = conclude(before, 3.0).unwrap();
+        assert_eq!((found.operations, found.errors), (6, 3), "the parts of a redirected request are no requests");
+        let alone: Vec<&str> = before.lines().filter(|line| line.contains("label") || line.contains("visit")).collect();
+        assert!(conclude(&alone.join("\n"), 3.0).unwrap_err().remedy.contains("subresults=true"));
+    }
+
+    #[test]
+    fn a_redirected_request_is_one_request() {
+        let found = conclude(include_str!("fixtures/jmeter-redirects.jtl"), 3.0).unwrap();
+        assert_eq!((found.operations, found.errors, found.reported["max_us"]), (3, 0, 92_000.0));
+        let thread = Thread { requests: 1, needed: 0, label: "GET /".to_owned() };
+        let parts = ["GET /-0", "GET /-12-3", "GET /-", "GET /-a", "GET /", "GET /-1-", "POST /-0"];
+        assert_eq!(parts.map(|label| thread.is_part(label)), [true, true, false, false, false, false, false]);
     }
 
     #[test]
@@ -162,9 +217,9 @@ mod tests {
     #[test]
     fn without_a_table_the_last_summary_counts() {
         let found = conclude(include_str!("fixtures/jmeter.txt"), 9.0).unwrap();
-        assert_eq!((found.operations, found.errors), (9000, 50));
-        assert!((found.reported["throughput"] - 9000.0 * 1806.1 / 9050.0).abs() < 1e-6, "{found:?}");
-        assert_eq!((found.reported["mean_us"], found.reported["max_us"]), (4000.0, 212_000.0));
+        assert_eq!((found.operations, found.errors), (72, 1));
+        assert!((found.reported["throughput"] - 72.0 * 34.4 / 73.0).abs() < 1e-6, "{found:?}");
+        assert_eq!((found.reported["mean_us"], found.reported["max_us"]), (46_000.0, 95_000.0));
     }
 
     #[test]

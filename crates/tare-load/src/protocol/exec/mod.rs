@@ -234,7 +234,9 @@ impl<'a, 'e> Tool<'a, 'e> {
             // A tool that reports what went wrong has said more than its exit code does.
             (Err(_), Ok(found)) if found.0.is_void() && outcome.ended != Ended::Late => found,
             (Err(fault), _) => return Err(fault),
-            (Ok(()), found) => found.map_err(|fault| self.explain(fault).with_log(outcome.log()).as_mistake())?,
+            (Ok(()), found) => {
+                found.map_err(|fault| self.advise(self.explain(fault).with_log(outcome.log())).as_mistake())?
+            }
         };
         self.emit.line(LoadLine::Second(second(&outcome, &concluded)))?;
         Ok(LoadSummary { metrics, ..self.summary(&command, &outcome, concluded) })

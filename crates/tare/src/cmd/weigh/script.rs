@@ -94,6 +94,10 @@ pub(super) const JMETER: ScriptRow = ScriptRow {
         "-Jjmeter.save.saveservice.output_format=csv",
         "-Jjmeter.save.saveservice.print_field_names=true",
         "-Jjmeter.save.saveservice.timestamp_format=ms",
+        "-Jjmeter.save.saveservice.default_delimiter=,",
+        // The requests of a transaction with a parent sample are such; the parts of a request are known by their names.
+        "-Jjmeter.save.saveservice.subresults=true",
+        "-Jsubresults.disable_renaming=false",
     ],
     secured: &[],
     lasting: &[],
@@ -106,7 +110,7 @@ pub(super) const JMETER: ScriptRow = ScriptRow {
     from: "https://jmeter.apache.org/download_jmeter.cgi",
 };
 
-/// Locust 2.
+/// Locust 2.15 and later.
 pub(super) const LOCUST: ScriptRow = ScriptRow {
     option: "--locust FILE",
     program: "locust",

@@ -94,7 +94,7 @@ pub(in crate::protocol::exec) const TOOLS: &[ToolRow] = &[
         result: Form::Json(K6),
         advice: &[],
     },
-    // Apache JMeter 5.
+    // Apache JMeter 5.6.
     ToolRow {
         name: "jmeter",
         package: None,
@@ -102,9 +102,13 @@ pub(in crate::protocol::exec) const TOOLS: &[ToolRow] = &[
         form: "with -n and -l ${output}, and the table as CSV",
         version: &["--version"],
         result: Form::Jmeter,
-        advice: &[],
+        advice: &[(
+            "ForbiddenClassException",
+            "install JMeter 5 from https://jmeter.apache.org: this one, as Debian's package 2.13, cannot read any plan \
+             with the XStream library that it finds",
+        )],
     },
-    // Locust 2.
+    // Locust 2.47.
     ToolRow {
         name: "locust",
         package: None,
@@ -112,7 +116,10 @@ pub(in crate::protocol::exec) const TOOLS: &[ToolRow] = &[
         form: "with --headless and --json",
         version: &["--version"],
         result: Form::Locust,
-        advice: &[],
+        advice: &[(
+            "unrecognized arguments: --json",
+            "install Locust 2.15 or later, as with pip install locust: this one cannot print its statistics as JSON",
+        )],
     },
     ToolRow {
         name: "pgbench",
@@ -170,7 +177,8 @@ pub(in crate::protocol::exec) const TOOLS: &[ToolRow] = &[
         advice: &[],
     },
     // ab 2.3. Its percentiles are whole milliseconds. Its failed requests are not read: answers of another length than
-    // the first one are among them.
+    // the first one are among them. So are requests whose connection was closed without an answer, which no other
+    // count of ab tells.
     ToolRow {
         name: "ab",
         package: Some("apache2-utils"),
@@ -190,6 +198,21 @@ pub(in crate::protocol::exec) const TOOLS: &[ToolRow] = &[
             r"^ +90% +(?<p90_ms>\d+)",
             r"^ +99% +(?<p99_ms>\d+)",
             r"^ +100% +(?<max_ms>\d+)",
+        ]),
+        advice: &[],
+    },
+    // httperf 0.9.0. Its mean time is in two parts.
+    ToolRow {
+        name: "httperf",
+        package: Some("httperf"),
+        operation: "request",
+        form: "as it is",
+        version: &["--version"],
+        result: Form::Regex(&[
+            r"replies (?<answered>\d+) test-duration (?<seconds>[\d.]+) s",
+            r"^Reply status: .* 4xx=(?<wrong>\d+)",
+            r"^Reply status: .* 5xx=(?<wrong>\d+)",
+            r"^Errors: total (?<errors>\d+)",
         ]),
         advice: &[],
     },
@@ -213,8 +236,8 @@ pub(in crate::protocol::exec) const TOOLS: &[ToolRow] = &[
         ]),
         advice: &[],
     },
-    // siege 4, as JSON; its text is not on standard output. An answer of 400 and above is a transaction, but neither a
-    // successful nor a failed one.
+    // siege 4.0.7, as JSON; its text is not on standard output. Its times are hundredths of a second. An answer of 400 to
+    // 499 is a transaction, but neither a successful nor a failed one; one of 500 and above has failed and is none.
     ToolRow {
         name: "siege",
         package: Some("siege"),
@@ -246,7 +269,7 @@ pub(in crate::protocol::exec) const TOOLS: &[ToolRow] = &[
         ]),
         advice: &[],
     },
-    // autocannon 7 and 8. Its percentiles are whole milliseconds.
+    // autocannon 7 to 9. Its percentiles are whole milliseconds.
     ToolRow {
         name: "autocannon",
         package: None,

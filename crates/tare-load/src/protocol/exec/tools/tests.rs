@@ -83,39 +83,49 @@ fn other_summaries_of_k6() {
 #[test]
 fn ab() {
     let found = concluded("ab", include_str!("../fixtures/ab.txt"));
-    let times = [("p50_us", 4000.0), ("p90_us", 6000.0), ("p99_us", 10_000.0), ("max_us", 22_000.0)];
+    let times = [("p50_us", 2000.0), ("p90_us", 14_000.0), ("p99_us", 155_000.0), ("max_us", 467_000.0)];
+    check(&found, 980, 20, &[&[("throughput", 444.74 * 0.98), ("mean_us", 8994.0)], &times[..]].concat());
+    let found = concluded("ab", include_str!("../fixtures/ab-errors.txt"));
     // Not those 60 that had another length than the first.
-    check(&found, 9560, 40, &[&[("throughput", 4780.0), ("mean_us", 4167.0)], &times[..]].concat());
+    assert_eq!((found.operations, found.errors, found.reported["throughput"]), (9560, 40, 4780.0));
 }
 
 #[test]
 fn hey() {
     let found = concluded("hey", include_str!("../fixtures/hey.txt"));
-    let times = [("p50_us", 4100.0), ("p90_us", 8300.0), ("p99_us", 15_800.0), ("max_us", 51_200.0)];
-    check(&found, 19_700, 300, &[&[("throughput", 9850.0), ("mean_us", 4600.0)], &times[..]].concat());
+    let times = [("p50_us", 44_000.0), ("p90_us", 45_300.0), ("p99_us", 51_900.0), ("max_us", 51_900.0)];
+    let rate = 7528.2226 - (14_955.0 + 2.0) / 2.0014;
+    check(&found, 110, 14_957, &[&[("throughput", rate), ("mean_us", 42_400.0)], &times[..]].concat());
 }
 
 #[test]
 fn siege() {
     let found = concluded("siege", include_str!("../fixtures/siege.json"));
-    check(&found, 8000, 100, &[("throughput", 4000.0), ("mean_us", 10_000.0), ("max_us", 120_000.0)]);
+    check(&found, 4722, 97, &[("throughput", 4722.0 / 1.92), ("max_us", 10_000.0)]);
+    let found = concluded("siege", include_str!("../fixtures/siege-lost.json"));
+    assert_eq!((found.operations, found.errors, found.reported["throughput"]), (0, 4631, 0.0));
 }
 
 #[test]
 fn h2load() {
     let found = concluded("h2load", include_str!("../fixtures/h2load.txt"));
-    let figures = [("throughput", 20_000.0), ("mean_us", 977.0), ("max_us", 21_400.0)];
-    check(&found, 40_000, 400, &figures);
-    let warmed = include_str!("../fixtures/h2load.txt").replace("finished in 2.00s", "finished in 5.00s");
-    check(&concluded("h2load", &warmed), 40_000, 400, &figures);
+    check(&found, 176, 4, &[("throughput", 88.0), ("mean_us", 44_030.0), ("max_us", 48_530.0)]);
+    let found = concluded("h2load", include_str!("../fixtures/h2load-warm-up.txt"));
+    check(&found, 175, 3, &[("throughput", 87.5), ("mean_us", 44_600.0), ("max_us", 48_170.0)]);
+}
+
+#[test]
+fn httperf() {
+    let found = concluded("httperf", include_str!("../fixtures/httperf.txt"));
+    check(&found, 416, 67 + 8, &[("throughput", 416.0 / 1.981)]);
 }
 
 #[test]
 fn autocannon() {
     let found = concluded("autocannon", include_str!("../fixtures/autocannon.json"));
-    let times = [("p50_us", 1000.0), ("p90_us", 3000.0), ("p99_us", 5000.0), ("p999_us", 12_000.0)];
-    let rest = [("throughput", 9950.0), ("mean_us", 1600.0), ("max_us", 33_000.0)];
-    check(&found, 19_900, 105, &[&rest[..], &times[..]].concat());
+    let times = [("p50_us", 43_000.0), ("p90_us", 47_000.0), ("p99_us", 48_000.0), ("p999_us", 48_000.0)];
+    let rest = [("throughput", 74.0 / 3.02), ("mean_us", 40_560.0), ("max_us", 48_000.0)];
+    check(&found, 74, 16_055, &[&rest[..], &times[..]].concat());
 }
 
 #[test]
