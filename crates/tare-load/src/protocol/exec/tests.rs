@@ -282,6 +282,11 @@ fn the_words_of_a_known_tool_bring_advice() {
     };
     let why = run_inside(&plan, full).1.unwrap_err();
     assert!(why.remedy.contains("volume larger"), "{why:?}");
+    // JMeter of Debian 12 ends with 0, without a result.
+    let plan = inside(options("command: [/jmeter, -n]\nparser: jmeter\nwhere: inside\n"));
+    let said = "Error in NonGUIDriver com.thoughtworks.xstream.security.ForbiddenClassException: ScriptWrapper";
+    let why = run_inside(&plan, |_: &CommandStart| Ok(printed(said))).1.unwrap_err();
+    assert!(why.remedy.contains("install JMeter 5"), "{why:?}");
 }
 
 #[test]
