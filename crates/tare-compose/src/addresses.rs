@@ -145,13 +145,8 @@ impl<'a> Addresses<'a> {
                 return None;
             }
             (Some(of), Some(port)) if of != place.of && self.order.add(of, place.of) => return Some((of, port)),
-            (Some(of), _) if of == place.of => {
-                let instead = format!(
-                    "it names '{name}' itself, which finds itself at the loopback by that name: a server must listen \
-                     at all addresses (0.0.0.0) instead, for others to reach it"
-                );
-                (Weight::Differs, instead)
-            }
+            // Its own name leads to its own address in every form.
+            (Some(of), _) if of == place.of => return None,
             (Some(_), Some(_)) => (Weight::Stops, self.too_late(name, place.of)),
             (Some(of), None) => (Weight::Stops, self.why_not_found(name, of, place.of)?),
             (None, _) => (Weight::Stops, not_deployed(name)),

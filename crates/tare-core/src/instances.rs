@@ -273,8 +273,9 @@ pub fn introduced(service: &Service, started: &[(&Service, &Instance)]) -> Servi
 }
 
 /// The names that a service can look up, each with the address at which it reaches what has the name: its own, at the
-/// loopback, and those of the instances of its tile that were started before it and listen somewhere. An instance has
-/// its service's names if it is the first and listens where the workload says, and one of several has its own.
+/// loopback until its host knows better ([`ServiceStart::standing_at`](crate::host::ServiceStart::standing_at)), and
+/// those of the instances of its tile that were started before it and listen somewhere. An instance has its service's
+/// names if it is the first and listens where the workload says, and one of several has its own.
 #[must_use]
 pub fn known_names(service: &Service, started: &[(&Service, &Instance)]) -> BTreeMap<String, IpAddr> {
     let mut known = BTreeMap::new();
@@ -284,8 +285,7 @@ pub fn known_names(service: &Service, started: &[(&Service, &Instance)]) -> BTre
     });
     for (named, address) in std::iter::once(own).chain(others) {
         let Some(address) = address else { continue };
-        let names = named.names.iter().chain(named.replica.as_ref().map(|_| &named.name));
-        for name in names.filter(|name| *name != "localhost") {
+        for name in named.own_names() {
             known.entry(name.clone()).or_insert(address);
         }
     }

@@ -214,6 +214,12 @@ impl Service {
         self.replica.as_ref().map_or(&self.name, |replica| &replica.of)
     }
 
+    /// The names that lead to it: those of a workload that is spelled out, and that of an instance of several.
+    pub(crate) fn own_names(&self) -> impl Iterator<Item = &String> {
+        let names = self.names.iter().chain(self.replica.as_ref().map(|_| &self.name));
+        names.filter(|name| *name != "localhost")
+    }
+
     /// Whether it takes what it leaves out from an image that is not known yet.
     pub fn awaits_image(&self) -> bool {
         self.image.as_ref().is_some_and(|image| image.says.is_none())

@@ -1,4 +1,5 @@
 use super::*;
+use crate::host::ServiceStart;
 use crate::study::Study;
 use crate::study::tests::read_toy;
 
@@ -290,6 +291,10 @@ fn a_service_knows_itself_and_those_before_it_by_name() {
     let names = known(&workload, &["10.0.0.1", "10.0.0.2"]);
     assert_eq!(names[0], ["database 127.0.0.1", "db 127.0.0.1", "db.internal 127.0.0.1"]);
     assert_eq!(names[1], ["app 127.0.0.1", "database 10.0.0.1", "db 10.0.0.1", "db.internal 10.0.0.1"]);
+    // Its host knows where it stands.
+    let start = ServiceStart::on(workload.services[1].clone(), None);
+    let start = ServiceStart { names: known_names(&start.service, &[]), ..start };
+    assert_eq!(start.standing_at([10, 0, 0, 2].into()).names["app"].to_string(), "10.0.0.2");
     // Where others reach it elsewhere than the load does.
     let (db, app) = (&workload.services[0], &workload.services[1]);
     let apart = Instance { peers: started(db, "172.17.0.2").endpoints, ..started(db, "10.0.0.1") };

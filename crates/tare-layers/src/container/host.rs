@@ -1,6 +1,7 @@
 //! A host whose services run in containers.
 
 mod frozen;
+mod given;
 mod observed;
 mod ways_in;
 
@@ -15,8 +16,9 @@ use super::{find, image, observe, run};
 use crate::local::{self, accounts::Accounts};
 use crate::network::Fenced;
 use bollard::models::ContainerInspectResponse;
+use given::Given;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -68,6 +70,8 @@ struct Inner {
     runtime: EngineRuntime,
     guest_engine: Option<GuestEngine>,
     link: Option<Link>,
+    /// The addresses on it that containers were given.
+    given: Given,
     running: BTreeMap<String, Running>,
     /// Whether the containers are paused.
     frozen: bool,
@@ -107,7 +111,7 @@ impl Inner {
             }
         };
         let (surroundings, running, link) = (surroundings.clone(), BTreeMap::new(), None);
-        let (frozen, held, fenced) = (false, Vec::new(), Fenced::default());
+        let (given, frozen, held, fenced) = (Given::default(), false, Vec::new(), Fenced::default());
         let mut inner = Inner {
             carrier,
             options,
@@ -116,6 +120,7 @@ impl Inner {
             runtime,
             guest_engine,
             link,
+            given,
             running,
             frozen,
             held,
@@ -214,7 +219,12 @@ impl Inner {
     }
 
     /// Creates and starts the container of a service, or the resource probe in its place; returns what it lacks.
-    fn launch(&self, start: &ServiceStart, container: &str, probe: Option<PathBuf>) -> Result<Vec<String>, Fault> {
+    fn launch(
+        &self,
+        start: &ServiceStart,
+        (container, address): (&str, Option<Ipv4Addr>),
+        probe: Option<PathBuf>,
+    ) -> Result<Vec<String>, Fault> {
         if let Some(refused) = self.options.refused_as_image(start) {
             return Err(refused);
         }
@@ -229,6 +239,7 @@ impl Inner {
             bundle: &directory,
             accounts: &accounts,
             network: self.link.as_ref().map_or("", |link| &link.name),
+            address,
             published_at: self.published_at(),
             by_podman: self.engine.is_podman(),
             probe: probe.as_deref(),
@@ -298,7 +309,10 @@ impl Inner {
             open = self.fenced.close(&self.surroundings.run, start, self.engine.user_here()?)?;
         }
         let container = spec::container_name(&self.surroundings, instance);
-        let warnings = self.launch(start, &container, None).inspect_err(|_| self.fenced.open(start))?;
+        let gateway = self.link.as_ref().map(|link| link.gateway);
+        let (start, own) = &self.given.seat(start, gateway, self.surroundings.address);
+        let launched = self.launch(start, (&container, *own), None);
+        let warnings = launched.inspect_err(|_| self.fenced.open(start))?;
         self.running.insert(instance.clone(), Running { container, start: start.clone(), command: None });
         self.confine_helpers(start)?;
         // A container that ended at once no longer has an address; its state and its log then say more than this error.
@@ -332,7 +346,7 @@ impl Inner {
 
     fn resources(&self, start: &ServiceStart) -> Result<ResourceReport, Fault> {
         let container = format!("{}-resources", spec::container_name(&self.surroundings, &start.instance));
-        self.launch(start, &container, Some(self.place_program()?))?;
+        self.launch(start, (&container, None), Some(self.place_program()?))?;
         let report = self.read_report(&container);
         run::remove(&self.engine, &container)?;
         report

@@ -6,11 +6,12 @@ use crate::local::volumes::{VolumeFolder, volume_folders as volume_folders_of};
 use crate::local::{self, content::has_directory};
 use crate::network;
 use bollard::models::{
-    ContainerCreateBody, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount, MountType, PortBinding,
-    PortMap, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
+    ContainerCreateBody, EndpointIpamConfig, EndpointSettings, HostConfig, HostConfigCgroupnsModeEnum,
+    HostConfigLogConfig, Mount, MountType, NetworkingConfig, PortBinding, PortMap, ResourcesUlimits, RestartPolicy,
+    RestartPolicyNameEnum,
 };
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use tare_core::fault::Fault;
 use tare_core::host::{ServiceStart, TrialContext};
@@ -50,6 +51,8 @@ pub(crate) struct Order<'a> {
     pub(crate) accounts: &'a Accounts,
     /// The private network's name; unused with the host's own network.
     pub(crate) network: &'a str,
+    /// Its address there; none to have the engine choose one.
+    pub(crate) address: Option<Ipv4Addr>,
     /// The host's address on which ports are published.
     pub(crate) published_at: IpAddr,
     /// Whether Podman makes the container. Unless told otherwise, it puts the container into the user namespace from
@@ -106,6 +109,7 @@ pub(crate) fn container(order: &Order, name: &str) -> Result<ContainerCreateBody
         exposed_ports: published.then(|| ports.iter().map(|port| format!("{port}/tcp")).collect()),
         stop_signal: Some(service.stop_signal.to_string()),
         host_config: Some(host_config(order, &ports)?),
+        networking_config: order.address.map(|address| seated(order.network, address)),
         ..Default::default()
     })
 }
@@ -166,6 +170,13 @@ fn host_config(order: &Order, ports: &[u16]) -> Result<HostConfig, Fault> {
         init: Some(false),
         ..Default::default()
     })
+}
+
+/// The seat of a container on the private network.
+fn seated(network: &str, address: Ipv4Addr) -> NetworkingConfig {
+    let seat = EndpointIpamConfig { ipv4_address: Some(address.to_string()), ..Default::default() };
+    let settings = EndpointSettings { ipam_config: Some(seat), ..Default::default() };
+    NetworkingConfig { endpoints_config: Some(HashMap::from([(network.to_owned(), settings)])) }
 }
 
 fn ulimit(name: &str, most: i64) -> ResourcesUlimits {

@@ -24,8 +24,8 @@ fn start() -> ServiceStart {
 fn order<'a>(options: ContainerOptions, surroundings: &'a TrialContext, start: &'a ServiceStart) -> Order<'a> {
     static NONE: Accounts = Accounts { files: Vec::new(), warnings: Vec::new(), home: String::new() };
     let (accounts, published_at, by_podman) = (&NONE, surroundings.address, false);
-    let (image, bundle, network, probe) = ("i", Path::new("/nowhere"), "n", None);
-    Order { options, surroundings, start, image, bundle, accounts, network, published_at, by_podman, probe }
+    let (image, bundle, network, address, probe) = ("i", Path::new("/nowhere"), "n", None, None);
+    Order { options, surroundings, start, image, bundle, accounts, network, address, published_at, by_podman, probe }
 }
 
 fn built(options: ContainerOptions, start: &ServiceStart, probe: Option<&Path>) -> (ContainerCreateBody, HostConfig) {
@@ -245,4 +245,16 @@ fn names_of_services_are_those_of_hosts() {
         assert_eq!(extra(&start, network).unwrap(), ["db:10.99.0.2", "six:fd00::1"]);
     }
     assert_eq!(extra(&self::start(), Network::Published), None);
+}
+
+#[test]
+fn a_container_gets_the_address_that_its_own_name_leads_to() {
+    let (surroundings, start) = (surroundings(), start());
+    let seat = |address| {
+        let order = Order { address, ..order(ContainerOptions::default(), &surroundings, &start) };
+        let settings = container(&order, "tare-abc123-t1-db").unwrap().networking_config?.endpoints_config?;
+        settings["n"].ipam_config.clone()?.ipv4_address
+    };
+    assert_eq!(seat(Some([10, 99, 16, 254].into())).as_deref(), Some("10.99.16.254"));
+    assert_eq!(seat(None), None);
 }

@@ -2,6 +2,7 @@
 
 use super::accounts::Accounts;
 use super::child::OwnChild;
+use super::hosts::on_machine;
 use super::launch::{Launch, Rooted};
 use super::logs::{Keeper, tail};
 use super::root::{OwnRoot, PROGRAM_INSIDE, Root};
@@ -106,6 +107,7 @@ impl LocalHost {
             };
             let group = Group::create(&self.surroundings.run, &group, &start.service.resources)?;
             let accounts = Accounts::write(&self.surroundings.scratch, name, &bundle, start)?;
+            let start = &on_machine(start, self.surroundings.address);
             let accounts = accounts.with_names(&self.surroundings.scratch, name, &bundle, start)?;
             let root = Root { bundle, assembly: directory.join("root"), volumes, accounts, program: None, own };
             Ok((directory.clone(), root, group))

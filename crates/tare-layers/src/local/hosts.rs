@@ -15,6 +15,18 @@ use tare_core::host::ServiceStart;
 /// What the file holds where the bundle has none.
 const USUAL: &str = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n";
 
+/// The service as it stands in a machine's own network, at this address: its own names lead there, and so does that of
+/// the machine, which is the name of its host to it. Servers look up either to find out where they are.
+pub(crate) fn on_machine(start: &ServiceStart, address: IpAddr) -> ServiceStart {
+    let mut start = start.standing_at(address);
+    let machine = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
+    let is_name = !machine.is_empty() && machine.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    if is_name && machine != "localhost" && !start.names.is_empty() {
+        start.names.entry(machine).or_insert(address);
+    }
+    start
+}
+
 impl Accounts {
     /// Adds the names that a service knows, in a file beside the one that names its user; nothing if it knows none.
     ///
@@ -142,6 +154,19 @@ mod tests {
         assert_eq!(written(stage.path(), &[], names()).0[0].0, "/names");
         let (files, warnings) = written(stage.path(), &["/names"], names());
         assert!(files.is_empty() && warnings[0].contains("names of services do not resolve"), "{warnings:?}");
+    }
+
+    #[test]
+    fn own_names_and_that_of_the_machine_lead_to_where_the_service_stands() {
+        let (address, machine) = (IpAddr::from([10, 9, 0, 1]), rustix::system::uname());
+        let service = Service { names: ["s".to_owned()].into(), ..sample::service("s") };
+        let start = ServiceStart { names: names(), ..ServiceStart::on(service, None) };
+        let told = on_machine(&start, address).names;
+        assert_eq!((told["s"], told["db"]), (address, names()["db"]));
+        let machine = machine.nodename().to_string_lossy().to_ascii_lowercase();
+        assert!(machine == "localhost" || told.contains_key(&machine), "{told:?}");
+        let nameless = ServiceStart { names: BTreeMap::new(), ..start };
+        assert!(on_machine(&nameless, address).names.is_empty(), "it was told no names");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::program::Program;
 use crate::cgroup::{self, Group};
 use crate::local::accounts::Accounts;
 use crate::local::child::OwnChild;
+use crate::local::hosts::on_machine;
 use crate::local::root::{self, Root};
 use crate::local::volumes::{make_volumes, volume_folders};
 use rustix::process::{Signal, child_subreaper, getpid, set_child_subreaper};
@@ -59,8 +60,10 @@ impl Launch<'_> {
         }
         let directory = self.surroundings.scratch.join(self.name);
         let scratch = &self.surroundings.scratch;
-        let accounts = Accounts::write(scratch, self.name, self.bundle, self.start)
-            .and_then(|accounts| accounts.with_names(scratch, self.name, self.bundle, self.start));
+        let accounts = Accounts::write(scratch, self.name, self.bundle, self.start).and_then(|accounts| {
+            let start = on_machine(self.start, self.surroundings.address);
+            accounts.with_names(scratch, self.name, self.bundle, &start)
+        });
         let made = accounts.and_then(|accounts| {
             let child = self.create(&directory, &accounts, stdout, stderr)?;
             Ok(Started { warnings: accounts.warnings, ..self.let_go(child, &directory)? })
