@@ -17,6 +17,7 @@ mod metric;
 mod options;
 mod parser;
 mod process;
+mod reach;
 mod report;
 mod samples;
 #[cfg(test)]
@@ -36,7 +37,6 @@ use options::{Options, Where, places, program_of};
 use process::{Job, Outcome};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tare_core::command::{CommandStart, Ended};
@@ -112,25 +112,13 @@ impl Options {
     /// An error names the missing program and the package that contains it.
     fn find_programs(&self) -> Result<(), Fault> {
         let mut commands = self.populate.iter().chain(&self.ready).chain([&self.command]);
-        commands.try_for_each(|command| reachable(&program(command, self)?, &command[0]))
+        commands.try_for_each(|command| reach::check_program(&program(command, self)?, &command[0]))
     }
 }
 
 /// The names of the tools whose results are read without a declared parser: those of their programs.
 pub fn known_tools() -> Vec<&'static str> {
     tools::TOOLS.iter().map(|row| row.name).collect()
-}
-
-/// If Tare is root, the tool is not, and some programs are installed for root alone.
-fn reachable(path: &Path, name: &str) -> Result<(), Fault> {
-    let Ok(path) = path.canonicalize() else { return Ok(()) };
-    let allows = |path: &Path| path.metadata().is_ok_and(|data| data.mode() & 0o001 != 0);
-    if !rustix::process::geteuid().is_root() || path.ancestors().all(allows) {
-        return Ok(());
-    }
-    let at = path.display();
-    let text = format!("the load tool '{name}' is {at}, where not every user may go, and no tool runs as root");
-    Err(Fault::new(text).remedy("install it for all users, for example in /usr/local/bin"))
 }
 
 fn program(command: &[String], options: &Options) -> Result<PathBuf, Fault> {
@@ -216,9 +204,9 @@ impl<'a, 'e> Tool<'a, 'e> {
         let program = &options.command[0];
         if options.settle && !self.plan.settle.is_zero() {
             // It settles for its time, even if the tool would have continued.
-            let command = self.fill(&options.command, self.plan.settle, &folder)?;
-            let outcome = self.start(program, command, self.plan.settle)?;
-            self.judge(&outcome, true)?;
+            let arguments = self.fill(&options.command, self.plan.settle, &folder)?;
+            let outcome = self.start(program, arguments.clone(), self.plan.settle)?;
+            self.judge(&outcome, &arguments, true)?;
         }
         let command = self.fill(&options.command, self.plan.measure, &folder)?;
         folder.clear()?;
@@ -227,16 +215,17 @@ impl<'a, 'e> Tool<'a, 'e> {
         self.emit.line(LoadLine::Second(SecondRow { at_ns: began_ns, measured: true, ..SecondRow::default() }))?;
         let limit = options.within.unwrap_or(self.plan.measure + self.plan.timeout + SLACK);
         let outcome = self.start(program, command.clone(), limit)?;
-        let ended = self.judge(&outcome, false);
+        let ended = self.judge(&outcome, &command, false);
         let wall_s = outcome.took.as_secs_f64();
         let concluded = folder.read_or(&command, &outcome.stdout).and_then(|text| self.conclude(&text, wall_s));
         let (concluded, metrics) = match (ended, concluded) {
             // A tool that reports what went wrong has said more than its exit code does.
             (Err(_), Ok(found)) if found.0.is_void() && outcome.ended != Ended::Late => found,
             (Err(fault), _) => return Err(fault),
-            (Ok(()), found) => {
-                found.map_err(|fault| self.advise(self.explain(fault).with_log(outcome.log())).as_mistake())?
-            }
+            (Ok(()), found) => found.map_err(|fault| {
+                let fault = self.advise(self.explain(fault).with_log(outcome.log())).as_mistake();
+                self.with_denied(fault, &command)
+            })?,
         };
         self.emit.line(LoadLine::Second(second(&outcome, &concluded)))?;
         Ok(LoadSummary { metrics, ..self.summary(&command, &outcome, concluded) })
@@ -298,7 +287,7 @@ impl<'a, 'e> Tool<'a, 'e> {
             operations
                 .insert(options.operation.clone(), OperationSummary { count, errors, ..OperationSummary::default() });
         }
-        let passed = self.judge(outcome, false).is_ok();
+        let passed = self.judge(outcome, command, false).is_ok();
         let ended = Check { always: false, outcome: false, name: format!("{name} ended well"), passed, detail };
         // What the tool does not count is not part of the measured time either, nor is the CPU time it took.
         let unmeasured = concluded.unmeasured.min(outcome.took);
@@ -427,13 +416,23 @@ impl<'a, 'e> Tool<'a, 'e> {
     fn succeed(&mut self, command: &[String], limit: Duration) -> Result<Outcome, Fault> {
         let folder = ToolFolder::new(&self.options.files)?;
         let arguments = self.fill(command, self.plan.measure, &folder)?;
-        let outcome = self.start(&command[0], arguments, limit)?;
-        self.judge(&outcome, false).map_err(|fault| fault.context(program_of(&command[0])))?;
+        let outcome = self.start(&command[0], arguments.clone(), limit)?;
+        self.judge(&outcome, &arguments, false).map_err(|fault| fault.context(program_of(&command[0])))?;
         Ok(outcome)
     }
 
-    /// Whether a command ended as it should; with `timed`, reaching its time limit is a regular end.
-    fn judge(&self, outcome: &Outcome, timed: bool) -> Result<(), Fault> {
+    /// Names the file that a tool beside the form was not allowed to read, if that is why it failed.
+    fn with_denied(&self, fault: Fault, arguments: &[String]) -> Fault {
+        let beside = self.inside.is_none();
+        match beside.then(|| reach::denied(arguments, self.options.directory.as_deref(), &fault.log)).flatten() {
+            Some(remedy) => fault.remedy(remedy),
+            None => fault,
+        }
+    }
+
+    /// Whether a command with these arguments ended as it should; with `timed`, reaching its time limit is a regular
+    /// end.
+    fn judge(&self, outcome: &Outcome, arguments: &[String], timed: bool) -> Result<(), Fault> {
         match outcome.ended {
             Ended::Late if timed => Ok(()),
             Ended::Late => {
@@ -448,7 +447,8 @@ impl<'a, 'e> Tool<'a, 'e> {
                 // This is how the kernel ends a process when its control group is out of memory.
                 let full = matches!(ended, Ended::Signal(9)) && self.inside.is_some();
                 let remedy = "if nobody else did it, it used up its memory: raise 'memory' of 'resources'";
-                Err(self.advise(if full { fault.remedy(remedy) } else { fault }))
+                let fault = self.advise(if full { fault.remedy(remedy) } else { fault });
+                Err(self.with_denied(fault, arguments))
             }
         }
     }

@@ -56,7 +56,7 @@ fn with_number(error: anyhow::Error, given: bool) -> anyhow::Error {
             fault.remedy("see whether it takes the address: {address}, {host} and {port} stand for it").into()
         }
         Ok(fault) if !fault.mistake => fault.into(),
-        Ok(fault) if fault.remedy.is_empty() || given => fault.remedy(to_do).into(),
+        Ok(fault) if fault.remedy.is_empty() => fault.remedy(to_do).into(),
         Ok(fault) => {
             let remedy = format!("{}; or {to_do}", fault.remedy);
             fault.remedy(remedy).into()
