@@ -107,7 +107,9 @@ impl Study {
         if self.peak.is_some() || !matches!(self.load, LoadProfile::Closed { .. }) {
             return;
         }
-        if let Some(why) = why_fixed(workload) {
+        // What stands in no other's network, nor at every address of this machine's, meets nothing at its ports.
+        let meets = |form: &Form| form.layers.is_empty() || listens(form, catalog) == Listens::Everywhere;
+        if let Some(why) = why_fixed(workload).filter(|_| self.forms.iter().any(meets)) {
             // A network of its own makes a plain process differ from what it is elsewhere, so it gets one only on
             // request.
             self.design.chosen = Chosen::Instead(why.to_owned());
@@ -361,6 +363,11 @@ mod tests {
         assert_eq!(arranged(CLOSED, ""), ("chop", Chosen::Usual));
         let (name, chosen) = arranged_of(WORKLOAD, CLOSED, "");
         assert!(name == "blocks" && matches!(&chosen, Chosen::Instead(why) if why.contains("port")), "{chosen:?}");
+        let boxed = format!("study: s\nworkload: toy\nload: {CLOSED}\nbaseline: a\nforms: {{a: [box], b: [cage]}}\n");
+        let (study, _) = read_toy(&boxed, WORKLOAD).unwrap();
+        assert_eq!((study.design.arrangement.name(), study.design.chosen), ("chop", Chosen::Usual), "ports stay");
+        let on_loopback = read_toy(&format!("{boxed}from: host\n"), WORKLOAD).unwrap().0.design;
+        assert!(matches!(on_loopback.chosen, Chosen::Instead(why) if why.contains("on the loopback")));
         assert_eq!(arranged(CLOSED, "design: blocks"), ("blocks", Chosen::Asked));
         // Nobody would expect these to be chopped.
         assert_eq!(arranged("{open: {rate: 10}}", ""), ("blocks", Chosen::Usual));
