@@ -37,6 +37,8 @@ struct Text<'t> {
     variable: Option<&'t str>,
     /// The argument before it.
     last: Option<&'t str>,
+    /// Whether the loopback may mean another service there.
+    on_machine: bool,
 }
 
 impl<'a> Addresses<'a> {
@@ -70,10 +72,10 @@ impl<'a> Addresses<'a> {
     pub(crate) fn put_in(mut self, services: &mut [Service]) {
         let mut wanted: Vec<(usize, u16)> = Vec::new();
         for (of, service) in services.iter_mut().enumerate() {
-            let key = |name: &str| format!("services.{}.{name}", service.name);
+            let (key, on_machine) = (|name: &str| format!("services.{}.{name}", service.name), service.on_machine);
             for variable in &mut service.environment {
                 let key = key(&format!("environment.{}", variable.name));
-                let text = Text { of, at: variable.at, key, variable: Some(&variable.name), last: None };
+                let text = Text { of, at: variable.at, key, variable: Some(&variable.name), last: None, on_machine };
                 variable.text = self.filled(&variable.text, &text, &mut wanted);
             }
             let (entrypoint, command) = (key("entrypoint"), key("command"));
@@ -85,7 +87,8 @@ impl<'a> Addresses<'a> {
                         let message = "a workload reads '${{' as a reference of its own";
                         self.sources.wrong(words.at, message, "write this argument another way");
                     }
-                    let text = Text { of, at: words.at, key: key.clone(), variable: None, last: last.as_deref() };
+                    let (key, last_word) = (key.clone(), last.as_deref());
+                    let text = Text { of, at: words.at, key, variable: None, last: last_word, on_machine };
                     let filled = self.filled(word, &text, &mut wanted);
                     last = Some(std::mem::replace(word, filled));
                 }
@@ -108,6 +111,10 @@ impl<'a> Addresses<'a> {
     /// The text with references in the place of names; `wanted` gets the ports that they name.
     fn filled(&mut self, text: &str, place: &Text, wanted: &mut Vec<(usize, u16)>) -> String {
         let mut mentions = names::find(text, &|name| self.named(name).is_some());
+        if place.on_machine {
+            mentions.extend(self.at_loopback(text, place.of));
+            mentions.sort_by_key(|mention| mention.range.start);
+        }
         if mentions.is_empty() {
             match place.variable.and_then(known::port_of_variable).filter(|_| self.named(text).is_some()) {
                 Some(port) => {
@@ -126,6 +133,21 @@ impl<'a> Addresses<'a> {
             }
         }
         filled
+    }
+
+    /// Where a service in the machine's network names the loopback and means another one, which alone has that port.
+    fn at_loopback(&self, text: &str, by: usize) -> Vec<Mention> {
+        let means = |mention: Mention| {
+            let has = |ports: &Option<BTreeSet<u16>>| {
+                ports.as_ref().zip(mention.port).is_some_and(|(ports, port)| ports.contains(&port))
+            };
+            let mut listening = (0..self.ports.len()).filter(|of| has(&self.ports[*of]));
+            let (of, None) = (listening.next()?, listening.next()) else { return None };
+            let (name, _) = self.names.iter().find(|(_, named)| *named == Some(of))?;
+            (of != by).then(|| Mention { name: name.clone(), sure: true, ..mention })
+        };
+        let found = names::find(text, &|name| ["localhost", "127.0.0.1"].contains(&name));
+        found.into_iter().filter_map(means).collect()
     }
 
     /// The service and port that a mention refers to; none, with a note, where no reference can stand.

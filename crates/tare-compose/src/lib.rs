@@ -226,7 +226,24 @@ fn read_services(
     for service in services.iter_mut().filter(|service| completed.contains(&service.name)) {
         service.ready = Ready::Ended;
     }
+    suppose_ended(&mut services, sources);
     (services, left_out)
+}
+
+/// Takes a service to do its work and end that others depend on, that listens nowhere and that says it is not started
+/// again: nobody writes that of a server.
+fn suppose_ended(services: &mut [Service], sources: &mut Sources) {
+    let needed: BTreeSet<String> =
+        services.iter().flat_map(|service| &service.after).map(|other| other.name.clone()).collect();
+    for service in services.iter_mut().filter(|service| service.ready == Ready::Port && service.health.is_none()) {
+        let Some(at) = service.once.filter(|_| needed.contains(&service.name)) else { continue };
+        if usual_ports(service).is_empty() {
+            service.ready = Ready::Ended;
+            let instead = "it is taken to do its work and end before the services that depend on it start; if it goes \
+                           on, leave this key out";
+            sources.note(at, service.key("restart"), Weight::Differs, instead);
+        }
+    }
 }
 
 /// The name that a workload gives a service: it allows `a-z`, `0-9` and `-`, and no name twice.

@@ -64,6 +64,10 @@ pub(crate) struct Service {
     pub(crate) health: Option<Health>,
     /// How it is told that it is ready.
     pub(crate) ready: Ready,
+    /// Whether it shares the machine's network under Compose, where other services are at the loopback.
+    pub(crate) on_machine: bool,
+    /// Where it says that it is not started again once it has ended.
+    pub(crate) once: Option<At>,
 }
 
 /// A health check.

@@ -196,10 +196,16 @@ fn load(plan: &Stack) -> String {
     if let Some(port) = plan.port {
         text += &format!("  port: \"{port}\"\n");
     }
-    let variable = |name: &str| {
+    let stated = |name: &str| {
         let found = service.environment.iter().find(|variable| variable.name == name).map(|variable| &variable.text);
         found.filter(|text| !text.contains("${{") && !text.is_empty()).cloned()
     };
+    // Images of databases read what is secret from a file that a variable names.
+    let in_file = |name: &str| {
+        let copied = service.files.get(&stated(&format!("{name}_FILE"))?)?;
+        Some(std::str::from_utf8(&copied.content).ok()?.trim_end().to_owned())
+    };
+    let variable = |name: &str| stated(name).or_else(|| in_file(name));
     text += &match speaks(plan) {
         Some(Speaks::Redis) => REDIS.to_owned(),
         Some(Speaks::Http) => HTTP.to_owned(),

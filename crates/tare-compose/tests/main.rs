@@ -5,3 +5,4 @@ mod lab;
 mod mistakes;
 mod names;
 mod stacks;
+mod strangers;

@@ -1,7 +1,7 @@
 //! Waits until a service is ready.
 
 use crate::inside::inside;
-use crate::trial::{Early, Entry, Trial, no_address};
+use crate::trial::{Early, Entry, Trial, no_address, with_end_explained};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tare_core::command::{CommandEnd, CommandStart, Ended};
@@ -97,7 +97,7 @@ impl Trial<'_, '_> {
             let fault = Fault::new(format!("service {name} did not do its work: {how}"));
             fault.remedy("read its output below; it is ready once it has ended with exit code 0")
         } else {
-            Fault::new(format!("service {name} ended before it was ready: {how}"))
+            with_end_explained(Fault::new(format!("service {name} ended before it was ready: {how}")), how)
         };
         fault.with_log(log).into()
     }

@@ -6,7 +6,7 @@ use crate::keeping::{Holding, hold, standing};
 use crate::peak::GuidedSearch;
 use crate::placing::{ran_on, starts, strayed};
 use crate::probe_rests::{probe_rests, rest_half};
-use crate::trial::{Early, Entry, PROBE_PERIOD, Trial, TrialInputs};
+use crate::trial::{Early, Entry, PROBE_PERIOD, Trial, TrialInputs, with_end_explained};
 use crate::{Apparatus, Clock, Event, Stop};
 use std::time::Duration;
 use tare_core::fault::Fault;
@@ -205,6 +205,7 @@ impl Trial<'_, '_> {
             if let InstanceState::Ended(how) = host.state(name)? {
                 let fault = Fault::new(format!("service {name} ended under load: {how}"));
                 self.data.record.service_ended = Some(name.clone());
+                let fault = with_end_explained(fault, &how);
                 return Err(fault.with_log(host.log(name).unwrap_or_default()).into());
             }
             let mapped = host.mapped_files(name, Wait::until(&|| stop.raised()))?;

@@ -5,6 +5,7 @@ use crate::{Apparatus, Clock, Event, Stop};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
+use tare_core::command::Ended;
 use tare_core::fault::Fault;
 use tare_core::form::Form;
 use tare_core::host::{Host, Instance, InstanceState, SeenFile};
@@ -119,6 +120,14 @@ pub(crate) struct Trial<'a, 'b> {
     pub(crate) stage_began: Duration,
 }
 
+/// Adds what to do about a service that has ended as if its work were done.
+pub(crate) fn with_end_explained(fault: Fault, how: &str) -> Fault {
+    if *how != Ended::Exit(0).to_string() {
+        return fault;
+    }
+    fault.remedy("if it is to do its work and end before the next service starts, write `ready: {ended: true}` for it")
+}
+
 impl Trial<'_, '_> {
     /// How much longer than on a plain machine everything may take.
     pub(crate) fn slowdown(&self) -> u32 {
@@ -186,7 +195,8 @@ impl Trial<'_, '_> {
                     let log = host.log(&instance.instance).unwrap_or_default();
                     let what = format!("service {} ended under load: {how}", instance.instance);
                     self.data.record.service_ended = Some(instance.instance.clone());
-                    return Fault::new(format!("{what} (the load process says: {})", fault.message)).with_log(log);
+                    let fault = Fault::new(format!("{what} (the load process says: {})", fault.message));
+                    return with_end_explained(fault, &how).with_log(log);
                 }
                 Ok(InstanceState::Running) => {}
                 Err(gone) => return gone.context(fault.message),

@@ -12,7 +12,7 @@ pub(super) enum Fate {
 }
 
 const RIGHTS: &str = "services have the rights that engines give by default, less AUDIT_WRITE, MKNOD and NET_RAW";
-const NETWORK: &str = "the form decides about the network; names and servers of Compose's own are not there";
+pub(super) const NETWORK: &str = "the form decides about the network; names and servers of Compose's own are not there";
 const NAMESPACES: &str = "the form decides what a service shares with the machine";
 const MEMORY: &str = "memory is limited in one way in every form, by `resources: {memory: ...}`";
 pub(super) const DEVICES: &str = "no form hands over devices of the machine; a service that needs one will not run";
@@ -60,7 +60,6 @@ pub(super) const KEYS: &[(&str, Fate)] = &[
     ("mem_swappiness", Fate::Noted(Differs, MEMORY)),
     ("memswap_limit", Fate::Noted(Differs, MEMORY)),
     ("models", Fate::Noted(Stops, "there is nobody to run a model")),
-    ("network_mode", Fate::Noted(Differs, NETWORK)),
     ("oom_kill_disable", Fate::Noted(Differs, MEMORY)),
     ("oom_score_adj", Fate::Noted(Differs, MEMORY)),
     ("pid", Fate::Noted(Differs, NAMESPACES)),
@@ -73,7 +72,6 @@ pub(super) const KEYS: &[(&str, Fate)] = &[
     ("pull_policy", Fate::Silent),
     ("pull_refresh_after", Fate::Silent),
     ("read_only", Fate::Silent),
-    ("restart", Fate::Silent),
     ("runtime", Fate::Noted(Differs, "the study names the form")),
     ("security_opt", Fate::Noted(Differs, RIGHTS)),
     ("shm_size", Fate::Noted(Differs, "the form decides the size of /dev/shm")),

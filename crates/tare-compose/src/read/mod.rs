@@ -74,6 +74,7 @@ impl Reader<'_> {
         self.person(&mut keys, &mut service);
         self.listens(&mut keys, &mut service);
         self.reached(&mut keys, &mut service);
+        self.shares_network(&mut keys, &mut service);
         self.depends(&mut keys, &mut service);
         if let Some(entry) = keys.get("volumes") {
             self.volumes(&entry.value, &mut service);
@@ -244,6 +245,31 @@ impl Reader<'_> {
         }
     }
 
+    /// Whose network it shares.
+    fn shares_network(&mut self, keys: &mut Keys, service: &mut Service) {
+        let Some(entry) = keys.get_filled("network_mode") else { return };
+        let mode = entry.value.text(self.sources).unwrap_or_default();
+        let (weight, instead) = match mode.split_once(':') {
+            None if mode == "host" => {
+                service.on_machine = true;
+                let instead = "it has the machine's network in the forms that have it; in others 'localhost' is the \
+                               service alone, so that it must call other services by their names";
+                (Weight::Differs, instead.to_owned())
+            }
+            None if ["bridge", "default", ""].contains(&mode.as_str()) => return,
+            None if mode == "none" => (Weight::Differs, "it has a network, as each service of a form has".to_owned()),
+            Some((_, other)) => {
+                let instead = format!(
+                    "'localhost' of '{other}' is its own only in forms that have the machine's network: call '{other}' \
+                     by its name, and leave this key out"
+                );
+                (Weight::Stops, instead)
+            }
+            None => (Weight::Differs, ignored::NETWORK.to_owned()),
+        };
+        self.sources.note(entry.at, service.key("network_mode"), weight, instead);
+    }
+
     /// What starts before it.
     fn depends(&mut self, keys: &mut Keys, service: &mut Service) {
         let condition = Condition::Started;
@@ -289,8 +315,11 @@ impl Reader<'_> {
         }
     }
 
-    /// How it is ended.
+    /// How it is ended, and that it is not started again.
     fn ends(&mut self, keys: &mut Keys, service: &mut Service) {
+        let restart = keys.get_filled("restart");
+        service.once =
+            restart.filter(|entry| matches!(entry.value.scalar(), Some("no" | "false"))).map(|entry| entry.at);
         if let Some(entry) = keys.get_filled("stop_grace_period") {
             service.stop_within = entry.value.duration(self.sources);
         }
@@ -342,5 +371,7 @@ fn blank(entry: &Entry, own: String) -> Service {
         within: None,
         health: None,
         ready: Ready::Port,
+        on_machine: false,
+        once: None,
     }
 }
