@@ -118,7 +118,7 @@ fn contract(form: &str, layers: &[LayerUse]) {
     let stage = Stage::open(|_| {});
     let mut start = service("one", stage::free_port(), &[]);
     start.service.directory = Some("/data".to_owned());
-    start.names = names::told();
+    names::tell(&mut start);
     let mut host = stage.host(std::slice::from_ref(&start), layers);
     assert!(!host.facts().unwrap().is_empty());
     let resources = host.resources(&start).unwrap();
@@ -141,7 +141,7 @@ fn contract(form: &str, layers: &[LayerUse]) {
         reach_and_read(form, &stage, host.as_mut(), instance.endpoints["main"]);
         confined::without_privileges(form, host.as_mut(), &stage.ask(instance.endpoints["main"]));
         commands::beside(form, &stage, host.as_mut(), instance.endpoints["main"]);
-        names::known(form, host.as_mut());
+        names::known(form, host.as_mut(), &instance);
         assert_eq!(commands::seen(host.as_mut(), "/data/laid-down"), beside_us, "{form}");
     } else {
         commands::beside_nothing(host.as_mut());

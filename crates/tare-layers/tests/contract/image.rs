@@ -33,7 +33,7 @@ fn image(tree: &Path) {
 fn start() -> ServiceStart {
     let mut start = service("one", free_port(), &[]);
     (start.service.user, start.service.as_image) = ((0, 0), true);
-    start.names = names::told();
+    names::tell(&mut start);
     // As the first process of a container it does not hear that it is to end.
     start.service.stop_within = Duration::from_millis(200);
     start
@@ -56,7 +56,8 @@ fn runs(form: &str, layers: &[LayerUse]) {
     let (stage, start) = (Stage::open_numbered(11, image), start());
     let mut host = stage.host(std::slice::from_ref(&start), layers);
     let probed = host.resources(&start).unwrap();
-    let served = stage.ask(host.start(&start).unwrap().endpoints["main"]);
+    let instance = host.start(&start).unwrap();
+    let served = stage.ask(instance.endpoints["main"]);
     for report in [&probed, &served] {
         let told = |name: &str| property(report, name).to_owned();
         assert_eq!(told("uid"), "0 0 0 0", "{form}");
@@ -74,13 +75,14 @@ fn runs(form: &str, layers: &[LayerUse]) {
         assert!(told("environment").contains("\"HOME\": \"/root\""), "{form}: {}", told("environment"));
     }
     owners(form, host.as_mut(), &start);
-    names::known(form, host.as_mut());
+    names::known(form, host.as_mut(), &instance);
     assert_eq!(printed(host.as_mut(), "one", "/bin/service", &["give", "/etc/hosts", "0"]), "given\n", "{form}");
     assert_eq!(printed(host.as_mut(), "one", "/bin/service", &["give", "/left", "0"]), "given\n", "{form}");
     host.stop("one").unwrap();
-    stage.ask(host.start(&start).unwrap().endpoints["main"]);
+    let instance = host.start(&start).unwrap();
+    stage.ask(instance.endpoints["main"]);
     assert!(!seen(host.as_mut(), "/left"), "{form}: each deployment begins with the image");
-    names::known(form, host.as_mut());
+    names::known(form, host.as_mut(), &instance);
     assert!(seen(host.as_mut(), "/data/given"), "{form}: and with the volumes as they were left");
     host.close().unwrap();
     for nothing in ["left", "probe", "data/given"] {

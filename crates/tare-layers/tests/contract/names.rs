@@ -5,7 +5,7 @@ use crate::stage::{self, Stage, free_port, service};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
-use tare_core::host::{Availability, Host};
+use tare_core::host::{Availability, Host, Instance, ServiceStart};
 
 /// Names that a service is told.
 pub(crate) fn told() -> BTreeMap<String, IpAddr> {
@@ -13,8 +13,18 @@ pub(crate) fn told() -> BTreeMap<String, IpAddr> {
     names.map(|(name, address)| (name.to_owned(), IpAddr::from(address))).into()
 }
 
-/// What the contract asks of a form in which the service runs as `one`, and was told these.
-pub(crate) fn known(form: &str, host: &mut dyn Host) {
+/// A name of the service's own, which leads to where it stands.
+const OWN: &str = "myself";
+
+/// Tells a service these names, and its own.
+pub(crate) fn tell(start: &mut ServiceStart) {
+    start.names = told();
+    start.names.insert(OWN.to_owned(), IpAddr::from([127, 0, 0, 1]));
+    start.service.names.insert(OWN.to_owned());
+}
+
+/// What the contract asks of a form in which the service runs as `one`, as this instance, and was told these.
+pub(crate) fn known(form: &str, host: &mut dyn Host, instance: &Instance) {
     let text = printed(host, "one", "/bin/service", &["print-file", "/etc/hosts"]);
     let entries: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     let leads = |name: &str, address: &str| {
@@ -24,6 +34,9 @@ pub(crate) fn known(form: &str, host: &mut dyn Host) {
     for (name, address) in told() {
         assert!(leads(&name, &address.to_string()), "{form}: {name} in {text}");
     }
+    // Where other services reach it, and whoever binds to it.
+    let stands = instance.peers.get("main").unwrap_or(&instance.endpoints["main"]).ip().to_string();
+    assert!(leads(OWN, &stands), "{form}: {OWN}, which stands at {stands}, in {text}");
     assert!(entries.iter().any(|entry| entry.contains(&"localhost")), "{form}: {text}");
 }
 
@@ -38,10 +51,11 @@ pub(crate) fn in_each_network() {
             continue;
         }
         let (stage, mut start) = (Stage::open(|_| {}), service("one", free_port(), &[]));
-        start.names = told();
+        tell(&mut start);
         let mut host = stage.host(std::slice::from_ref(&start), &[layer]);
-        stage.ask(host.start(&start).unwrap().endpoints["main"]);
-        known(options, host.as_mut());
+        let instance = host.start(&start).unwrap();
+        stage.ask(instance.endpoints["main"]);
+        known(options, host.as_mut(), &instance);
         host.close().unwrap();
         stage.close();
     }
