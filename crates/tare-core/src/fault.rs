@@ -55,6 +55,14 @@ impl Fault {
         self
     }
 
+    /// Adds a further thing to do, behind what is known already.
+    #[must_use]
+    pub fn also(mut self, to_do: impl fmt::Display) -> Self {
+        let known = if self.remedy.is_empty() { String::new() } else { format!("{}; ", self.remedy) };
+        self.remedy = format!("{known}{to_do}");
+        self
+    }
+
     /// Adds the log excerpt that shows the cause.
     #[must_use]
     pub fn with_log(mut self, log: impl Into<String>) -> Self {

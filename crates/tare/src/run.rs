@@ -9,7 +9,7 @@ use crate::ready::{look_at_forms, new_seed, ready};
 use crate::records::{claim_records, require_writable};
 use crate::session::{self, Session};
 use crate::terminal::{columns, note, print, tell};
-use crate::{EXIT_OK, images, machine, paths, places, power};
+use crate::{EXIT_OK, files, images, machine, paths, places, power};
 use anyhow::Result;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -27,6 +27,16 @@ pub(crate) fn prepare(args: &RunArgs, study: &mut Study, workload: &Workload) ->
     put_together(args, study, workload)?;
     study.lay_ruler();
     places::places(study, workload).map(drop)
+}
+
+/// Reads the study that was typed for a verb that turns one without parts into another.
+pub(crate) fn read_whole(args: &RunArgs, verb: &str) -> Result<(Study, Workload)> {
+    let (study, workload) = files::only_part(files::read_to_run(args)?, verb)?;
+    if let Some(text) = files::no_such_part(&study.name, &args.parts) {
+        return Err(Mistake::new(text).into());
+    }
+    check_times(args, &study)?;
+    Ok((study, workload))
 }
 
 /// Refuses `--measure` and `--settle` for a study whose load has its own times.

@@ -8,6 +8,7 @@
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use rustix::io::Errno;
+use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Component, Path};
@@ -20,12 +21,47 @@ const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY
 
 /// Reads the file at `path`, wherever its links lead: for files that the user named. The error says what is wrong.
 pub(crate) fn read_file(path: &Path, bytes_max: u64) -> Result<Vec<u8>, String> {
-    read(openat(CWD, path, LOOK, Mode::empty()).map_err(words)?, bytes_max)
+    read(&openat(CWD, path, LOOK, Mode::empty()).map_err(words)?, bytes_max)
 }
 
 /// Reads the file `name` in `folder`, or in a folder below it: for files that a workload names.
 pub(crate) fn read_beneath(folder: &Path, name: &Path, bytes_max: u64) -> Result<Vec<u8>, String> {
-    read(look_beneath(folder, name)?, bytes_max)
+    read(&look_beneath(folder, name)?, bytes_max)
+}
+
+/// The SHA-256 digest of the file at `path`, however long, wherever its links lead: for files that the user named.
+pub(crate) fn digest_file(path: &Path) -> Result<String, String> {
+    let found = openat(CWD, path, LOOK, Mode::empty()).map_err(words)?;
+    regular_size(&found)?;
+    let mut hash = Sha256::new();
+    std::io::copy(&mut reopened(&found)?, &mut Hashing(&mut hash)).map_err(|error| error.to_string())?;
+    Ok(shown_digest(hash))
+}
+
+/// The same of what was read.
+pub(crate) fn digest(bytes: &[u8]) -> String {
+    let mut hash = Sha256::new();
+    hash.update(bytes);
+    shown_digest(hash)
+}
+
+fn shown_digest(hash: Sha256) -> String {
+    let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
+}
+
+/// Takes what is written into a digest.
+struct Hashing<'h>(&'h mut Sha256);
+
+impl std::io::Write for Hashing<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Lists the folder `name` in `folder`: names and their file types.
@@ -82,9 +118,9 @@ fn walk(top: &OwnedFd, name: &Path) -> Result<OwnedFd, Errno> {
     Ok(here)
 }
 
-/// Reads what was examined, if it is a regular file of at most `bytes_max` bytes.
-fn read(found: OwnedFd, bytes_max: u64) -> Result<Vec<u8>, String> {
-    let stat = fstat(&found).map_err(words)?;
+/// The size of what was examined, if it is a regular file.
+fn regular_size(found: &OwnedFd) -> Result<u64, String> {
+    let stat = fstat(found).map_err(words)?;
     let what = match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => None,
         FileType::Directory => Some("a folder"),
@@ -93,18 +129,27 @@ fn read(found: OwnedFd, bytes_max: u64) -> Result<Vec<u8>, String> {
         FileType::CharacterDevice | FileType::BlockDevice => Some("a device"),
         _ => Some("something else"),
     };
-    if let Some(what) = what {
-        return Err(format!("it is {what}, not a regular file"));
+    match what {
+        Some(what) => Err(format!("it is {what}, not a regular file")),
+        None => Ok(u64::try_from(stat.st_size).unwrap_or(u64::MAX)),
     }
+}
+
+/// Opens what was examined.
+fn reopened(found: &OwnedFd) -> Result<File, String> {
+    let by_descriptor = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&found.as_fd()));
+    Ok(File::from(openat(CWD, by_descriptor, READ, Mode::empty()).map_err(words)?))
+}
+
+/// Reads what was examined, if it is a regular file of at most `bytes_max` bytes.
+fn read(found: &OwnedFd, bytes_max: u64) -> Result<Vec<u8>, String> {
     let longer = || format!("it is longer than {}", show_bytes(bytes_max));
-    if u64::try_from(stat.st_size).unwrap_or(u64::MAX) > bytes_max {
+    if regular_size(found)? > bytes_max {
         return Err(longer());
     }
-    let by_descriptor = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&found.as_fd()));
-    let file = File::from(openat(CWD, by_descriptor, READ, Mode::empty()).map_err(words)?);
     let mut bytes = Vec::new();
     // It may grow meanwhile, and files in /proc do not state their length.
-    file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    reopened(found)?.take(bytes_max + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     if bytes.len() as u64 > bytes_max { Err(longer()) } else { Ok(bytes) }
 }
 
@@ -126,6 +171,9 @@ mod tests {
         let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
         assert_eq!(read_file(&at("file"), 5).unwrap(), b"12345");
         assert_eq!(read_beneath(folder.path(), Path::new("./file"), 5).unwrap(), b"12345");
+        let known = "sha256:5994471abb01112afcc18159f6cc74b4f511b99806da59b3caf5a9c173cacfc5";
+        assert_eq!((digest(b"12345").as_str(), digest_file(&at("file"))), (known, Ok(known.to_owned())));
+        assert!(digest_file(&at("pipe")).unwrap_err().contains("a named pipe"));
         let cases = [
             (at("file"), 4, "longer than 4 B"),
             (at("pipe"), 9, "a named pipe"),

@@ -4,7 +4,7 @@
 use crate::catalog::Tables;
 use crate::cli::RunArgs;
 use crate::mistake::Mistake;
-use crate::{files, run};
+use crate::run;
 use anyhow::Result;
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -41,12 +41,7 @@ pub(crate) struct AdviseArgs {
 
 pub(crate) fn advise(args: &AdviseArgs) -> Result<u8> {
     let typed = &args.run;
-    let read = files::read_to_run(typed)?;
-    let (mut study, workload) = files::only_part(read, "advise")?;
-    if let Some(text) = files::no_such_part(&study.name, &typed.parts) {
-        return Err(Mistake::new(text).into());
-    }
-    run::check_times(typed, &study)?;
+    let (mut study, workload) = run::read_whole(typed, "advise")?;
     let tried = match &args.findings {
         Some(path) => suggested(&study, &workload, &typed.forms, path)?,
         None => args.tried.clone(),
@@ -118,6 +113,7 @@ fn command(args: &AdviseArgs) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files;
 
     fn varied(more: &str, forms: &[&str], tried: &[&str]) -> Result<Vec<String>, String> {
         let text = format!(

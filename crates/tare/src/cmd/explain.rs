@@ -4,7 +4,7 @@
 use crate::catalog::Tables;
 use crate::cli::RunArgs;
 use crate::mistake::Mistake;
-use crate::{files, run};
+use crate::run;
 use anyhow::Result;
 use clap::Args;
 use tare_core::study::Study;
@@ -41,12 +41,7 @@ pub(crate) struct ExplainArgs {
 
 pub(crate) fn explain(args: &ExplainArgs) -> Result<u8> {
     let typed = &args.run;
-    let read = files::read_to_run(typed)?;
-    let (mut study, workload) = files::only_part(read, "explain")?;
-    if let Some(text) = files::no_such_part(&study.name, &typed.parts) {
-        return Err(Mistake::new(text).into());
-    }
-    run::check_times(typed, &study)?;
+    let (mut study, workload) = run::read_whole(typed, "explain")?;
     climb(&mut study, &typed.forms)?;
     if args.orders {
         study.turn(&Tables).map_err(refused)?;
@@ -95,6 +90,7 @@ fn command(args: &ExplainArgs) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files;
     use std::path::Path;
 
     fn study(more: &str) -> Study {

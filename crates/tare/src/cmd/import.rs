@@ -7,6 +7,8 @@ use crate::written::{hand_folder_to_caller, make_own_folder, write_own_file};
 use crate::{EXIT_MISTAKE, EXIT_OK, paths, within};
 use anyhow::Result;
 use clap::Args;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
@@ -21,6 +23,8 @@ pub(crate) const NAMES: [&str; 4] = ["compose.yaml", "compose.yml", "docker-comp
 /// The names of a file that Compose puts over the one that it found itself.
 const OVER: [&str; 4] =
     ["compose.override.yml", "compose.override.yaml", "docker-compose.override.yml", "docker-compose.override.yaml"];
+/// The file that says how an image is built, where a Compose file names none.
+const DOCKERFILE: &str = "Dockerfile";
 /// The largest file that a Compose file may name; a longer one is something else.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
@@ -59,6 +63,9 @@ pub(crate) fn import(args: &ImportArgs) -> Result<u8> {
     Ok(if imported.is_stopped() { EXIT_MISTAKE } else { EXIT_OK })
 }
 
+/// Digests of files, by their paths.
+pub(crate) type Digests = BTreeMap<PathBuf, String>;
+
 /// What is wanted of a Compose file.
 #[derive(Default)]
 pub(crate) struct Wanted<'a> {
@@ -75,10 +82,19 @@ pub(crate) struct Wanted<'a> {
 /// # Errors
 /// All mistakes in it and in the files that it names.
 pub(crate) fn read(file: &Path, over: &[PathBuf], wanted: &Wanted) -> Result<Imported> {
+    read_noting(file, over, wanted).map(|(imported, _)| imported)
+}
+
+/// The same with the digest of each file that was read or that an image is built by, by its path.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_noting(file: &Path, over: &[PathBuf], wanted: &Wanted) -> Result<(Imported, Digests)> {
     let (whole, file) = (paths::plain(file), tare_compose::plain(file));
     let folder = whole.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
     let root = file.parent().unwrap_or(Path::new("")).to_owned();
-    let (disk, environment) = (Machine { file: file.clone(), root }, paths::environment());
+    let disk = Machine { file: file.clone(), root, digests: RefCell::default() };
+    let environment = paths::environment();
     let Wanted { profiles, service, images_follow } = *wanted;
     let around = Around {
         disk: &disk,
@@ -90,7 +106,13 @@ pub(crate) fn read(file: &Path, over: &[PathBuf], wanted: &Wanted) -> Result<Imp
         service,
         images_follow,
     };
-    tare_compose::import(&file, &around).map_err(|problems| Mistake::in_files(problems).into())
+    let imported = tare_compose::import(&file, &around).map_err(Mistake::in_files)?;
+    for build in &imported.built {
+        let dockerfile = build.context.join(build.dockerfile.as_deref().unwrap_or(DOCKERFILE));
+        // Whoever builds the image tells what is wrong with it.
+        let _ = disk.read(&tare_compose::plain(&dockerfile));
+    }
+    Ok((imported, disk.digests.into_inner()))
 }
 
 /// The Compose file that was typed, or the one in the folder that was typed.
@@ -137,6 +159,8 @@ fn find_image(name: &str) -> (String, Option<ImageConfig>) {
 struct Machine {
     file: PathBuf,
     root: PathBuf,
+    /// Of what was read so far.
+    digests: RefCell<Digests>,
 }
 
 impl Disk for Machine {
@@ -151,10 +175,12 @@ impl Disk for Machine {
     }
 
     fn read(&self, path: &Path) -> Result<Vec<u8>, String> {
-        match beneath(&self.root, path).filter(|_| path != self.file) {
+        let bytes = match beneath(&self.root, path).filter(|_| path != self.file) {
             Some(name) => within::read_beneath(&self.root, name, FILE_BYTES_MAX),
             None => within::read_file(path, FILE_BYTES_MAX),
-        }
+        }?;
+        self.digests.borrow_mut().insert(paths::plain(path), within::digest(&bytes));
+        Ok(bytes)
     }
 
     fn list(&self, path: &Path) -> Result<Vec<String>, String> {

@@ -135,7 +135,13 @@ fn a_command_of_this_machine_is_weighed_with_the_files_that_it_uses() {
         assert!(workload.contains(line), "{line}: {workload}");
     }
     // The same command takes the folder as it is, and the study has what was copied, whatever becomes of the page.
-    assert!(make().contains("is there already, made by this command"));
+    std::fs::write(app.path().join("server.py"), SERVER).unwrap();
+    let again = make();
+    assert!(again.contains("is there already, made by this command"), "{again}");
+    assert!(!again.contains("has changed since"), "it is the same as before: {again}");
+    std::fs::write(app.path().join("server.py"), format!("{SERVER}# edited\n")).unwrap();
+    let told = make();
+    assert!(told.contains("server.py has changed since") && told.contains("--out DIR"), "{told}");
     if std::env::var_os("TARE_THOROUGH").is_none() {
         // Eight seconds of measuring, after as many to start: crates' tests hold what folders as bundles are.
         return;

@@ -20,19 +20,14 @@ pub(super) fn exited(status: &str, lines: &str) -> Fault {
 
 /// In its forms a command has the files alone that it used while it was watched.
 pub(super) fn with_more_files(fault: Fault) -> Fault {
-    let remedy = format!("{}; if it lacks a file of this machine: --with PATH", fault.remedy);
-    fault.remedy(remedy)
+    fault.also("if it lacks a file of this machine: --with PATH")
 }
 
 /// A load that fails may be the wrong one.
 pub(super) fn with_other_loads(error: anyhow::Error, load: &Load) -> anyhow::Error {
     let other = format!("if this load does not suit the service ({}), choose another: {}", load.said, load.option);
     match error.downcast::<Fault>() {
-        Ok(fault) if fault.remedy.is_empty() => fault.remedy(other).into(),
-        Ok(fault) => {
-            let remedy = format!("{}; {other}", fault.remedy);
-            fault.remedy(remedy).into()
-        }
+        Ok(fault) => fault.also(other).into(),
         Err(error) => error,
     }
 }

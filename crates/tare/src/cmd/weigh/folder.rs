@@ -8,6 +8,7 @@ use self::place::head;
 use super::args::About;
 use super::load::Load;
 use super::movable::{Movable, PORT};
+use super::origins::{LIST, Origins};
 use super::yaml::{list, quoted};
 use crate::cmd::import;
 use crate::files::{self, STUDY_FILE, WORKLOAD_FILE};
@@ -143,6 +144,8 @@ pub(super) struct Draft<'a> {
     pub(super) connections_said: String,
     /// How long it may take until it answers the load: a service that was just looked at takes no longer than then.
     pub(super) ready: Duration,
+    /// What it is made of.
+    pub(super) origins: Origins,
 }
 
 impl Draft<'_> {
@@ -169,6 +172,7 @@ impl Draft<'_> {
         if let Deployed::Stack(stack) = &self.deployed {
             stack.write_files(folder)?;
         }
+        write_own_file(&folder.join(LIST), self.origins.text())?;
         write_own_file(&folder.join(WORKLOAD_FILE), self.workload())?;
         write_own_file(&folder.join(STUDY_FILE), self.study())
     }
@@ -381,6 +385,7 @@ mod tests {
             connections: 20,
             connections_said: "20 connections".to_owned(),
             ready: READY,
+            origins: Origins::default(),
         }
     }
 

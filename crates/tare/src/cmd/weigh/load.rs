@@ -112,14 +112,9 @@ fn script_of(about: &About) -> Option<(&'static script::ScriptRow, &Path)> {
     typed.into_iter().find_map(|(row, path)| Some((row, path.as_deref()?)))
 }
 
-/// The script that was typed, with the name of its copy beside a workload, and what is in it.
-///
-/// # Errors
-/// As [`check`].
-pub(super) fn script_copy(about: &About) -> Result<Option<(&Path, String, String)>> {
-    let Some((row, path)) = script_of(about) else { return Ok(None) };
-    let copy = script::read(row, path, false)?.files.pop();
-    Ok(copy.map(|(name, text)| (path, name, text)))
+/// The file of the script that was typed.
+pub(super) fn script_path(about: &About) -> Option<&Path> {
+    script_of(about).map(|(_, path)| path)
 }
 
 /// The page of a load of HTTP that the service is asked for once before: the one that was typed, or else the first.

@@ -5,13 +5,14 @@
 //! with the option that overrides it.
 
 mod args;
-mod changed;
+mod before;
 mod early;
 mod ended;
 mod folder;
 mod load;
 mod local;
 mod movable;
+mod origins;
 mod port;
 mod script;
 mod stack;
@@ -21,20 +22,23 @@ mod yaml;
 
 pub(crate) use args::{InitArgs, WeighArgs};
 
+use super::import::Digests;
 use super::look::{self, Found, Ground};
 use super::run;
 use crate::cli::RunArgs;
 use crate::images::{self, plain_image};
 use crate::mistake::Mistake;
 use crate::terminal::{note, tell};
-use crate::{EXIT_INTERRUPTED, EXIT_OK, files, machine, session};
+use crate::{EXIT_INTERRUPTED, EXIT_OK, files, machine};
 use anyhow::{Context, Result};
 use args::About;
+use before::BuildAgain;
 use ended::{exited, with_more_files, with_other_loads};
 use folder::{Deployed, Draft, READY, READY_SOON, Single, Standing};
 use load::Load;
 use local::Gathered;
 use movable::Movable;
+use origins::Origins;
 use port::Expected;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -45,6 +49,7 @@ use tare_core::study::Study;
 use tare_core::units::grouped;
 use tare_core::workload::{Service, Workload};
 use tare_load::greeting::Spoken;
+use tare_runner::Stop;
 use tempfile::TempDir;
 use what::What;
 
@@ -143,21 +148,12 @@ fn make(about: &About, verb: &str, say: &mut dyn FnMut(&str)) -> Result<Made> {
     let what = early::read(about)?;
     let name = about.name.clone().unwrap_or_else(|| what.short_name());
     let folder = folder::place(about, &name);
+    // As it is before anything is made of it.
+    let mut origins = Origins::now(about, &what.files(), Digests::new());
     if folder::standing(&folder, about)? == Standing::Made {
-        let shown = folder.display();
-        say(&format!("{shown} is there already, made by this command: taken as it is; remove it to look anew"));
-        changed::tell(about, &folder, say)?;
-        if matches!(what, What::Dockerfile(_)) {
-            // The folder names an image, which is to be of the sources as they are now.
-            session::require_root(verb)?;
-            let stop = session::stop_on_signals()?;
-            let found = what.find(&stop, say);
-            if stop.raised() {
-                return Ok(Made::Interrupted(Some(folder)));
-            }
-            found?;
-        }
-        return Ok(Made::Before(folder));
+        let mut build = |stop: &Stop, say: &mut dyn FnMut(&str)| what.find(stop, say).map(drop);
+        let build: Option<BuildAgain<'_>> = if matches!(what, What::Dockerfile(_)) { Some(&mut build) } else { None };
+        return before::take(folder, &origins, verb, build, say);
     }
     if let What::Command(words) = &what {
         local::check(words)?;
@@ -165,7 +161,7 @@ fn make(about: &About, verb: &str, say: &mut dyn FnMut(&str)) -> Result<Made> {
     // Given back before the study runs, which takes the machine by itself.
     let ground = Ground::take(verb, &about.shown(), about.wait)?;
     if let What::Command(words) = &what {
-        return make_of_command(about, words, name, &folder, &ground, say);
+        return make_of_command((about, words), (name, &folder), origins, &ground, say);
     }
     let found = what.find(&ground.stop, say);
     if ground.stop.raised() {
@@ -177,19 +173,19 @@ fn make(about: &About, verb: &str, say: &mut dyn FnMut(&str)) -> Result<Made> {
     if ground.stop.raised() {
         return Ok(Made::Interrupted(None));
     }
+    origins.add(&found.source);
     let exposed: Vec<u16> = image.iter().flat_map(|says| says.tcp_ports().into_values()).collect();
     let port = about.port.or(exposed.first().copied()).unwrap_or(ANY_PORT);
     let single = Single { source: found.source, found: found.said, taken: Vec::new(), program: None, movable: None };
-    let draft = Draft { port, ..first_draft(about, name, single) };
+    let draft = Draft { port, origins, ..first_draft(about, name, Deployed::Single(Box::new(single))) };
     look_and_write(draft, &Expected { ports: &exposed, by: "the image exposes it" }, &folder, &ground, say)
 }
 
 /// The same for a command of this machine, whose files are copied into the folder.
 fn make_of_command(
-    about: &About,
-    words: &[String],
-    name: String,
-    folder: &Path,
+    (about, words): (&About, &[String]),
+    (name, folder): (String, &Path),
+    origins: Origins,
     ground: &Ground,
     say: &mut dyn FnMut(&str),
 ) -> Result<Made> {
@@ -208,7 +204,7 @@ fn make_of_command(
     let movable = port.map(|_| Movable::Command { words: program.command.clone(), by: "{port}".to_owned() });
     let port = about.port.or(port).unwrap_or(ANY_PORT);
     let single = Single { source, found: said, taken: Vec::new(), program: Some(program), movable };
-    let draft = Draft { port, ..first_draft(about, name, single) };
+    let draft = Draft { port, origins, ..first_draft(about, name, Deployed::Single(Box::new(single))) };
     let made = look_and_write(draft, &Expected { ports: &[], by: "" }, folder, ground, say)?;
     if !matches!(made, Made::Interrupted(None)) {
         place.keep();
@@ -217,17 +213,18 @@ fn make_of_command(
 }
 
 /// What is known before the service was looked at.
-fn first_draft(about: &About, name: String, single: Single) -> Draft<'_> {
+fn first_draft(about: &About, name: String, deployed: Deployed) -> Draft<'_> {
     Draft {
         about,
         name,
-        deployed: Deployed::Single(Box::new(single)),
+        deployed,
         port: ANY_PORT,
         port_said: String::new(),
         load: Load::none(),
         connections: about.connections.unwrap_or(USUAL_CONNECTIONS),
         connections_said: format!("{USUAL_CONNECTIONS} connections: the usual number (--connections)"),
         ready: READY_SOON,
+        origins: Origins::default(),
     }
 }
 

@@ -2,16 +2,17 @@
 //! that gets the load.
 
 use super::args::About;
-use super::folder::{self, Deployed, Draft, READY_SOON, Stacked, Standing};
-use super::load::Load;
+use super::before::BuildAgain;
+use super::folder::{self, Deployed, Draft, Stacked, Standing};
+use super::origins::Origins;
 use super::port::Expected;
-use super::{ANY_PORT, Made, USUAL_CONNECTIONS, changed, look_and_write};
+use super::{ANY_PORT, Made, before, first_draft, look_and_write};
 use crate::catalog::Tables;
-use crate::cmd::import::{self, Wanted};
+use crate::cmd::import::{self, Digests, Wanted};
 use crate::cmd::look::Ground;
 use crate::images::plain_image;
 use crate::mistake::Mistake;
-use crate::{paths, session};
+use crate::paths;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 use tare_compose::{Build, Imported, Note, Weight};
@@ -31,24 +32,14 @@ pub(super) fn make(about: &About, typed: &Path, verb: &str, say: &mut dyn FnMut(
     refuse_options(about, &file)?;
     let over = import::over(typed, &file);
     // Before anything is built or fetched: what is wrong with the file is told at once.
-    let first = read(about, &file, &over, true)?;
+    let (first, digests) = read(about, &file, &over, true)?;
+    let mut origins = Origins::now(about, &[], digests);
     let name = about.name.clone().unwrap_or_else(|| first.name.clone());
     let folder = folder::place(about, &name);
     if folder::standing(&folder, about)? == Standing::Made {
-        let shown = folder.display();
-        say(&format!("{shown} is there already, made by this command: taken as it is; remove it to look anew"));
-        changed::tell(about, &folder, say)?;
-        if !first.built.is_empty() {
-            // The folder names images, which are to be of the sources as they are now.
-            session::require_root(verb)?;
-            let stop = session::stop_on_signals()?;
-            let built = build_images(&first.built, (&file, &over), &stop, say);
-            if stop.raised() {
-                return Ok(Made::Interrupted(Some(folder)));
-            }
-            built?;
-        }
-        return Ok(Made::Before(folder));
+        let mut build = |stop: &Stop, say: &mut dyn FnMut(&str)| build_images(&first.built, (&file, &over), stop, say);
+        let build: Option<BuildAgain<'_>> = if first.built.is_empty() { None } else { Some(&mut build) };
+        return before::take(folder, &origins, verb, build, say);
     }
     let ground = Ground::take(verb, &about.shown(), about.wait)?;
     let brought = build_images(&first.built, (&file, &over), &ground.stop, say)
@@ -58,21 +49,14 @@ pub(super) fn make(about: &About, typed: &Path, verb: &str, say: &mut dyn FnMut(
     }
     brought?;
     // Now that the images are there, it is known what they say.
-    let imported = read(about, &file, &over, false)?;
+    let (imported, _) = read(about, &file, &over, false)?;
+    imported.stack.images().into_iter().for_each(|image| origins.add_image(image));
     let said = told(typed, &imported);
     said.iter().for_each(|line| say(line));
     let ports = imported.stack.ports();
-    let draft = Draft {
-        about,
-        name,
-        port: about.port.or(ports.first().copied()).unwrap_or(ANY_PORT),
-        deployed: Deployed::Stack(Box::new(Stacked { imported, file, said })),
-        port_said: String::new(),
-        load: Load::none(),
-        connections: about.connections.unwrap_or(USUAL_CONNECTIONS),
-        connections_said: format!("{USUAL_CONNECTIONS} connections: the usual number (--connections)"),
-        ready: READY_SOON,
-    };
+    let port = about.port.or(ports.first().copied()).unwrap_or(ANY_PORT);
+    let deployed = Deployed::Stack(Box::new(Stacked { imported, file, said }));
+    let draft = Draft { port, origins, ..first_draft(about, name, deployed) };
     look_and_write(draft, &Expected { ports: &ports, by: "the Compose file names it" }, &folder, &ground, say)
 }
 
@@ -96,14 +80,14 @@ fn refuse_options(about: &About, file: &Path) -> Result<()> {
     if told.is_empty() { Ok(()) } else { Err(Mistake::new(told.join("\nerror: ")).into()) }
 }
 
-/// Reads the file; what keeps its services from running in every form is a mistake.
-fn read(about: &About, file: &Path, over: &[PathBuf], images_follow: bool) -> Result<Imported> {
+/// Reads the file, with digests of what was read; what keeps its services from running in every form is a mistake.
+fn read(about: &About, file: &Path, over: &[PathBuf], images_follow: bool) -> Result<(Imported, Digests)> {
     let wanted = Wanted { profiles: &about.profile, service: about.service.as_deref(), images_follow };
-    let imported = import::read(file, over, &wanted)?;
+    let (imported, digests) = import::read_noting(file, over, &wanted)?;
     let stops = imported.notes.iter().filter(|note| note.weight == Weight::Stops);
     let told = |note: &Note| Problem { message: format!("'{}' keeps it from running", note.key), ..note.as_problem() };
     let stops: Vec<Problem> = stops.map(told).collect();
-    if stops.is_empty() { Ok(imported) } else { Err(Mistake::in_files(stops).into()) }
+    if stops.is_empty() { Ok((imported, digests)) } else { Err(Mistake::in_files(stops).into()) }
 }
 
 /// What differs between forms, and what was assumed, one line each.
@@ -232,6 +216,8 @@ fn fetch_images(
 mod tests {
     use super::*;
     use crate::cmd::weigh::args::typed::about;
+    use crate::cmd::weigh::folder::READY_SOON;
+    use crate::cmd::weigh::load::Load;
     use crate::files;
     use tare_testkit::files::write;
 
@@ -258,6 +244,7 @@ services:
             connections: 20,
             connections_said: "20 connections".to_owned(),
             ready: READY_SOON,
+            origins: Origins::default(),
         }
     }
 
@@ -267,7 +254,8 @@ services:
         let file = write(&stack.path().join("compose.yaml"), TEXT);
         write(&stack.path().join("page"), "a page");
         let about = about(&["compose.yaml"]);
-        let imported = read(&about, &file, &[], true).unwrap();
+        let (imported, digests) = read(&about, &file, &[], true).unwrap();
+        assert!(digests.contains_key(&file.canonicalize().unwrap()) && digests.len() == 2, "{digests:?}");
         assert_eq!((imported.stack.loaded(), imported.stack.ports()), ("web", vec![8000, 22]));
         let out = stack.path().join("weigh-shop");
         draft(&about, imported).write(&out).unwrap();
@@ -288,7 +276,7 @@ services:
         let file = write(&stack.path().join("compose.yaml"), &text);
         write(&stack.path().join("page"), "a page");
         let about = about(&["compose.yaml", "--service", "web"]);
-        let study = draft(&about, read(&about, &file, &[], true).unwrap()).study();
+        let study = draft(&about, read(&about, &file, &[], true).unwrap().0).study();
         assert!(study.contains("baseline: container\n") && !study.contains("native"), "{study}");
         let wrong = crate::cmd::weigh::args::typed::about(&["compose.yaml", "--service", "wbe"]);
         let told = read(&wrong, &file, &[], true).unwrap_err().to_string();

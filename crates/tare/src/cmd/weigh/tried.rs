@@ -34,11 +34,7 @@ pub(super) fn try_tool(draft: &Draft, ground: &Ground, say: &mut dyn FnMut(&str)
 fn with_address(error: anyhow::Error, takes: &str) -> anyhow::Error {
     let to_do = format!("if its requests do not reach the service: {takes}");
     match error.downcast::<Fault>() {
-        Ok(fault) if fault.remedy.is_empty() => fault.remedy(to_do).into(),
-        Ok(fault) if fault.mistake => {
-            let remedy = format!("{}; {to_do}", fault.remedy);
-            fault.remedy(remedy).into()
-        }
+        Ok(fault) if fault.remedy.is_empty() || fault.mistake => fault.also(to_do).into(),
         Ok(fault) => fault.into(),
         Err(error) => error,
     }
@@ -57,10 +53,7 @@ fn with_number(error: anyhow::Error, given: bool) -> anyhow::Error {
         }
         Ok(fault) if !fault.mistake => fault.into(),
         Ok(fault) if fault.remedy.is_empty() => fault.remedy(to_do).into(),
-        Ok(fault) => {
-            let remedy = format!("{}; or {to_do}", fault.remedy);
-            fault.remedy(remedy).into()
-        }
+        Ok(fault) => fault.also(format_args!("or {to_do}")).into(),
         Err(error) => error,
     }
 }

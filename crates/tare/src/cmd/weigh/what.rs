@@ -99,6 +99,21 @@ impl What {
         if name.is_empty() { "service".to_owned() } else { name.to_owned() }
     }
 
+    /// The files that decide what is weighed: of a folder the one that says how it is built or what is in it.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        let [dockerfile, containerfile, _, saved @ ..] = SOURCES;
+        let first = |folder: &Path, names: [&str; 2]| {
+            names.map(|name| folder.join(name)).into_iter().find(|file| file.is_file()).into_iter().collect()
+        };
+        match self {
+            What::Saved(path) if path.is_dir() => first(path, saved),
+            What::Saved(path) => vec![path.clone()],
+            What::Dockerfile(folder) => first(folder, [dockerfile, containerfile]),
+            What::Command(words) => local::named_files(words),
+            What::Packages(_) | What::Named(_) | What::Registry(_) => Vec::new(),
+        }
+    }
+
     /// Finds it: asks the engine for an image, or has it build one. Tells `say` what takes long.
     ///
     /// # Errors
@@ -212,11 +227,7 @@ fn with_other_places(name: &str, fault: Fault) -> Fault {
     if Path::new(name).exists() {
         others.insert(0, format!("./{name} for the file or folder here"));
     }
-    let remedy = match fault.remedy.as_str() {
-        "" => format!("or write {}", others.join(", ")),
-        known => format!("{known}; or write {}", others.join(", ")),
-    };
-    fault.remedy(remedy)
+    fault.also(format_args!("or write {}", others.join(", ")))
 }
 
 #[cfg(test)]
@@ -249,6 +260,23 @@ mod tests {
         assert_eq!(What::read("docker://redis:7").unwrap(), What::Registry("redis:7".into()));
         assert_eq!(What::read("apt:a,b").unwrap(), What::Packages(vec!["a".into(), "b".into()]));
         assert!(What::read("apt:").is_err());
+    }
+
+    #[test]
+    fn the_files_that_decide_what_is_weighed_are_known() {
+        let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for name in ["app/Containerfile", "layout/oci-layout", "layout/index.json", "app.tar", "server"] {
+            tare_testkit::files::write(&root.join(name), "x");
+        }
+        let program = root.join("server");
+        std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        assert_eq!(What::Dockerfile(root.join("app")).files(), [root.join("app/Containerfile")]);
+        assert_eq!(What::Saved(root.join("layout")).files(), [root.join("layout/index.json")]);
+        assert_eq!(What::Saved(root.join("app.tar")).files(), [root.join("app.tar")]);
+        let words = [program.display().to_string(), root.join("app.tar").display().to_string(), "{port}".to_owned()];
+        assert_eq!(What::Command(words.to_vec()).files(), [program, root.join("app.tar")]);
+        assert_eq!(What::Named("my/app:1".to_owned()).files(), Vec::<PathBuf>::new());
     }
 
     #[test]

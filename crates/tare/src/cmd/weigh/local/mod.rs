@@ -18,7 +18,6 @@ use crate::written::write_own_file;
 use anyhow::{Context, Result};
 use copying::{Bounds, Copied};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tare_core::fault::Fault;
 use tare_core::workload::USUAL_PATH;
@@ -71,23 +70,13 @@ pub(super) fn check(words: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The program and the files that a command names which are no longer as their copies in `folder`: of another size, or
-/// changed at another time.
-pub(super) fn changed(words: &[String], folder: &Path) -> Vec<PathBuf> {
+/// The program of a command, and the files that it names.
+pub(super) fn named_files(words: &[String]) -> Vec<PathBuf> {
     // What is gone is told when it is looked for.
     let Ok((program, here)) = program(words) else { return Vec::new() };
     let named = words.iter().skip(1).map(|word| here.join(word));
     let files = std::iter::once(program).chain(named).filter_map(|path| path.canonicalize().ok());
-    let differs = |path: &PathBuf| {
-        let copy = folder.join(ROOT).join(path.strip_prefix("/").unwrap_or(path));
-        match (path.metadata(), copy.symlink_metadata()) {
-            (Ok(now), Ok(then)) if now.is_file() && then.is_file() => {
-                (now.len(), now.mtime(), now.mtime_nsec()) != (then.len(), then.mtime(), then.mtime_nsec())
-            }
-            _ => false,
-        }
-    };
-    files.filter(differs).collect()
+    files.filter(|path| path.is_file()).collect()
 }
 
 /// The program that a command starts, and the current folder.
@@ -224,7 +213,6 @@ impl Taken {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
     use tare_layers::opened::Use;
 
     #[test]
@@ -274,22 +262,6 @@ mod tests {
         let root = OwnedFd::from(std::fs::File::open(to.path()).unwrap());
         take(&Wanted { with: &with, ..wanted }, &Names::new(), began, &root, &stop).unwrap();
         assert!(to.path().join(app.strip_prefix("/").unwrap()).join("unused/page").exists());
-    }
-
-    #[test]
-    fn a_program_that_was_built_anew_is_noticed() {
-        let (from, folder) = (tempfile::tempdir_in("/var/tmp").unwrap(), tempfile::tempdir().unwrap());
-        let program = tare_testkit::files::write(&from.path().canonicalize().unwrap().join("server"), b"#!/bin/sh\n");
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let words = [program.display().to_string(), "{port}".to_owned()];
-        let copy = folder.path().join(ROOT).join(program.strip_prefix("/").unwrap());
-        assert_eq!(changed(&words, folder.path()), Vec::<PathBuf>::new(), "there is no copy");
-        tare_testkit::files::write(&copy, b"#!/bin/sh\n");
-        let of_then = program.metadata().unwrap().modified().unwrap();
-        std::fs::File::options().write(true).open(&copy).unwrap().set_modified(of_then).unwrap();
-        assert_eq!(changed(&words, folder.path()), Vec::<PathBuf>::new());
-        std::fs::write(&program, "#!/bin/sh\nexec x\n").unwrap();
-        assert_eq!(changed(&words, folder.path()), [program]);
     }
 
     #[test]
