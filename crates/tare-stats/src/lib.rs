@@ -57,6 +57,7 @@ mod scale_out;
 mod scaling;
 mod sequential;
 mod slices;
+mod so_far;
 mod stalls;
 mod steady;
 mod trial;
@@ -117,6 +118,7 @@ pub use scaling::{
 };
 pub use sequential::{is_look, precise_enough};
 pub use slices::{SliceLoad, Sliced, fairness, side_by_side, sliced};
+pub use so_far::{RatioSoFar, SoFar};
 pub use stalls::{Counted, Stall, Stalls};
 pub use steady::{has_settled, steady_looks};
 pub use trial::{TrialFigures, trial_metrics};

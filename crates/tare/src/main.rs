@@ -30,7 +30,6 @@ mod report;
 mod run;
 mod schema;
 mod session;
-mod so_far;
 mod sources;
 mod standing;
 mod suite;

@@ -1,6 +1,5 @@
 //! Shows a run while it runs: a live line on a terminal, plain lines elsewhere.
 
-use crate::so_far::SoFar;
 use crate::standing;
 use crate::terminal::columns;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -15,6 +14,7 @@ use tare_core::trial::{Outcome, Stage};
 use tare_core::units::show_duration;
 use tare_report::{flow, paragraph, plain_quantity};
 use tare_runner::{Event, StandingDeployment};
+use tare_stats::SoFar;
 
 /// How many of the last lines of what failed are shown, and what is before each.
 const LOG_LINES: usize = 5;

@@ -2,34 +2,66 @@
 
 use std::collections::BTreeMap;
 use tare_core::plan::PlannedTrial;
-use tare_stats::{Interval, ratio_text, student_quantile};
+
+use crate::{Interval, ratio_text, student_quantile};
 
 /// The fewest blocks that give an interval.
 const BLOCKS_MIN: usize = 3;
 
 /// Throughputs of the trials that were measured.
-#[derive(Debug, Default)]
-pub(crate) struct SoFar {
+#[derive(Debug, Clone, Default)]
+pub struct SoFar {
     baseline: String,
     /// By block, or the block that it repeats, then by arm.
     blocks: BTreeMap<u32, BTreeMap<String, f64>>,
 }
 
+/// An arm's ratio to the baseline so far.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RatioSoFar {
+    /// The arm.
+    pub arm: String,
+    /// Blocks in which it and the baseline were measured.
+    pub blocks: usize,
+    /// `exp(mean log difference)`.
+    pub ratio: f64,
+    /// The 95 % interval of this arm alone; none below 3 blocks.
+    pub interval: Option<Interval>,
+}
+
+impl RatioSoFar {
+    /// Such as `0.65 [0.64, 0.66]`.
+    pub fn text(&self) -> String {
+        ratio_text(self.ratio, self.interval)
+    }
+
+    fn of(arm: &str, logs: &[f64]) -> RatioSoFar {
+        let n = logs.len() as f64;
+        let mean = logs.iter().sum::<f64>() / n;
+        let interval = (logs.len() >= BLOCKS_MIN).then(|| {
+            let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (n - 1.0);
+            let half = student_quantile(0.975, n - 1.0) * (variance / n).sqrt();
+            Interval { low: (mean - half).exp(), high: (mean + half).exp() }
+        });
+        RatioSoFar { arm: arm.to_owned(), blocks: logs.len(), ratio: mean.exp(), interval }
+    }
+}
+
 impl SoFar {
     /// No results yet, relative to this form.
-    pub(crate) fn against(baseline: &str) -> SoFar {
+    pub fn against(baseline: &str) -> SoFar {
         SoFar { baseline: baseline.to_owned(), blocks: BTreeMap::new() }
     }
 
-    /// Adds a trial.
-    pub(crate) fn note(&mut self, trial: &PlannedTrial, throughput: Option<f64>) {
+    /// Adds a trial and its throughput, operations per second.
+    pub fn note(&mut self, trial: &PlannedTrial, throughput: Option<f64>) {
         let Some(rate) = throughput.filter(|rate| *rate > 0.0 && !trial.profiled) else { return };
         self.blocks.entry(trial.again.unwrap_or(trial.block)).or_default().insert(trial.arm(), rate);
     }
 
-    /// Such as `container 0.65 [0.64, 0.66]; plain (A/A) 1.00 [0.99, 1.01]`, with 95 % intervals of each arm alone
-    /// (Student's t of the log ratios within blocks). None while there are too few blocks.
-    pub(crate) fn line(&self) -> Option<String> {
+    /// The ratio of every arm that was measured beside the baseline, in the order of their names: Student's t of the
+    /// log ratios within blocks.
+    pub fn ratios(&self) -> Vec<RatioSoFar> {
         let mut logs: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
         for block in self.blocks.values() {
             let Some(baseline) = block.get(&self.baseline) else { continue };
@@ -37,18 +69,16 @@ impl SoFar {
                 logs.entry(arm).or_default().push((rate / baseline).ln());
             }
         }
-        let arms = logs.iter().filter(|(_, logs)| logs.len() >= BLOCKS_MIN);
-        let texts: Vec<String> = arms.map(|(arm, logs)| format!("{arm} {}", ratio(logs))).collect();
+        logs.iter().map(|(arm, logs)| RatioSoFar::of(arm, logs)).collect()
+    }
+
+    /// Such as `container 0.65 [0.64, 0.66]; plain (A/A) 1.00 [0.99, 1.01]`, of the arms that have an interval. None
+    /// while there are too few blocks.
+    pub fn line(&self) -> Option<String> {
+        let ratios = self.ratios().into_iter().filter(|ratio| ratio.interval.is_some());
+        let texts: Vec<String> = ratios.map(|ratio| format!("{} {}", ratio.arm, ratio.text())).collect();
         (!texts.is_empty()).then(|| texts.join("; "))
     }
-}
-
-fn ratio(logs: &[f64]) -> String {
-    let n = logs.len() as f64;
-    let mean = logs.iter().sum::<f64>() / n;
-    let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (n - 1.0);
-    let half = student_quantile(0.975, n - 1.0) * (variance / n).sqrt();
-    ratio_text(mean.exp(), Some(Interval { low: (mean - half).exp(), high: (mean + half).exp() }))
 }
 
 #[cfg(test)]
@@ -68,6 +98,7 @@ mod tests {
         };
         for block in 0..3 {
             assert_eq!(so_far.line(), None);
+            assert!(so_far.ratios().iter().all(|ratio| ratio.interval.is_none()));
             let drift = 100.0 + 10.0 * f64::from(block);
             so_far.note(&trial(block, "plain", None), Some(drift));
             so_far.note(&trial(block, "box", None), Some(drift * if block == 1 { 0.82 } else { 0.80 }));
