@@ -8,8 +8,8 @@ use tare_core::peak::PeakWindow;
 use tare_core::plan::PlannedTrial;
 use tare_core::trial::{Outcome, Stage};
 
-/// Something that happened. The record keeps the beginnings and ends of the run and of its trials (`events.jsonl`); the
-/// others are only for display.
+/// Something that happened. The runner writes the beginnings and ends of the run and of its trials to the record
+/// (`events.jsonl`); the others are for display, and whoever shows them may add them ([`crate::EventLog`]).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Event {
@@ -95,6 +95,20 @@ pub enum Event {
         /// As `end.json` has it: `complete`, `fitted`, `precise enough`, `decided`, `interrupted` or `budget spent`.
         how: String,
     },
+}
+
+impl Event {
+    /// Whether it is of a moment within a trial, which the runner itself does not write down, and is small.
+    pub fn is_within_trial(&self) -> bool {
+        matches!(
+            self,
+            Event::StageStarted { .. }
+                | Event::SliceStarted { .. }
+                | Event::Second { .. }
+                | Event::Held { .. }
+                | Event::Searched { .. }
+        )
+    }
 }
 
 /// A callback for events. It must not block.

@@ -43,7 +43,7 @@ pub use event::{Event, Subscriber};
 pub use once::{Attempt, Once, TryLoad, Watched};
 pub use pace::{FormPace, Pace, overheads};
 pub use read_record::read_record;
-pub use record_dir::{RecordDir, taken};
+pub use record_dir::{EventLog, RecordDir, taken};
 pub use run::{Ending, Run};
 pub use standing::{StandingDeployment, StandingService};
 pub use suite_dir::{create_suite, is_suite, read_suite, read_suite_header};

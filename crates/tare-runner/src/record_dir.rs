@@ -146,6 +146,15 @@ impl RecordDir {
         writeln!(self.events, "{line}").doing(format!("write the events of {}", self.path.display()))
     }
 
+    /// Another writer of the events.
+    ///
+    /// # Errors
+    /// When the process has too many open files.
+    pub fn event_log(&self) -> Result<EventLog, Fault> {
+        let file = self.events.try_clone().doing(format!("write the events of {}", self.path.display()))?;
+        Ok(EventLog(file))
+    }
+
     /// Records how the run ended.
     ///
     /// # Errors
@@ -186,6 +195,20 @@ impl RecordDir {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// A second writer of a record's events, for whoever watches a run from within: it adds what happens inside of trials,
+/// for those who follow the record.
+#[derive(Debug)]
+pub struct EventLog(File);
+
+impl EventLog {
+    /// Adds an event, as one write, so that a line is whole wherever others write lines. It neither waits for the disk
+    /// nor fails: a run does not depend on who follows it.
+    pub fn note(&mut self, timestamp: &str, event: &Event) {
+        let line = serde_json::json!({ "at": timestamp, "event": event });
+        let _ = self.0.write_all(format!("{line}\n").as_bytes());
     }
 }
 

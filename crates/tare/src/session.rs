@@ -137,9 +137,17 @@ pub(crate) fn conduct(session: Session) -> Result<Ending> {
     let Session { header, record, done, carrier, json, keep_failed, stop } = session;
     on_machine(header, carrier, keep_failed, |machine, generator_cpus| {
         let pace = outlook::pace(&header.study, &header.workload, Some(&header.forms));
+        let mut log = record.event_log()?;
         let run = Run { header, generator_cpus, service_cpus: machine.cpus.clone(), record, done, pace };
         let mut progress = Progress::of(&header.study, json);
-        let ran = run.carry_out(machine, &SystemClock::new(), &stop, &mut |event| progress.show(event));
+        let clock = SystemClock::new();
+        let ran = run.carry_out(machine, &clock, &stop, &mut |event| {
+            progress.show(event);
+            // For those who watch from outside: `tare serve` reads the record.
+            if event.is_within_trial() {
+                log.note(&clock.timestamp(), event);
+            }
+        });
         progress.end();
         ran
     })
