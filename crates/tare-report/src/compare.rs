@@ -118,6 +118,13 @@ pub fn compare(a: &Record, b: &Record, occasions: &Occasions, width: usize) -> S
         }
     }
     say("", 0, "");
+    say("", 0, &of_intervals(&changes, occasions));
+    say("", 0, &between_occasions(&before, occasions));
+    text
+}
+
+/// What the ratios are relative to, and what the intervals of changes hold.
+pub(crate) fn of_intervals(changes: &[Change], occasions: &Occasions) -> String {
     let judged = changes.iter().filter(|change| change.together.is_some());
     let is_known = judged.clone().all(|change| occasions.contains_key(&change.metric));
     let note = match judged.count() {
@@ -132,13 +139,11 @@ pub fn compare(a: &Record, b: &Record, occasions: &Occasions, width: usize) -> S
              changed, expect one with a YES."
         ),
     };
-    say("", 0, &format!("Ratios are to each run's own baseline.{note}"));
-    say("", 0, &between_occasions(&before, occasions));
-    text
+    format!("Ratios are to each run's own baseline.{note}")
 }
 
 /// Whether intervals of a change cover the variation from run to run.
-fn between_occasions(analysis: &Analysis, occasions: &Occasions) -> String {
+pub(crate) fn between_occasions(analysis: &Analysis, occasions: &Occasions) -> String {
     let of_metric = |metric: &MetricAnalysis| {
         let occasion = occasions.get(&metric.name)?;
         let [deviation, at_most] =
@@ -167,7 +172,7 @@ fn between_occasions(analysis: &Analysis, occasions: &Occasions) -> String {
 }
 
 /// What is not in either of the two records, and was to be.
-fn not_whole(before: &Record, after: &Record) -> Vec<String> {
+pub(crate) fn not_whole(before: &Record, after: &Record) -> Vec<String> {
     let of = |label: &'static str, record| missing(record).into_iter().map(move |what| format!("{label}: {what}"));
     of("before", before).chain(of("after", after)).collect()
 }
@@ -194,7 +199,7 @@ fn row(change: &Change) -> (String, String) {
 }
 
 /// Why nothing is said of a change: `withheld: the A/A control differs (after)`.
-fn why_withheld(change: &Change) -> Option<String> {
+pub(crate) fn why_withheld(change: &Change) -> Option<String> {
     let of = |label: &str, why: Withheld| format!("{} ({label})", withheld(why));
     let why = match (change.before.withheld, change.after.withheld) {
         (None, None) => return None,
@@ -207,7 +212,7 @@ fn why_withheld(change: &Change) -> Option<String> {
 }
 
 /// In which of the two records identical forms differed: what changed there may be the machine's doing.
-fn unsound(before: &Analysis, after: &Analysis) -> Vec<String> {
+pub(crate) fn unsound(before: &Analysis, after: &Analysis) -> Vec<String> {
     let mut warnings = Vec::new();
     for (label, analysis) in [("before", before), ("after", after)] {
         for metric in analysis.metrics.iter().filter(|metric| metric.control_differs) {
@@ -223,7 +228,7 @@ fn unsound(before: &Analysis, after: &Analysis) -> Vec<String> {
 
 /// That the slices of chopped loads, which a run may choose by itself, were of other lengths: of the form of which they
 /// differ most.
-fn other_slices(before: &Record, after: &Record) -> Option<String> {
+pub(crate) fn other_slices(before: &Record, after: &Record) -> Option<String> {
     let usual_ns = |record: &Record, form: &str| {
         let of_form = record.trials.iter().map(|trial| &trial.record).filter(|trial| trial.trial.form == form);
         let turns = of_form.filter(|trial| trial.outcome == Outcome::Measured);
@@ -244,7 +249,7 @@ fn other_slices(before: &Record, after: &Record) -> Option<String> {
 }
 
 /// All metrics of a form together.
-fn in_forms(changes: Vec<Change>) -> Vec<Change> {
+pub(crate) fn in_forms(changes: Vec<Change>) -> Vec<Change> {
     let mut forms: Vec<String> = Vec::new();
     for change in &changes {
         if !forms.contains(&change.form) {

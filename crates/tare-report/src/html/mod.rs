@@ -9,6 +9,7 @@ mod response;
 mod tables;
 
 pub(crate) use costs::costs;
+pub(crate) use profile::SCRIPT_DIGEST;
 pub(crate) use response::response;
 
 use crate::headlines::headlines;
@@ -133,7 +134,7 @@ pub(crate) fn plain<T: serde::Serialize>(data: T) -> Value {
 }
 
 /// How each arm is drawn: the baseline in the first colour, forms in the order of the study.
-fn looks(record: &Record, analysis: &Analysis) -> Vec<Look> {
+pub(crate) fn looks(record: &Record, analysis: &Analysis) -> Vec<Look> {
     let others = record.header.study.forms.iter().filter(|form| form.name != analysis.baseline);
     let others: Vec<&str> = others.map(|form| form.name.as_str()).collect();
     looks_beside(&others, analysis)

@@ -15,7 +15,7 @@ const SHOWN: usize = 10;
 /// The one script of a page, and only of one that has flame graphs; pages allow it by its digest.
 pub(super) const SCRIPT: &str = include_str!("../../assets/flame.js");
 /// Its digest, as a page's policy states it.
-pub(super) const SCRIPT_DIGEST: &str = "sha256-4ZAF4HhlZpTTR7DYBZzxtCacWcnn7UfRGbs61eFzbIE=";
+pub(crate) const SCRIPT_DIGEST: &str = "sha256-4ZAF4HhlZpTTR7DYBZzxtCacWcnn7UfRGbs61eFzbIE=";
 
 /// What the page shows of each form.
 pub(super) fn panels(record: &Record, analysis: &Analysis) -> Vec<Value> {

@@ -20,7 +20,7 @@ pub(crate) use bars::bars;
 pub(crate) use beside::{Beside, beside};
 pub(crate) use curve::curve;
 pub(crate) use flame::{Paint, flame};
-pub(crate) use forest::forest;
+pub(crate) use forest::{Row, Subject, forest, forest_of};
 pub(crate) use groups::{Bar, Group, groups};
 pub(crate) use heat::heat;
 pub(crate) use machine::{Use, machine};
