@@ -341,6 +341,24 @@ pub(crate) struct ScalingArgs {
     pub(crate) json: bool,
 }
 
+const SERVE_HELP: &str = "\
+Only this machine can reach the pages, and only a browser that has opened the printed link, which holds a new key each \
+time. Records are read, never changed; `.tare-serve.sqlite` in their folder is an index that may be removed.";
+
+#[derive(Debug, Args)]
+#[command(after_help = SERVE_HELP)]
+pub(crate) struct ServeArgs {
+    /// Folder of the records to show
+    #[arg(long, value_name = "DIR", default_value = "records")]
+    pub(crate) records: PathBuf,
+    /// Port on 127.0.0.1; 0 takes a free one
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) port: u16,
+    /// Also open the link in a browser
+    #[arg(long)]
+    pub(crate) open: bool,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
     /// Print the CPU topology only: packages, NUMA nodes, caches, cores, and where devices are attached

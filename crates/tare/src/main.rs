@@ -88,6 +88,7 @@ fn main() -> ExitCode {
         Verb::Compare(args) => cmd::compare::compare(&args),
         Verb::Gate(args) => cmd::gate::gate(&args),
         Verb::History(args) => cmd::history::history(&args),
+        Verb::Serve(args) => cmd::serve::serve(&args),
         Verb::Load(args) => cmd::load::load(&args),
         Verb::Scaling(args) => cmd::scaling::scaling(&args),
         Verb::Doctor(args) => cmd::doctor::doctor(&args),

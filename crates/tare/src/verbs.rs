@@ -2,7 +2,7 @@
 
 use crate::cli::{
     CheckArgs, CleanArgs, CompareArgs, CompletionsArgs, DoctorArgs, GateArgs, HistoryArgs, ManArgs, PeakArgs, PeerArgs,
-    ReportArgs, ResumeArgs, RunArgs, ScalingArgs,
+    ReportArgs, ResumeArgs, RunArgs, ScalingArgs, ServeArgs,
 };
 use crate::cmd::advise::AdviseArgs;
 use crate::cmd::bundle::BundleArgs;
@@ -59,6 +59,8 @@ pub(crate) enum Verb {
     Gate(GateArgs),
     /// List the runs on this machine, or follow a form's cost from run to run
     History(HistoryArgs),
+    /// Show records and the run in progress in a browser
+    Serve(ServeArgs),
     /// Run only the load generator, against a server that is already running
     Load(LoadArgs),
     /// Show how throughput grows with connections, users or instances

@@ -21,6 +21,7 @@ pub(crate) mod report;
 pub(crate) mod resume;
 pub(crate) mod run;
 pub(crate) mod scaling;
+pub(crate) mod serve;
 pub(crate) mod weigh;
 
 use crate::mistake::Mistake;

@@ -23,6 +23,7 @@ mod readying;
 mod scaleout;
 mod searching;
 mod secrets;
+mod serving;
 mod standing;
 mod strangers;
 mod suites;

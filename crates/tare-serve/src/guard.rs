@@ -1,0 +1,154 @@
+//! Who may ask. A page of another site can have a browser send requests here, and can have its own name resolve to this
+//! address; other users of the machine can connect, too. So requests must name this server as their host, come from its
+//! own pages, and bring the key that only the printed link holds.
+
+use hyper::header::{COOKIE, HOST, HeaderMap, HeaderValue, ORIGIN};
+use hyper::{Method, StatusCode};
+use std::io::Read;
+use tare_core::fault::{Doing, Fault};
+
+/// Where a browser says which page made it ask.
+const FETCH_SITE: &str = "sec-fetch-site";
+/// And whether it is to be shown by itself.
+const FETCH_MODE: &str = "sec-fetch-mode";
+
+/// Bytes of a key.
+const KEY_BYTES: usize = 16;
+
+/// The rules of a server.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    port: u16,
+    key: String,
+}
+
+/// Why a request is refused.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) status: StatusCode,
+    pub(crate) why: &'static str,
+}
+
+impl Guard {
+    /// With a new key.
+    ///
+    /// # Errors
+    /// When the kernel gives no random bytes.
+    pub(crate) fn new(port: u16) -> Result<Guard, Fault> {
+        let mut bytes = [0; KEY_BYTES];
+        let read = std::fs::File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut bytes));
+        read.doing("read /dev/urandom")?;
+        Ok(Guard { port, key: bytes.iter().map(|byte| format!("{byte:02x}")).collect() })
+    }
+
+    /// The link that lets a browser in.
+    pub(crate) fn link(&self) -> String {
+        format!("http://127.0.0.1:{}/open?key={}", self.port, self.key)
+    }
+
+    /// Whether this is the key.
+    pub(crate) fn is_key(&self, key: &str) -> bool {
+        // As long for a wrong one as for the right one.
+        let differing = key.bytes().zip(self.key.bytes()).fold(0, |all, (one, other)| all | (one ^ other));
+        key.len() == self.key.len() && differing == 0
+    }
+
+    /// The cookie that a browser keeps until it is closed. Cookies know no ports, so its name has this server's.
+    pub(crate) fn cookie(&self) -> String {
+        format!("{}={}; Path=/; HttpOnly; SameSite=Lax", self.cookie_name(), self.key)
+    }
+
+    fn cookie_name(&self) -> String {
+        format!("tare-{}", self.port)
+    }
+
+    /// Whether a request may be answered at all.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn admit(&self, method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
+        let refuse = |status, why| Err(Refusal { status, why });
+        let mut hosts = headers.get_all(HOST).iter();
+        let (host, second) = (hosts.next(), hosts.next());
+        if second.is_some() || !host.is_some_and(|host| self.is_own(host, "")) {
+            return refuse(StatusCode::MISDIRECTED_REQUEST, "this server answers to 127.0.0.1 and localhost only");
+        }
+        if !headers.get_all(ORIGIN).iter().all(|origin| self.is_own(origin, "http://")) {
+            return refuse(StatusCode::FORBIDDEN, "a page of another site asked for this");
+        }
+        // A link on another site may lead here; its scripts, frames and pictures may not.
+        let says = |name: &str, value: &str| headers.get(name).is_some_and(|found| found == value);
+        let from_elsewhere = says(FETCH_SITE, "cross-site") || says(FETCH_SITE, "same-site");
+        if from_elsewhere && !says(FETCH_MODE, "navigate") {
+            return refuse(StatusCode::FORBIDDEN, "a page of another site asked for this");
+        }
+        if method != Method::GET && method != Method::HEAD {
+            return refuse(StatusCode::METHOD_NOT_ALLOWED, "records are only read here");
+        }
+        Ok(())
+    }
+
+    /// Whether a request brings the key.
+    pub(crate) fn knows(&self, headers: &HeaderMap) -> bool {
+        let name = self.cookie_name();
+        let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let mut pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        pairs.any(|(key, value)| key == name && self.is_key(value))
+    }
+
+    fn is_own(&self, value: &HeaderValue, before: &str) -> bool {
+        let rest = value.to_str().ok().and_then(|value| value.strip_prefix(before));
+        let Some((host, port)) = rest.and_then(|rest| rest.rsplit_once(':')) else { return false };
+        (host == "127.0.0.1" || host.eq_ignore_ascii_case("localhost")) && port == self.port.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(of: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in of {
+            headers.append(*name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn only_its_own_pages_are_answered() {
+        let guard = Guard::new(4000).unwrap();
+        let status = |method: Method, of: &[(&'static str, &str)]| {
+            guard.admit(&method, &headers(of)).err().map(|refusal| refusal.status.as_u16())
+        };
+        let host = ("host", "127.0.0.1:4000");
+        assert_eq!(status(Method::GET, &[host]), None);
+        assert_eq!(status(Method::HEAD, &[("host", "LocalHost:4000"), ("origin", "http://localhost:4000")]), None);
+        for wrong in ["evil.example:4000", "127.0.0.1", "127.0.0.1:4001", "127.0.0.1:4000.evil.example", "", ":4000"] {
+            assert_eq!(status(Method::GET, &[("host", wrong)]), Some(421), "{wrong}");
+        }
+        assert_eq!(status(Method::GET, &[]), Some(421));
+        assert_eq!(status(Method::GET, &[host, host]), Some(421));
+        for wrong in ["null", "http://evil.example", "https://127.0.0.1:4000", "http://127.0.0.1:4001"] {
+            assert_eq!(status(Method::GET, &[host, ("origin", wrong)]), Some(403), "{wrong}");
+        }
+        let elsewhere = ("sec-fetch-site", "cross-site");
+        assert_eq!(status(Method::GET, &[host, elsewhere, ("sec-fetch-mode", "no-cors")]), Some(403));
+        assert_eq!(status(Method::GET, &[host, elsewhere, ("sec-fetch-mode", "navigate")]), None);
+        assert_eq!(status(Method::POST, &[host]), Some(405));
+    }
+
+    #[test]
+    fn the_key_is_in_the_link_and_in_the_cookie() {
+        let guard = Guard::new(4000).unwrap();
+        let key = guard.link().split_once("key=").unwrap().1.to_owned();
+        assert!(guard.is_key(&key) && !guard.is_key("") && !guard.is_key(&key[1..]));
+        let cookie = guard.cookie();
+        let pair = cookie.split(';').next().unwrap();
+        assert!(guard.knows(&headers(&[("cookie", &format!("other=1; {pair}"))])));
+        assert!(
+            !guard.knows(&headers(&[("cookie", &pair.replace("4000", "4001"))])) && !guard.knows(&HeaderMap::new())
+        );
+        assert_ne!(Guard::new(4000).unwrap().link(), guard.link());
+    }
+}

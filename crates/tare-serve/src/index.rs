@@ -1,0 +1,356 @@
+//! The index: what the list shows of each record, so that ten thousand of them are listed at once. Made from records,
+//! made anew where they are newer, and never the truth.
+
+use crate::entry::{Entry, UNREADABLE};
+use crate::shelf::Shelf;
+use rusqlite::{Connection, OpenFlags, params, params_from_iter};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tare_core::fault::{Doing, Fault};
+
+/// The file, in the folder of records.
+const FILE: &str = ".tare-serve.sqlite";
+/// Marks the file as Tare's own: "TARE".
+const MARK: i64 = 0x5441_5245;
+/// The version of the table. Another one is made anew.
+const VERSION: i64 = 1;
+
+const TABLES: &str = "
+    CREATE TABLE records (
+        name TEXT PRIMARY KEY, stamp TEXT NOT NULL, started TEXT NOT NULL, run TEXT NOT NULL, study TEXT NOT NULL,
+        machine TEXT NOT NULL, ended TEXT NOT NULL, forms TEXT NOT NULL, words TEXT NOT NULL,
+        entry TEXT NOT NULL) STRICT;
+    CREATE INDEX by_start ON records (started DESC, name);";
+
+/// How many records a page lists.
+pub(crate) const PAGE: usize = 50;
+
+/// How far the index is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Records that have been read anew, and that are to be.
+    pub(crate) done: usize,
+    pub(crate) of: usize,
+    /// Whether the folder has been looked through at least once.
+    pub(crate) is_known: bool,
+    /// Folders left out because their names are not UTF-8.
+    pub(crate) unnamed: usize,
+}
+
+impl Progress {
+    /// Whether records are being read.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.is_known || self.done < self.of
+    }
+}
+
+/// What is wanted of the list. Nothing means all.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted<'a> {
+    /// Words that all occur.
+    pub(crate) words: Vec<String>,
+    pub(crate) study: Option<&'a str>,
+    pub(crate) form: Option<&'a str>,
+    pub(crate) machine: Option<&'a str>,
+    /// How it ended, or [`RUNNING`], or [`UNFINISHED`].
+    pub(crate) state: Option<&'a str>,
+    /// The first and the last day, `2026-01-31`.
+    pub(crate) from: Option<&'a str>,
+    pub(crate) to: Option<&'a str>,
+    /// From 0.
+    pub(crate) page: usize,
+}
+
+/// The state of a run that goes on.
+pub(crate) const RUNNING: &str = "running";
+/// The state of one that did not end and does not go on.
+pub(crate) const UNFINISHED: &str = "unfinished";
+
+/// What was found.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    pub(crate) entries: Vec<Entry>,
+    /// How many there are on all pages.
+    pub(crate) count: usize,
+}
+
+/// What lists can be narrowed down to.
+#[derive(Debug, Default, serde::Serialize)]
+pub(crate) struct Choices {
+    pub(crate) studies: Vec<String>,
+    pub(crate) forms: Vec<String>,
+    pub(crate) machines: Vec<String>,
+    pub(crate) states: Vec<String>,
+}
+
+/// The index.
+#[derive(Debug)]
+pub(crate) struct Index {
+    db: Mutex<Connection>,
+    progress: Mutex<Progress>,
+}
+
+impl Index {
+    /// Opens the index of a folder, or begins one in memory where none can be written, or what is there is not ours.
+    ///
+    /// # Errors
+    /// When there is no memory for one.
+    pub(crate) fn open(folder: &Path) -> Result<Index, Fault> {
+        let db = match in_file(&folder.join(FILE)) {
+            Ok(db) => db,
+            Err(_) => in_memory().doing("make an index of the records")?,
+        };
+        Ok(Index { db: Mutex::new(db), progress: Mutex::default() })
+    }
+
+    /// How far it is.
+    pub(crate) fn progress(&self) -> Progress {
+        *self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn db(&self) -> MutexGuard<'_, Connection> {
+        self.db.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads what is new or newer, the latest records first, and forgets what is gone.
+    ///
+    /// # Errors
+    /// When the folder cannot be listed, or the index not be written.
+    pub(crate) fn refresh(&self, shelf: &Shelf) -> Result<(), Fault> {
+        let found = shelf.found()?;
+        let known = self.stamps().doing("read the index")?;
+        let names: BTreeSet<&String> = found.names.iter().collect();
+        for gone in known.keys().filter(|name| !names.contains(name)) {
+            self.db().execute("DELETE FROM records WHERE name = ?1", [gone]).doing("write the index")?;
+        }
+        // Names of records begin with their date.
+        let newer = found.names.iter().rev().filter_map(|name| {
+            let stamp = shelf.record(name)?.stamp();
+            (known.get(name) != Some(&stamp)).then_some((name, stamp))
+        });
+        let newer: Vec<(&String, String)> = newer.collect();
+        let tell = |done| {
+            let progress = Progress { done, of: newer.len(), is_known: true, unnamed: found.unnamed };
+            *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
+        };
+        tell(0);
+        for (done, (name, stamp)) in newer.iter().enumerate() {
+            // It may be gone since.
+            if let Some(shelved) = shelf.record(name) {
+                self.put(&Entry::of(name, &shelved), stamp).doing("write the index")?;
+            }
+            tell(done + 1);
+        }
+        Ok(())
+    }
+
+    fn stamps(&self) -> rusqlite::Result<BTreeMap<String, String>> {
+        let db = self.db();
+        let mut query = db.prepare("SELECT name, stamp FROM records")?;
+        query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+    }
+
+    fn put(&self, entry: &Entry, stamp: &str) -> rusqlite::Result<usize> {
+        let forms: String = entry.forms.iter().map(|form| format!("\n{}\n", form.form)).collect();
+        let text = serde_json::to_string(entry).expect("an entry is plain data");
+        let Entry { name, started, run, study, machine, ended, .. } = entry;
+        let row = params![name, stamp, started, run, study, machine, ended, forms, entry.words(), text];
+        self.db().execute("INSERT OR REPLACE INTO records VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)", row)
+    }
+
+    /// The records that are wanted, the latest first. `live` are the runs that go on.
+    ///
+    /// # Errors
+    /// When the index cannot be read.
+    pub(crate) fn list(&self, wanted: &Wanted, live: &[String]) -> Result<Listed, Fault> {
+        let (conditions, values) = conditions(wanted, live);
+        let count = format!("SELECT count(*) FROM records WHERE {conditions}");
+        let page = format!(
+            "SELECT entry FROM records WHERE {conditions} ORDER BY started DESC, name LIMIT {PAGE} OFFSET {}",
+            wanted.page.saturating_mul(PAGE)
+        );
+        let read = || -> rusqlite::Result<Listed> {
+            let db = self.db();
+            let count: i64 = db.query_row(&count, params_from_iter(&values), |row| row.get(0))?;
+            let mut query = db.prepare(&page)?;
+            let rows = query.query_map(params_from_iter(&values), |row| row.get::<_, String>(0))?;
+            let entries = rows.collect::<rusqlite::Result<Vec<String>>>()?;
+            let entries = entries.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
+            Ok(Listed { entries, count: usize::try_from(count).unwrap_or_default() })
+        };
+        read().doing("read the index")
+    }
+
+    /// What there is to choose from.
+    ///
+    /// # Errors
+    /// When the index cannot be read.
+    pub(crate) fn choices(&self) -> Result<Choices, Fault> {
+        let read = || -> rusqlite::Result<Choices> {
+            let db = self.db();
+            let distinct = |column: &str| -> rusqlite::Result<Vec<String>> {
+                let text = format!("SELECT DISTINCT {column} FROM records WHERE {column} != '' ORDER BY 1");
+                db.prepare(&text)?.query_map([], |row| row.get(0))?.collect()
+            };
+            let forms: BTreeSet<String> = distinct("forms")?
+                .iter()
+                .flat_map(|forms| forms.split('\n').filter(|form| !form.is_empty()))
+                .map(str::to_owned)
+                .collect();
+            let ended = distinct("ended")?;
+            let states = [RUNNING, UNFINISHED].map(str::to_owned).into_iter().chain(ended).collect();
+            Ok(Choices {
+                studies: distinct("study")?,
+                forms: forms.into_iter().collect(),
+                machines: distinct("machine")?,
+                states,
+            })
+        };
+        read().doing("read the index")
+    }
+
+    /// How many records cannot be read.
+    ///
+    /// # Errors
+    /// When the index cannot be read.
+    pub(crate) fn unreadable(&self) -> Result<usize, Fault> {
+        let text = "SELECT count(*) FROM records WHERE ended = ?1";
+        let count: rusqlite::Result<i64> = self.db().query_row(text, [UNREADABLE], |row| row.get(0));
+        Ok(usize::try_from(count.doing("read the index")?).unwrap_or_default())
+    }
+}
+
+/// The condition and its values.
+fn conditions(wanted: &Wanted, live: &[String]) -> (String, Vec<String>) {
+    let (mut all, mut values) = (vec!["1".to_owned()], Vec::new());
+    let mut add = |text: &str, value: String| {
+        values.push(value);
+        all.push(text.replace("$", &format!("?{}", values.len())));
+    };
+    for word in &wanted.words {
+        add("instr(words, $) > 0", word.to_lowercase());
+    }
+    let equals = [("study = $", wanted.study), ("machine = $", wanted.machine), ("started >= $", wanted.from)];
+    for (text, value) in equals {
+        if let Some(value) = value {
+            add(text, value.to_owned());
+        }
+    }
+    if let Some(form) = wanted.form {
+        add("instr(forms, $) > 0", format!("\n{form}\n"));
+    }
+    if let Some(to) = wanted.to {
+        // Until the end of that day: what follows a date sorts before a tilde.
+        add("started <= $", format!("{to}~"));
+    }
+    let live = serde_json::to_string(live).expect("names are plain data");
+    match wanted.state {
+        Some(RUNNING) => add("ended = '' AND run IN (SELECT value FROM json_each($))", live),
+        Some(UNFINISHED) => add("ended = '' AND run NOT IN (SELECT value FROM json_each($))", live),
+        Some(state) => add("ended = $", state.to_owned()),
+        None => {}
+    }
+    (all.join(" AND "), values)
+}
+
+fn in_memory() -> rusqlite::Result<Connection> {
+    let db = Connection::open_in_memory()?;
+    db.execute_batch(TABLES)?;
+    Ok(db)
+}
+
+/// The index in a file, which is only changed if it is new or ours.
+fn in_file(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(path, flags)?;
+    db.busy_timeout(std::time::Duration::from_secs(2))?;
+    // Whoever else can write to the folder has made a schema that this process would run.
+    db.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;")?;
+    let number = |text: &str| db.query_row(text, [], |row| row.get::<_, i64>(0));
+    let (mark, version) = (number("PRAGMA application_id")?, number("PRAGMA user_version")?);
+    let tables = number("SELECT count(*) FROM sqlite_schema")?;
+    if (mark, version) == (MARK, VERSION) {
+        number("SELECT count(*) FROM records")?;
+        return Ok(db);
+    }
+    if mark != MARK && tables > 0 {
+        return Err(rusqlite::Error::InvalidQuery);
+    }
+    db.execute_batch(&format!(
+        "BEGIN; DROP TABLE IF EXISTS records; {TABLES} PRAGMA application_id = {MARK}; PRAGMA user_version = {VERSION};
+         COMMIT;"
+    ))?;
+    Ok(db)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(name: &str, study: &str, ended: &str) -> Entry {
+        let text = serde_json::json!({
+            "name": name, "run": name, "started": format!("2026-01-{name}T10:00:00Z"), "study": study, "part": "",
+            "question": "What? 100%", "workload": "redis", "baseline": "native", "machine": "m", "ended": ended,
+            "trials": 1, "planned": 2, "metric": "throughput", "fault": "",
+            "forms": [{"form": "vm", "class": "f1", "emulated": false, "figure": "", "words": "", "sense": ""}],
+        });
+        serde_json::from_value(text).unwrap()
+    }
+
+    fn names(index: &Index, wanted: &Wanted, live: &[String]) -> Vec<String> {
+        let listed = index.list(wanted, live).unwrap();
+        assert_eq!(listed.count, listed.entries.len());
+        listed.entries.into_iter().map(|entry| entry.name).collect()
+    }
+
+    #[test]
+    fn a_list_is_narrowed_down_by_words_and_filters() {
+        let folder = tempfile::tempdir().unwrap();
+        let index = Index::open(folder.path()).unwrap();
+        for entry in [entry("01", "One", "complete"), entry("02", "two", ""), entry("03", "two", "")] {
+            index.put(&entry, "s").unwrap();
+        }
+        let live = ["02".to_owned()];
+        let of = |wanted: &Wanted| names(&index, wanted, &live);
+        assert_eq!(of(&Wanted::default()), ["03", "02", "01"]);
+        assert_eq!(of(&Wanted { words: vec!["ONE".into(), "vm".into()], ..Wanted::default() }), ["01"]);
+        // No pattern, and no SQL.
+        assert_eq!(of(&Wanted { words: vec!["0%".into()], ..Wanted::default() }).len(), 3);
+        assert_eq!(of(&Wanted { words: vec!["' OR 1 --".into()], ..Wanted::default() }).len(), 0);
+        assert_eq!(of(&Wanted { study: Some("two"), ..Wanted::default() }), ["03", "02"]);
+        assert_eq!(of(&Wanted { form: Some("v"), ..Wanted::default() }).len(), 0);
+        assert_eq!(of(&Wanted { form: Some("vm"), state: Some(RUNNING), ..Wanted::default() }), ["02"]);
+        assert_eq!(of(&Wanted { state: Some(UNFINISHED), ..Wanted::default() }), ["03"]);
+        let days = Wanted { from: Some("2026-01-02"), to: Some("2026-01-02"), ..Wanted::default() };
+        assert_eq!(of(&days), ["02"]);
+        assert_eq!(index.choices().unwrap().forms, ["vm"]);
+        // What was put there is there again, without a second reading.
+        drop(index);
+        let again = Index::open(folder.path()).unwrap();
+        assert_eq!(again.stamps().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn a_file_that_is_not_ours_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FILE);
+        for content in [&b"no database at all, but long enough to be looked at"[..], b""] {
+            std::fs::write(&path, content).unwrap();
+            Index::open(folder.path()).unwrap().put(&entry("01", "s", ""), "s").unwrap();
+            assert!(content.is_empty() || std::fs::read(&path).unwrap() == content);
+        }
+        std::fs::remove_file(&path).unwrap();
+        Connection::open(&path).unwrap().execute_batch("CREATE TABLE records (theirs TEXT);").unwrap();
+        let before = std::fs::read(&path).unwrap();
+        Index::open(folder.path()).unwrap().put(&entry("01", "s", ""), "s").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("elsewhere"), &path).unwrap();
+        Index::open(folder.path()).unwrap().put(&entry("01", "s", ""), "s").unwrap();
+        assert!(!folder.path().join("elsewhere").exists());
+    }
+}

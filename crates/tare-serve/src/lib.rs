@@ -1,0 +1,28 @@
+//! Records, and the run that goes on, in a browser: a server on 127.0.0.1 that reads a folder of records and its
+//! events, and writes nothing but an index beside them.
+//!
+//! **Architecture invariant:** a run neither knows nor waits for this. What is shown of records is rendered by
+//! `tare-report`, the drawings of a run that goes on included; nothing is worked out here.
+//!
+//! **Architecture invariant:** records may be hostile. Everything from them is escaped where it is shown, and no path
+//! leaves their folder.
+
+mod answer;
+mod compared;
+mod entry;
+mod follow;
+mod guard;
+mod index;
+mod now;
+mod pages;
+mod query;
+mod reports;
+mod routes;
+mod runs;
+mod server;
+mod shelf;
+mod surroundings;
+mod tail;
+
+pub use server::{Server, Settings, Stopper};
+pub use surroundings::Surroundings;

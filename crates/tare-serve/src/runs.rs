@@ -1,0 +1,89 @@
+//! The page "Runs": all records, with search and filters, which are in its address.
+
+use crate::entry::{Entry, UNREADABLE};
+use crate::index::{Index, PAGE, RUNNING, UNFINISHED, Wanted};
+use crate::pages::{Pages, bar, plain};
+use crate::query::Query;
+use minijinja::{Value, context};
+use serde::Serialize;
+use tare_core::fault::Fault;
+
+/// Words of a search, at most.
+const WORDS: usize = 16;
+
+/// A record as a row shows it.
+#[derive(Serialize)]
+struct Row {
+    entry: Entry,
+    /// Date and time, in words.
+    day: String,
+    time: String,
+    state: String,
+    /// The class of the state.
+    mood: &'static str,
+}
+
+impl Row {
+    fn of(entry: Entry, live: &[String]) -> Row {
+        let state = match entry.ended.as_str() {
+            "" if live.contains(&entry.run) => RUNNING,
+            "" => UNFINISHED,
+            ended => ended,
+        };
+        let mood = match state {
+            RUNNING => "live",
+            UNREADABLE => "bad",
+            UNFINISHED | "interrupted" | "budget spent" => "cut",
+            _ => "whole",
+        };
+        let part = |from: usize, to: usize| entry.started.get(from..to).unwrap_or_default().to_owned();
+        Row { day: part(0, 10), time: part(11, 16), state: state.to_owned(), mood, entry }
+    }
+}
+
+/// The page, or only its list where the script asks for it.
+///
+/// # Errors
+/// When the index cannot be read.
+pub(crate) fn page(pages: &Pages, index: &Index, query: &Query, live: &[String]) -> Result<String, Fault> {
+    let list = list(index, query, live)?;
+    if query.one("part") == Some("list") {
+        return pages.fill("list", list);
+    }
+    let content = context! {
+        title => "Runs", bar => bar("/"), script => "runs.js", choices => plain(index.choices()?),
+        q => plain(query.one("q")), study => plain(query.one("study")), form => plain(query.one("form")),
+        machine => plain(query.one("machine")), state => plain(query.one("state")), from => plain(query.one("from")),
+        to => plain(query.one("to")), ..list
+    };
+    pages.fill("runs", content)
+}
+
+fn list(index: &Index, query: &Query, live: &[String]) -> Result<Value, Fault> {
+    let words = query.one("q").unwrap_or_default().split_whitespace().take(WORDS).map(str::to_owned).collect();
+    let page = query.one("page").and_then(|page| page.parse::<usize>().ok()).unwrap_or(1).max(1);
+    let wanted = Wanted {
+        words,
+        study: query.one("study"),
+        form: query.one("form"),
+        machine: query.one("machine"),
+        state: query.one("state"),
+        from: query.one("from"),
+        to: query.one("to"),
+        page: page - 1,
+    };
+    let (progress, unreadable) = (index.progress(), index.unreadable()?);
+    let listed = index.list(&wanted, live)?;
+    let pages = listed.count.div_ceil(PAGE).max(1);
+    let is_narrowed =
+        ["q", "study", "form", "machine", "state", "from", "to"].iter().any(|name| query.one(name).is_some());
+    let rows: Vec<Row> = listed.entries.into_iter().map(|entry| Row::of(entry, live)).collect();
+    let other = |page: usize| query.with("page", &page.to_string());
+    Ok(context! {
+        rows => plain(rows), count => plain(listed.count), page => plain(page), pages => plain(pages),
+        is_narrowed => is_narrowed, before => plain((page > 1).then(|| other(page - 1))),
+        after => plain((page < pages).then(|| other(page + 1))), busy => progress.is_busy(),
+        done => plain(progress.done), of => plain(progress.of), unnamed => plain(progress.unnamed),
+        unreadable => plain(unreadable),
+    })
+}

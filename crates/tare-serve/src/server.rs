@@ -1,0 +1,175 @@
+//! The server: one thread that talks to browsers, one that keeps the index, and some that read records.
+
+use crate::guard::Guard;
+use crate::index::Index;
+use crate::pages::Pages;
+use crate::reports::Reports;
+use crate::routes::{Site, answer};
+use crate::shelf::Shelf;
+use crate::surroundings::Surroundings;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicUsize;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tare_core::fault::{Doing, Fault};
+use tokio::sync::{Notify, Semaphore};
+
+/// Threads that read records and make pages.
+const MAKERS: usize = 4;
+/// Connections at the same time.
+const CONNECTIONS_MOST: usize = 128;
+/// The largest head of a request, bytes.
+const HEAD_MOST: usize = 32 << 10;
+/// How long a browser may take to send one.
+const HEAD_WITHIN: Duration = Duration::from_secs(10);
+/// The least time between two looks at the whole folder.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What is served, and where.
+#[derive(Debug)]
+pub struct Settings {
+    /// The folder of records.
+    pub records: PathBuf,
+    /// The port on 127.0.0.1; 0 takes a free one.
+    pub port: u16,
+}
+
+/// A server that listens, and answers once it runs.
+pub struct Server {
+    listener: TcpListener,
+    site: Arc<Site>,
+    asked: Receiver<()>,
+    stop: Arc<Notify>,
+}
+
+/// Ends a server, from any thread.
+#[derive(Debug, Clone)]
+pub struct Stopper(Arc<Notify>);
+
+impl Stopper {
+    /// Has it end, now or as soon as it runs.
+    pub fn stop(&self) {
+        self.0.notify_one();
+    }
+}
+
+impl Server {
+    /// Listens on 127.0.0.1.
+    ///
+    /// # Errors
+    /// When the folder of records cannot be opened, or the port is taken.
+    pub fn bind(settings: &Settings, surroundings: Arc<dyn Surroundings>) -> Result<Server, Fault> {
+        let shelf = Shelf::open(&settings.records)?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, settings.port));
+        let taken = format!("listen on port {} of 127.0.0.1", settings.port);
+        let listener = listener.doing(taken).map_err(|fault| fault.remedy("choose another one with --port"))?;
+        let listening = listener.set_nonblocking(true).and_then(|()| listener.local_addr());
+        let address = listening.doing("listen on 127.0.0.1")?;
+        let (ask, asked) = sync_channel(1);
+        let site = Site {
+            guard: Guard::new(address.port())?,
+            index: Index::open(shelf.path())?,
+            shelf,
+            pages: Pages::new()?,
+            reports: Reports::default(),
+            surroundings,
+            ask,
+            reading: Mutex::new(()),
+            followers: AtomicUsize::new(0),
+        };
+        Ok(Server { listener, site: Arc::new(site), asked, stop: Arc::new(Notify::new()) })
+    }
+
+    /// The link that lets a browser in. Whoever has it may read all records.
+    pub fn link(&self) -> String {
+        self.site.guard.link()
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn address(&self) -> Result<SocketAddr, Fault> {
+        self.listener.local_addr().doing("look where the server listens")
+    }
+
+    /// What ends it.
+    pub fn stopper(&self) -> Stopper {
+        Stopper(self.stop.clone())
+    }
+
+    /// Answers until it is stopped.
+    ///
+    /// # Errors
+    /// When it cannot begin to.
+    pub fn run(self) -> Result<(), Fault> {
+        let Server { listener, site, asked, stop } = self;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(MAKERS)
+            .build()
+            .doing("start the server")?;
+        let indexed = site.clone();
+        let keeper = std::thread::Builder::new().name("index".to_owned());
+        keeper.spawn(move || keep_index(&indexed, &asked)).doing("start a thread")?;
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::from_std(listener).doing("start the server")?;
+            tokio::select! {
+                () = stop.notified() => {}
+                () = accept(&listener, &site) => {}
+            }
+            Ok::<(), Fault>(())
+        })?;
+        // Who still reads a record or follows a run is not waited for.
+        runtime.shutdown_background();
+        Ok(())
+    }
+}
+
+/// Keeps the index as the records are: at once, and whenever it is asked to. It ends with the process.
+fn keep_index(site: &Site, asked: &Receiver<()>) {
+    loop {
+        // What cannot be listed now may be later, and pages say what they lack.
+        let _ = site.index.refresh(&site.shelf);
+        std::thread::sleep(LOOK_EVERY);
+        if asked.recv().is_err() {
+            return;
+        }
+    }
+}
+
+async fn accept(listener: &tokio::net::TcpListener, site: &Arc<Site>) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MOST));
+    loop {
+        let Ok(place) = room.clone().acquire_owned().await else { return };
+        let Ok((stream, _)) = listener.accept().await else {
+            // Too many open files, for one: that passes.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let site = site.clone();
+        tokio::spawn(async move {
+            let service = service_fn(move |request: Request<Incoming>| {
+                let site = site.clone();
+                async move {
+                    let (head, _) = request.into_parts();
+                    Ok::<_, Infallible>(answer(site, head.method, head.uri, head.headers).await)
+                }
+            });
+            let mut builder = http1::Builder::new();
+            builder.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN).max_buf_size(HEAD_MOST);
+            // A browser that goes away in the middle is no error.
+            let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+            drop(place);
+        });
+    }
+}

@@ -1,0 +1,217 @@
+//! The folder of records, held open. Names come from browsers and records from anybody: nothing outside of the folder
+//! is opened, and no link is followed.
+
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, openat, openat2, statat};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use tare_core::fault::{Doing, Fault};
+use tare_core::record::{Record, SuiteRecord};
+
+/// The file that makes a folder a record, and the one that makes it a record of several parts.
+const HEADER: &str = "record.json";
+const SUITE: &str = "suite.json";
+
+/// The longest name of a folder, bytes.
+const NAME_MOST: usize = 255;
+
+/// The folder of records.
+#[derive(Debug)]
+pub(crate) struct Shelf {
+    root: OwnedFd,
+    path: PathBuf,
+}
+
+/// The records in the folder.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Their names: that of a folder, or of a folder and a part in it: `2026-cost/memory`.
+    pub(crate) names: Vec<String>,
+    /// How many entries were left out because their names are not UTF-8.
+    pub(crate) unnamed: usize,
+}
+
+/// A record's folder, held open.
+#[derive(Debug)]
+pub(crate) struct Shelved {
+    fd: OwnedFd,
+    name: String,
+}
+
+impl Shelf {
+    /// Opens the folder, whose own path may be a link.
+    ///
+    /// # Errors
+    /// When there is no such folder, it cannot be opened, or it is itself a record.
+    pub(crate) fn open(path: &Path) -> Result<Shelf, Fault> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = openat(CWD, path, flags, Mode::empty()).doing(format!("open {}", path.display()));
+        let hint = "name the folder that holds records with --records, or make one with `tare run`";
+        let root = root.map_err(|fault| fault.remedy(hint).as_mistake())?;
+        if has(&root, HEADER) || has(&root, SUITE) {
+            let fault = Fault::new(format!("{} is a record, not a folder of records", path.display()));
+            return Err(fault.remedy("name the folder above it").as_mistake());
+        }
+        let path = path.canonicalize().doing(format!("open {}", path.display()))?;
+        Ok(Shelf { root, path })
+    }
+
+    /// Its absolute path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// All records in it.
+    ///
+    /// # Errors
+    /// When it cannot be listed.
+    pub(crate) fn found(&self) -> Result<Found, Fault> {
+        let mut found = Found::default();
+        let (names, unnamed) = names_in(&self.root, ".").doing(format!("list {}", self.path.display()))?;
+        found.unnamed = unnamed;
+        for name in names {
+            let Some(record) = self.folder(&name) else { continue };
+            if has(&record, HEADER) {
+                found.names.push(name);
+            } else if has(&record, SUITE) {
+                let (parts, _) = names_in(&record, ".").unwrap_or_default();
+                let parts = parts.into_iter().map(|part| format!("{name}/{part}"));
+                found.names.extend(parts.filter(|part| self.folder(part).is_some_and(|part| has(&part, HEADER))));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The record of this name; none if there is none, or the name leads elsewhere.
+    pub(crate) fn record(&self, name: &str) -> Option<Shelved> {
+        let fd = self.folder(name)?;
+        (has(&fd, HEADER) || has(&fd, SUITE)).then(|| Shelved { fd, name: name.to_owned() })
+    }
+
+    fn folder(&self, name: &str) -> Option<OwnedFd> {
+        let parts: Vec<&str> = name.split('/').collect();
+        let is_plain = |part: &&str| !part.is_empty() && !part.starts_with('.') && part.len() <= NAME_MOST;
+        if parts.len() > 2 || !parts.iter().all(is_plain) || name.contains('\0') {
+            return None;
+        }
+        beneath(&self.root, name, OFlags::RDONLY | OFlags::DIRECTORY)
+    }
+}
+
+impl Shelved {
+    /// Whether it is a record of several parts.
+    pub(crate) fn is_suite(&self) -> bool {
+        has(&self.fd, SUITE)
+    }
+
+    /// Whether its run has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        has(&self.fd, "end.json")
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// As for [`tare_runner::read_record`], with the record's name in the place of its path.
+    pub(crate) fn read(&self) -> Result<Record, Fault> {
+        tare_runner::read_record(&self.path()).map_err(|fault| self.named(fault))
+    }
+
+    /// Reads all of its parts.
+    ///
+    /// # Errors
+    /// As for [`tare_runner::read_suite`].
+    pub(crate) fn read_suite(&self) -> Result<SuiteRecord, Fault> {
+        tare_runner::read_suite(&self.path()).map_err(|fault| self.named(fault))
+    }
+
+    /// A regular file in it, by its path; none if there is none, or a link is on the way.
+    pub(crate) fn file(&self, path: &str) -> Option<File> {
+        // A pipe is not waited for.
+        let fd = beneath(&self.fd, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+        let file = File::from(fd);
+        file.metadata().ok().filter(std::fs::Metadata::is_file).map(|_| file)
+    }
+
+    /// What changes when the record does.
+    pub(crate) fn stamp(&self) -> String {
+        let of = |name: &str| match statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => format!("{}.{}.{}.{}", stat.st_mtime, stat.st_mtime_nsec, stat.st_size, stat.st_ino),
+            Err(_) => "-".to_owned(),
+        };
+        [HEADER, SUITE, "end.json", "trials", "profiles"].map(of).join(" ")
+    }
+
+    /// The open folder as a path, which leads to this very folder whatever its name leads to meanwhile.
+    fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.fd.as_raw_fd()))
+    }
+
+    fn named(&self, fault: Fault) -> Fault {
+        let path = self.path().display().to_string();
+        let [message, remedy] = [&fault.message, &fault.remedy].map(|text| text.replace(&path, &self.name));
+        Fault { message, remedy, ..fault }
+    }
+}
+
+/// Opens what is below `folder`, over no link, and never the folders above.
+fn beneath(folder: &OwnedFd, path: &str, flags: OFlags) -> Option<OwnedFd> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    openat2(folder, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve).ok()
+}
+
+/// Whether there is a regular file of this name in `folder`.
+fn has(folder: &OwnedFd, name: &str) -> bool {
+    let kind = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    kind == Ok(FileType::RegularFile)
+}
+
+/// The names in a folder that do not begin with a dot, sorted, and how many others are not UTF-8.
+fn names_in(folder: &OwnedFd, path: &str) -> rustix::io::Result<(Vec<String>, usize)> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let (mut names, mut unnamed) = (Vec::new(), 0);
+    for entry in Dir::new(openat(folder, path, flags, Mode::empty())?)? {
+        match entry?.file_name().to_str() {
+            Ok(name) if name.starts_with('.') => {}
+            Ok(name) => names.push(name.to_owned()),
+            Err(_) => unnamed += 1,
+        }
+    }
+    names.sort_unstable();
+    Ok((names, unnamed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn no_name_leads_out_of_the_folder() {
+        let above = tempfile::tempdir().unwrap();
+        let make = |path: &str| {
+            std::fs::create_dir_all(above.path().join(path)).unwrap();
+            std::fs::write(above.path().join(path).join(HEADER), "{}").unwrap();
+        };
+        for path in ["outside", "records/good", "records/.hidden", "records/suite/part"] {
+            make(path);
+        }
+        std::fs::write(above.path().join("records/suite/suite.json"), "{}").unwrap();
+        symlink(above.path().join("outside"), above.path().join("records/link")).unwrap();
+        symlink("/etc/hosts", above.path().join("records/good/events.jsonl")).unwrap();
+        std::fs::create_dir(above.path().join("records").join(std::ffi::OsStr::from_bytes(b"\xff"))).unwrap();
+        let shelf = Shelf::open(&above.path().join("records")).unwrap();
+        let found = shelf.found().unwrap();
+        assert_eq!((found.names, found.unnamed), (vec!["good".to_owned(), "suite/part".to_owned()], 1));
+        for name in ["..", "../outside", "/etc", "link", ".hidden", "", "good/../good", "good/", "a/b/c", "good\0"] {
+            assert!(shelf.record(name).is_none(), "{name:?}");
+        }
+        let good = shelf.record("good").unwrap();
+        assert!(good.file("events.jsonl").is_none() && good.file("../../outside/record.json").is_none());
+        assert!(good.file(HEADER).is_some() && !good.has_ended() && shelf.record("suite").unwrap().is_suite());
+        let fault = good.read().unwrap_err();
+        assert!(fault.message.contains("good/record.json") && !fault.message.contains("/proc/"), "{fault}");
+        assert!(Shelf::open(&above.path().join("outside")).unwrap_err().mistake);
+    }
+}

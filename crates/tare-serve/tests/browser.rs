@@ -1,0 +1,167 @@
+//! A server on a folder of sample records, and who asks it.
+
+use crate::{events, sample};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tare_core::fault::Fault;
+use tare_core::record::{Header, Record};
+use tare_runner::RecordDir;
+use tare_serve::{Server, Settings, Stopper, Surroundings};
+use tare_stats::Occasions;
+
+/// Longer than anything here takes.
+const WITHIN: Duration = Duration::from_secs(60);
+
+/// A machine without a history, on which these runs go on.
+#[derive(Default)]
+pub(crate) struct Machine(Mutex<Vec<String>>);
+
+impl Surroundings for Machine {
+    fn occasions(&self, _: &Header, _: &Header) -> Result<Occasions, Fault> {
+        Ok(Occasions::new())
+    }
+
+    fn live_runs(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+/// A server that runs until this is dropped.
+pub(crate) struct Site {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) address: SocketAddr,
+    pub(crate) key: String,
+    machine: Arc<Machine>,
+    stopper: Stopper,
+    running: Option<JoinHandle<Result<(), Fault>>>,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Site {
+    /// Serves what `fill` puts into a folder.
+    pub(crate) fn of(fill: impl FnOnce(&Path)) -> Site {
+        let folder = tempfile::tempdir().unwrap();
+        fill(folder.path());
+        let machine = Arc::new(Machine::default());
+        let settings = Settings { records: folder.path().to_owned(), port: 0 };
+        let server = Server::bind(&settings, machine.clone()).unwrap();
+        let key = server.link().split_once("key=").unwrap().1.to_owned();
+        let (address, stopper) = (server.address().unwrap(), server.stopper());
+        let running = Some(std::thread::spawn(move || server.run()));
+        Site { folder, address, key, machine, stopper, running }
+    }
+
+    /// From now on, this run goes on.
+    pub(crate) fn lives(&self, run: &str) {
+        self.machine.0.lock().unwrap().push(run.to_owned());
+    }
+
+    fn cookie(&self) -> String {
+        format!("Cookie: tare-{}={}\r\n", self.address.port(), self.key)
+    }
+
+    fn host(&self) -> String {
+        format!("Host: {}\r\n", self.address)
+    }
+
+    /// Asks for `path` as a browser does that has the key.
+    pub(crate) fn get(&self, path: &str) -> Said {
+        self.ask(&format!("GET {path} HTTP/1.1\r\n{}{}", self.host(), self.cookie()))
+    }
+
+    /// Asks for `path` with these lines instead of the host's and the key's.
+    pub(crate) fn get_with(&self, path: &str, lines: &str) -> Said {
+        self.ask(&format!("GET {path} HTTP/1.1\r\n{lines}"))
+    }
+
+    /// Sends a head and reads the whole answer.
+    pub(crate) fn ask(&self, head: &str) -> Said {
+        let mut stream = self.connect();
+        stream.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let answer = String::from_utf8(answer).expect("all answers are UTF-8");
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+        Said { status, head: head.to_lowercase(), body: body.to_owned() }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(WITHIN)).unwrap();
+        stream
+    }
+
+    /// Waits until the list holds `wanted`, and returns it.
+    pub(crate) fn listed(&self, wanted: &str) -> String {
+        let began = Instant::now();
+        loop {
+            let list = self.get("/?part=list").body;
+            if list.contains(wanted) && list.contains("data-busy=\"false\"") {
+                return list;
+            }
+            assert!(began.elapsed() < WITHIN, "{wanted} is not in the list: {list}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Follows a run, and returns its events as they come.
+    pub(crate) fn follow(&self, name: &str) -> impl Iterator<Item = (String, serde_json::Value)> + use<> {
+        let mut stream = self.connect();
+        let head = format!("GET /now/events?run={name} HTTP/1.1\r\n{}{}\r\n", self.host(), self.cookie());
+        stream.write_all(head.as_bytes()).unwrap();
+        // Pieces of the chunked answer are whole events, whose lines are told apart by how they begin.
+        let lines = BufReader::new(stream).lines().map_while(Result::ok);
+        let mut event = String::new();
+        lines.filter_map(move |line| {
+            if let Some(name) = line.strip_prefix("event: ") {
+                name.trim().clone_into(&mut event);
+            }
+            let data = line.strip_prefix("data: ")?;
+            Some((event.clone(), serde_json::from_str(data.trim()).unwrap()))
+        })
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.stopper.stop();
+        let ended = self.running.take().map(JoinHandle::join);
+        if !std::thread::panicking() {
+            ended.unwrap().unwrap().unwrap();
+        }
+    }
+}
+
+/// Writes a whole record, events included.
+pub(crate) fn write(path: &Path, record: &Record) {
+    let mut written = RecordDir::create(path, &record.header).unwrap();
+    record.trials.iter().for_each(|trial| written.write_trial(trial).unwrap());
+    for (at, event) in events::events(record) {
+        written.write_event(&at, &event).unwrap();
+    }
+    if let Some(end) = &record.end {
+        written.write_end(end).unwrap();
+    }
+}
+
+/// Writes the sample with this id, after `change` has been made to it.
+pub(crate) fn sample(folder: &Path, name: &str, change: impl FnOnce(&mut Record)) -> PathBuf {
+    let mut record = sample::record();
+    name.rsplit('/').next().unwrap_or(name).clone_into(&mut record.header.run);
+    change(&mut record);
+    let path = folder.join(name);
+    write(&path, &record);
+    path
+}

@@ -1,0 +1,176 @@
+//! What must not be answered, and records that mean no good.
+
+use crate::browser::{Site, sample};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use tare_core::record::Record;
+
+#[test]
+fn only_who_has_the_key_and_asks_from_here_is_answered() {
+    let site = Site::of(|folder| _ = sample(folder, "one", |_| {}));
+    let port = site.address.port();
+    let cookie = format!("Cookie: tare-{port}={}\r\n", site.key);
+    let status = |lines: &str| site.get_with("/", lines).status;
+    assert_eq!(status(&format!("Host: 127.0.0.1:{port}\r\n{cookie}")), 200);
+    assert_eq!(status(&format!("Host: localhost:{port}\r\nOrigin: http://localhost:{port}\r\n{cookie}")), 200);
+    for host in [format!("evil.example:{port}"), "127.0.0.1".to_owned(), "127.0.0.1:1".to_owned()] {
+        assert_eq!(status(&format!("Host: {host}\r\n{cookie}")), 421, "{host}");
+    }
+    let host = format!("Host: 127.0.0.1:{port}\r\n");
+    assert_eq!(status(&format!("{host}Origin: http://evil.example\r\n{cookie}")), 403);
+    assert_eq!(status(&format!("{host}Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n{cookie}")), 403);
+    for none in [String::new(), format!("Cookie: tare-{port}=0000\r\n"), format!("Cookie: tare-1={}\r\n", site.key)] {
+        for path in ["/", "/run/one", "/now/events?run=one", "/compare", "/open?key=0000", "/open"] {
+            assert_eq!(site.get_with(path, &format!("{host}{none}")).status, 403, "{path} {none}");
+        }
+    }
+    for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
+        assert_eq!(site.ask(&format!("{method} / HTTP/1.1\r\n{host}{cookie}")).status, 405, "{method}");
+    }
+    let opened = site.get_with(&format!("/open?key={}", site.key), &host);
+    assert!(opened.status == 303 && opened.head.contains("location: /"), "{}", opened.head);
+    assert!(opened.head.contains("httponly; samesite=lax"), "{}", opened.head);
+    let said = site.get("/");
+    for wanted in ["script-src 'self'", "nosniff", "no-referrer", "no-store", "x-frame-options: deny"] {
+        assert!(said.head.contains(wanted), "{wanted}: {}", said.head);
+    }
+    assert!(!said.head.contains("script-src 'self' 'unsafe-inline'") && !said.body.contains("<script>"));
+}
+
+#[test]
+fn no_address_leads_out_of_the_folder() {
+    let above = tempfile::tempdir().unwrap();
+    sample(above.path(), "outside", |record| record.header.study.question = "hunter2".into());
+    let site = Site::of(|folder| {
+        sample(folder, "inside", |_| {});
+        symlink(above.path().join("outside"), folder.join("link")).unwrap();
+        symlink(above.path().join("outside/record.json"), folder.join("inside/hunter.json")).unwrap();
+    });
+    let outside = above.path().join("outside");
+    let [plain, encoded] =
+        ["/run//", "/run/%2F"].map(|before| format!("{before}{}", &outside.display().to_string()[1..]));
+    let paths = ["/run/../outside", "/run/..%2foutside", "/run/%2e%2e/outside", "/run/link", "/run/inside/..", "/run/"];
+    for path in paths.into_iter().chain([plain.as_str(), encoded.as_str(), "/run/inside%00", "/run/%ff", "/etc/passwd"])
+    {
+        let said = site.get(path);
+        assert_eq!(said.status, 404, "{path}");
+        assert!(!said.body.contains("hunter2"), "{path}");
+    }
+    assert_eq!(site.get("/assets/../Cargo.toml").status, 404);
+    assert_eq!(site.get("/compare?run=inside&run=link").status, 422);
+    assert!(!site.listed("inside").contains("hunter2"));
+}
+
+/// Puts `text` wherever a record holds words.
+fn say_everywhere(record: &mut Record, text: &str) {
+    let header = &mut record.header;
+    let words = [
+        &mut header.tare,
+        &mut header.started,
+        &mut header.command,
+        &mut header.study.question,
+        &mut header.study.name,
+        &mut header.workload.name,
+        &mut header.workload.about,
+    ];
+    words.into_iter().for_each(|words| text.clone_into(words));
+    header.environment.values_mut().for_each(|value| text.clone_into(value));
+    header.environment.insert(text.into(), text.into());
+    for state in header.forms.values_mut() {
+        text.clone_into(&mut state.describe);
+    }
+    for trial in &mut record.trials {
+        trial.record.warnings.push(text.into());
+        text.clone_into(&mut trial.record.path);
+        trial.record.logs.insert(text.into(), text.into());
+    }
+    if let Some(end) = &mut record.end {
+        text.clone_into(&mut end.how);
+    }
+}
+
+#[test]
+fn scripts_in_a_record_are_text() {
+    let script = "</script></title><script>alert(1)</script><img src=x onerror=alert(1)>\"'><b>";
+    let name = "<img src=x onerror=alert(2)>";
+    let site = Site::of(|folder| {
+        sample(folder, name, |record| {
+            say_everywhere(record, script);
+            // Forms are named in many places, which must agree.
+            let rename = |form: &mut String| {
+                if form == "container" {
+                    "<svg onload=alert(3)>".clone_into(form);
+                }
+            };
+            record.header.study.forms.iter_mut().for_each(|form| rename(&mut form.name));
+            record.header.plan.iter_mut().for_each(|trial| rename(&mut trial.form));
+            record.trials.iter_mut().for_each(|trial| rename(&mut trial.record.trial.form));
+            let state = record.header.forms.remove("container").unwrap();
+            record.header.forms.insert("<svg onload=alert(3)>".into(), state);
+        });
+        sample(folder, "other", |_| {});
+    });
+    site.listed("2 runs");
+    let path = "%3Cimg%20src%3Dx%20onerror%3Dalert(2)%3E";
+    let pages = [
+        "/".to_owned(),
+        "/?q=%22%3E%3Cscript%3Ealert(4)%3C/script%3E&study=%22%3E%3Cscript%3E".to_owned(),
+        format!("/run/{path}"),
+        format!("/now?run={path}"),
+        format!("/compare?run={path}&run=other"),
+        "/compare?run=%3Cscript%3Ealert(4)%3C/script%3E&run=other".to_owned(),
+    ];
+    for page in pages {
+        let body = site.get(&page).body;
+        assert!(body.contains("&lt;"), "{page} shows nothing of the record");
+        for markup in ["<script>alert", "<img src=x", "<svg onload", "</script></title>"] {
+            assert!(!body.contains(markup), "{markup} is in {page}");
+        }
+    }
+    for (event, data) in site.follow(path).take_while(|(event, _)| event != "end") {
+        if let Some(html) = data["html"].as_str() {
+            assert!(!html.contains("<svg onload") && !html.contains("<script"), "{event}: {html}");
+        }
+    }
+}
+
+/// What to do to a record so that it cannot be read.
+type Spoil = fn(&Path);
+
+#[test]
+fn spoilt_records_are_named_and_the_others_stay() {
+    let spoils: [(&str, Spoil); 7] = [
+        ("cut", |path| cut(&path.join("record.json"))),
+        ("cut-trial", |path| cut(&path.join("trials/0001/trial.json"))),
+        ("not-utf8", |path| fs::write(path.join("trials/0000/trial.json"), b"{\"trial\": \"\xff\xfe\"}").unwrap()),
+        ("newer", |path| fs::write(path.join("record.json"), "{\"schema\": 99}").unwrap()),
+        ("link", |path| {
+            fs::remove_dir_all(path.join("trials")).unwrap();
+            symlink("/proc", path.join("trials")).unwrap();
+        }),
+        ("no-trials", |path| fs::remove_dir_all(path.join("trials")).unwrap()),
+        ("long", |path| fs::write(path.join("events.jsonl"), vec![b'x'; 3 << 20]).unwrap()),
+    ];
+    let site = Site::of(|folder| {
+        sample(folder, "sound", |_| {});
+        spoils.iter().for_each(|(name, spoil)| spoil(&sample(folder, name, |_| {})));
+    });
+    let list = site.listed("8 runs");
+    assert!(list.contains("6 cannot be read"), "{list}");
+    for (name, _) in &spoils[..6] {
+        let said = site.get(&format!("/run/{name}"));
+        assert!(said.status == 422 && said.body.contains("To do:"), "{name}: {said:?}");
+        assert!(list.contains(name) && !said.body.contains("/proc/self"), "{name}");
+    }
+    assert_eq!(site.get("/run/sound").status, 200);
+    // Events are not needed for a report; what is no event says nothing.
+    assert_eq!(site.get("/run/long").status, 200);
+    let told: Vec<_> = site.follow("long").map(|(event, _)| event).take_while(|event| event != "end").collect();
+    assert_eq!(told, ["begin", "state", "ratios"]);
+}
+
+fn cut(path: &Path) {
+    let text = fs::read(path).unwrap();
+    fs::write(path, &text[..text.len() / 2]).unwrap();
+}

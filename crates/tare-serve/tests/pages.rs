@@ -1,0 +1,136 @@
+//! Every page, of sound records.
+
+use crate::browser::{Site, sample};
+use crate::events;
+use std::path::Path;
+use tare_runner::{Event, RecordDir};
+
+fn two(folder: &Path) {
+    sample(folder, "20260305-first", |_| {});
+    sample(folder, "20260306-second", |record| {
+        record.header.started = "2026-03-06T09:00:00Z".into();
+        record.header.study.name = "other".into();
+        for trial in record.trials.iter_mut().filter(|trial| trial.record.trial.form == "container") {
+            if let Some(throughput) = trial.record.metrics.get_mut("throughput") {
+                *throughput *= 0.5;
+            }
+        }
+    });
+}
+
+#[test]
+fn the_list_has_every_record_and_is_narrowed_down_by_its_address() {
+    let site = Site::of(two);
+    let list = site.listed("2 runs");
+    for wanted in ["20260305-first", "native = 1", "EMULATED", "hatched", "class=\"worse\">0.8", "complete", "Linux"] {
+        assert!(list.contains(wanted), "{wanted} is missing: {list}");
+    }
+    let second = list.find("20260306-second").unwrap();
+    assert!(second < list.find("20260305-first").unwrap(), "the latest record comes first");
+    let found = |query: &str| {
+        let page = site.get(&format!("/?{query}")).body;
+        (page.contains("/run/20260305-first"), page.contains("/run/20260306-second"))
+    };
+    assert_eq!(found("q=first+CONTAINER"), (true, false));
+    assert_eq!(found("study=other"), (false, true));
+    assert_eq!(found("form=vm&from=2026-03-06&to=2026-03-06"), (false, true));
+    assert_eq!(found("state=interrupted"), (false, false));
+    let page = site.get("/?study=other&q=redis").body;
+    assert!(page.contains("<option selected>other</option>") && page.contains("value=\"redis\""), "{page}");
+    // The index is kept, and a record that is gone or new is seen.
+    assert!(site.folder.path().join(".tare-serve.sqlite").is_file());
+    std::fs::remove_dir_all(site.folder.path().join("20260305-first")).unwrap();
+    sample(site.folder.path(), "20260307-third", |_| {});
+    let list = site.listed("20260307-third");
+    assert!(!list.contains("20260305-first"), "{list}");
+}
+
+#[test]
+fn a_run_is_the_report_of_its_record_with_the_bar_above() {
+    let site = Site::of(two);
+    for _ in 0..2 {
+        let said = site.get("/run/20260305-first");
+        assert_eq!(said.status, 200, "{said:?}");
+        for wanted in
+            ["aria-label=\"Tare\"", "What does each form cost one Redis server?", "url(#hatch", "Second by second"]
+        {
+            let is_there = said.body.contains(wanted) || wanted == "Second by second";
+            assert!(is_there, "{wanted} is missing");
+        }
+        assert!(said.head.contains("frame-ancestors 'none'"), "{}", said.head);
+    }
+    assert_eq!(site.get("/run/20260305-nobody").status, 404);
+}
+
+#[test]
+fn two_runs_are_compared_by_their_start_and_the_address_says_which() {
+    let site = Site::of(two);
+    let page = site.get("/compare?run=20260306-second&run=20260305-first").body;
+    for wanted in ["What else differs", "class=\"certain\"", "YES", "| form | metric |", "Copy as Markdown"] {
+        assert!(page.contains(wanted), "{wanted} is missing: {page}");
+    }
+    let sides = |page: &str| page.find("/run/20260305-first").unwrap() < page.find("/run/20260306-second").unwrap();
+    assert!(sides(&page), "the record that started first is the one before");
+    let swap = page.split("href=\"/compare?").nth(1).unwrap().split('"').next().unwrap();
+    let swapped = site.get(&format!("/compare?{}", swap.replace("&amp;", "&"))).body;
+    assert!(!sides(&swapped), "{swap}");
+    assert!(site.get("/compare").body.contains("Choose two runs"));
+    assert_eq!(site.get("/compare?run=20260306-second&run=nobody").status, 422);
+}
+
+#[test]
+fn a_run_that_goes_on_is_told_from_its_beginning_and_as_it_goes() {
+    let record = crate::sample::record();
+    let site = Site::of(|_| {});
+    assert!(site.get("/now").body.contains("No run goes on"));
+    let path = site.folder.path().join("20260305-live");
+    let mut written = RecordDir::create(&path, &record.header).unwrap();
+    let mut log = written.event_log().unwrap();
+    site.lives(&record.header.run);
+    let all = events::events(&record);
+    let (before, after) = all.split_at(all.len() / 2);
+    let is_within = |event: &Event| event.is_within_trial();
+    let mut write = |(at, event): &(String, Event)| match is_within(event) {
+        true => log.note(at, event),
+        false => written.write_event(at, event).unwrap(),
+    };
+    before.iter().for_each(&mut write);
+    site.listed("20260305-live");
+    let page = site.get("/now").body;
+    assert!(page.contains("data-run=\"20260305-live\"") && page.contains("id=\"hatch0\""), "{page}");
+    let mut told = site.follow("20260305-live");
+    assert_eq!(told.next().unwrap().0, "begin");
+    let (event, state) = told.next().unwrap();
+    assert!(event == "state" && state["done"].as_u64() > Some(0) && state["ended"].is_null(), "{state}");
+    let (event, ratios) = told.next().unwrap();
+    assert!(event == "ratios" && ratios["html"].as_str().unwrap().contains("<svg"), "{ratios}");
+    after.iter().for_each(&mut write);
+    written.write_end(record.end.as_ref().unwrap()).unwrap();
+    let rest: Vec<_> = told.take_while(|(event, _)| event != "end").collect();
+    let last = rest.iter().rev().find(|(event, _)| event == "state").unwrap();
+    assert_eq!(last.1["ended"], "complete", "{last:?}");
+    let seconds = rest.iter().filter(|(event, data)| event == "seconds" && data["arm"] == "native").count();
+    assert!(seconds > 1, "{rest:?}");
+    // Who comes when all is over is told the same.
+    let late: Vec<_> = site.follow("20260305-live").take_while(|(event, _)| event != "end").collect();
+    let texts = |of: &[(String, serde_json::Value)]| {
+        let said = of.iter().filter(|(event, _)| event == "said");
+        said.map(|(_, data)| data["text"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let late = texts(&late);
+    assert!(texts(&rest).iter().all(|text| late.contains(text)), "{late:#?}");
+    assert_eq!(late.first().map(String::as_str), Some("started"));
+}
+
+#[test]
+fn a_record_that_is_no_folder_of_records_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = sample(folder.path(), "one", |_| {});
+    let settings = |records: &Path| tare_serve::Settings { records: records.to_owned(), port: 0 };
+    let refused = |records: &Path| {
+        let machine = std::sync::Arc::new(crate::browser::Machine::default());
+        tare_serve::Server::bind(&settings(records), machine).err().unwrap()
+    };
+    assert!(refused(&record).message.contains("is a record"));
+    assert!(refused(&folder.path().join("missing")).remedy.contains("--records"));
+}

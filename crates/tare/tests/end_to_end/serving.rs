@@ -1,0 +1,102 @@
+//! A browser that comes while a run goes on, and sees it go on.
+
+use crate::end_to_end::lab::{Lab, said, text};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+const STUDY: &str = "\
+study: watched
+question: Does it show?
+workload: redis
+repeat: 3
+design: blocks
+load: {closed: {connections: 4}}
+time: {settle: 0s, measure: 2s}
+forms: {native: []}
+";
+
+/// A browser that has the key.
+struct Browser {
+    host: String,
+    cookie: String,
+}
+
+impl Browser {
+    /// Opens the link that the server prints.
+    fn of(server: &mut Child) -> Browser {
+        let mut link = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut link).unwrap();
+        let rest = link.trim().strip_prefix("http://").unwrap();
+        let (host, path) = rest.split_once('/').unwrap();
+        let mut browser = Browser { host: host.to_owned(), cookie: String::new() };
+        let mut opened = String::new();
+        browser.ask(&format!("/{path}"), "Connection: close\r\n").read_to_string(&mut opened).unwrap();
+        let cookie = opened.split("set-cookie: ").nth(1).and_then(|rest| rest.split(';').next());
+        cookie.unwrap_or_else(|| panic!("no cookie in {opened}")).clone_into(&mut browser.cookie);
+        browser
+    }
+
+    fn ask(&self, path: &str, more: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.host).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let Browser { host, cookie } = self;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\n{more}\r\n").unwrap();
+        stream
+    }
+
+    fn get(&self, path: &str) -> String {
+        let mut page = String::new();
+        self.ask(path, "Connection: close\r\n").read_to_string(&mut page).unwrap();
+        page
+    }
+}
+
+#[test]
+fn a_run_is_seen_in_a_browser_as_it_goes_on() {
+    let Some(lab) = Lab::open(&["mmdebstrap"]) else { return };
+    let records = lab.path("records");
+    std::fs::create_dir(&records).unwrap();
+    let study = lab.write("watched.yaml", STUDY);
+    lab.expect(0, &["bundle", "build", "--workload", "redis"]);
+    let mut server = lab.command(&["serve", "--records", text(&records)]).stdout(Stdio::piped()).spawn().unwrap();
+    let browser = Browser::of(&mut server);
+    assert!(browser.get("/now").contains("No run goes on"));
+    let out = records.join("live");
+    let run = lab.command(&["run", text(&study), "--out", text(&out)]).stdout(Stdio::piped()).spawn().unwrap();
+    let began = Instant::now();
+    while !browser.get("/now").contains("data-run=\"live\"") {
+        assert!(began.elapsed() < Duration::from_secs(60), "no run goes on");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let (mut event, mut seen) = (String::new(), Vec::new());
+    for line in BufReader::new(browser.ask("/now/events", "")).lines().map_while(Result::ok) {
+        if let Some(name) = line.strip_prefix("event: ") {
+            name.trim().clone_into(&mut event);
+        }
+        let Some(data) = line.strip_prefix("data: ") else { continue };
+        if event == "end" {
+            break;
+        }
+        let is_there = out.join("end.json").exists();
+        let data: serde_json::Value = serde_json::from_str(data.trim()).unwrap();
+        seen.push((event.clone(), data, is_there));
+    }
+    let output = run.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let came = |wanted: &str, holds: &dyn Fn(&serde_json::Value) -> bool| {
+        seen.iter().any(|(event, data, ended)| event == wanted && !ended && holds(data))
+    };
+    assert!(came("state", &|state| state["stage"] == "measure"), "{seen:#?}");
+    assert!(came("seconds", &|data| data["html"].as_str().unwrap().contains("polyline")), "{seen:#?}");
+    let ratios = seen.iter().rev().find(|(event, ..)| event == "ratios").unwrap().1["html"].as_str().unwrap();
+    assert!(ratios.contains("native (A/A)") && !ratios.contains("needs 3 blocks"), "{ratios}");
+    let last = &seen.iter().rev().find(|(event, ..)| event == "state").unwrap().1;
+    assert!(last["ended"] == "complete" && last["done"] == 6, "{last}");
+    assert!(browser.get("/run/live").contains("Does it show?"));
+    kill_process(Pid::from_child(&server), Signal::INT).unwrap();
+    assert!(server.wait().unwrap().success());
+    lab.expect_clean();
+}
