@@ -1,4 +1,5 @@
-//! A daemon that detaches itself, as many do, is part of its service in every form; a command beside the service is not.
+//! A daemon that detaches itself, as many do, is part of its service in every form; a command beside the service is
+//! not.
 
 use crate::commands::{self, LONG, living, wait_until_living};
 use crate::stage::{self, Stage, free_port, service};
@@ -6,7 +7,8 @@ use std::path::Path;
 use tare_core::host::{Availability, Host, Wait};
 use tare_core::layer::LayerUse;
 
-/// The forms, by the options of a container where there is one. Only a PID namespace gives a daemon back to its service.
+/// The forms, by the options of a container where there is one. Only a PID namespace gives a daemon back to its
+/// service.
 const FORMS: [(&str, Option<&str>); 6] = [
     ("native", None),
     ("container", Some("{}")),

@@ -318,8 +318,7 @@ impl<'a, 'e> Tool<'a, 'e> {
         let row = ToolRow::find(program_of(program)).filter(|row| !row.version.is_empty())?;
         let arguments: Vec<String> = row.version.iter().map(|argument| (*argument).to_owned()).collect();
         let outcome = self.start(program, arguments, VERSION).ok()?;
-        let text = outcome.stdout + &outcome.stderr;
-        text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+        tools::version_in(row.name, &(outcome.stdout + &outcome.stderr))
     }
 
     /// A load that the command does not mention would be claimed but not made.

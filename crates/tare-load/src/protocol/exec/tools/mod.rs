@@ -1,5 +1,6 @@
 //! The tools whose results Tare can read without a declared parser.
 
+mod k6;
 mod rows;
 
 use super::parser::{JsonFigure, Parser, Take};
@@ -61,6 +62,23 @@ impl ToolRow {
             }
         }
     }
+}
+
+/// What the tool `name` says of its version: the first line that has one, or else the first line.
+pub(super) fn version_in(name: &str, said: &str) -> Option<String> {
+    fn number(line: &str) -> Option<&str> {
+        line.split([' ', '-', '/']).find(|part| {
+            let digits = part.trim_start_matches('v');
+            digits.starts_with(|c: char| c.is_ascii_digit()) && digits.contains('.')
+        })
+    }
+    let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
+    let Some((line, version)) = lines().find_map(|line| Some((line, number(line)?))) else {
+        return lines().next().map(str::to_owned);
+    };
+    // JMeter draws its own name beside the version.
+    let is_drawn = !line.starts_with(|c: char| c.is_alphanumeric());
+    Some(if is_drawn { format!("{name} {version}") } else { line.to_owned() })
 }
 
 /// Takes any text as the output of each known tool, and of one written for Tare.

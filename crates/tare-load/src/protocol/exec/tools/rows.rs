@@ -1,5 +1,6 @@
 //! The rows. The versions in comments are those whose output was looked at.
 
+use super::k6::K6;
 use super::{Form, ToolRow};
 use crate::protocol::exec::fio;
 use crate::protocol::exec::parser::Take;
@@ -100,7 +101,8 @@ pub(in crate::protocol::exec) const TOOLS: &[ToolRow] = &[
         package: None,
         operation: "request",
         form: "with -n and -l ${output}, and the table as CSV",
-        version: &["--version"],
+        // Else it leaves a log in the folder that it is in.
+        version: &["--version", "-j", "/dev/null"],
         result: Form::Jmeter,
         advice: &[(
             "ForbiddenClassException",
@@ -236,8 +238,8 @@ pub(in crate::protocol::exec) const TOOLS: &[ToolRow] = &[
         ]),
         advice: &[],
     },
-    // siege 4.0.7, as JSON; its text is not on standard output. Its times are hundredths of a second. An answer of 400 to
-    // 499 is a transaction, but neither a successful nor a failed one; one of 500 and above has failed and is none.
+    // siege 4.0.7, as JSON; its text is not on standard output. Its times are hundredths of a second. An answer of 400
+    // to 499 is a transaction, but neither a successful nor a failed one; one of 500 and above has failed and is none.
     ToolRow {
         name: "siege",
         package: Some("siege"),
@@ -402,117 +404,6 @@ const WRK: &[&str] = &[
     r"Socket errors: .*read (?<errors>\d+)",
     r"Socket errors: .*write (?<errors>\d+)",
     r"Socket errors: .*timeout (?<errors>\d+)",
-];
-
-/// The figures of k6. `passes` of `http_req_failed` is how often "failed" was true; the machine-readable summary calls
-/// it `matches`, and may have no rate.
-const K6: &[(&str, &[&str], Take)] = &[
-    (
-        "throughput",
-        &[
-            "/metrics/http_reqs/rate",
-            "/metrics/http_reqs/values/rate",
-            "/results/metrics/name=http_reqs/values/rate",
-            "/metrics/iterations/rate",
-            "/metrics/iterations/values/rate",
-            "/results/metrics/name=iterations/values/rate",
-        ],
-        Take::First,
-    ),
-    (
-        "answered",
-        &[
-            "/metrics/http_reqs/count",
-            "/metrics/http_reqs/values/count",
-            "/results/metrics/name=http_reqs/values/count",
-            "/metrics/iterations/count",
-            "/metrics/iterations/values/count",
-            "/results/metrics/name=iterations/values/count",
-        ],
-        Take::First,
-    ),
-    (
-        "wrong",
-        &[
-            "/metrics/http_req_failed/passes",
-            "/metrics/http_req_failed/values/passes",
-            "/results/metrics/name=http_req_failed/values/matches",
-        ],
-        Take::First,
-    ),
-    ("seconds", &["/config/duration"], Take::First),
-    (
-        "mean_ms",
-        &[
-            "/metrics/http_req_duration/avg",
-            "/metrics/http_req_duration/values/avg",
-            "/results/metrics/name=http_req_duration/values/avg",
-            "/metrics/iteration_duration/avg",
-            "/metrics/iteration_duration/values/avg",
-            "/results/metrics/name=iteration_duration/values/avg",
-        ],
-        Take::First,
-    ),
-    (
-        "max_ms",
-        &[
-            "/metrics/http_req_duration/max",
-            "/metrics/http_req_duration/values/max",
-            "/results/metrics/name=http_req_duration/values/max",
-            "/metrics/iteration_duration/max",
-            "/metrics/iteration_duration/values/max",
-            "/results/metrics/name=iteration_duration/values/max",
-        ],
-        Take::First,
-    ),
-    (
-        "p50_ms",
-        &[
-            "/metrics/http_req_duration/med",
-            "/metrics/http_req_duration/values/med",
-            "/results/metrics/name=http_req_duration/values/med",
-            "/metrics/iteration_duration/med",
-            "/metrics/iteration_duration/values/med",
-            "/results/metrics/name=iteration_duration/values/med",
-        ],
-        Take::First,
-    ),
-    (
-        "p90_ms",
-        &[
-            "/metrics/http_req_duration/p(90)",
-            "/metrics/http_req_duration/values/p(90)",
-            "/results/metrics/name=http_req_duration/values/p(90)",
-            "/metrics/iteration_duration/p(90)",
-            "/metrics/iteration_duration/values/p(90)",
-            "/results/metrics/name=iteration_duration/values/p(90)",
-        ],
-        Take::First,
-    ),
-    (
-        "p99_ms",
-        &[
-            "/metrics/http_req_duration/p(99)",
-            "/metrics/http_req_duration/values/p(99)",
-            "/results/metrics/name=http_req_duration/values/p(99)",
-            "/metrics/iteration_duration/p(99)",
-            "/metrics/iteration_duration/values/p(99)",
-            "/results/metrics/name=iteration_duration/values/p(99)",
-        ],
-        Take::First,
-    ),
-    (
-        "p999_ms",
-        &[
-            "/metrics/http_req_duration/p(99.9)",
-            "/metrics/http_req_duration/values/p(99.9)",
-            "/results/metrics/name=http_req_duration/values/p(99.9)",
-            "/metrics/iteration_duration/p(99.9)",
-            "/metrics/iteration_duration/values/p(99.9)",
-            "/results/metrics/name=iteration_duration/values/p(99.9)",
-        ],
-        Take::First,
-    ),
 ];
 
 /// Every status that bombardier counts.

@@ -19,6 +19,25 @@ fn check(found: &Concluded, operations: u64, errors: u64, figures: &[(&str, f64)
 }
 
 #[test]
+fn a_version_is_found_beside_whatever_else_is_said() {
+    let drawn = "    _    ____\n   / \\  |  _ \\\n/_/   \\_\\_|   \\_\\ 5.6.3\n\nCopyright (c) 1999-2024 The Apache\n";
+    let cases = [
+        (drawn, "jmeter 5.6.3"),
+        ("Copyright (c) 1998-2015 The Apache\nVersion 2.13.19691222\n", "Version 2.13.19691222"),
+        (
+            "wrk debian/4.1.0-3+b2 [epoll] Copyright (C) 2012 Will Glozer\n",
+            "wrk debian/4.1.0-3+b2 [epoll] Copyright (C) 2012 Will Glozer",
+        ),
+        ("httperf: warning: open file limit > FD_SETSIZE\nhttperf-0.9.0 compiled\n", "httperf-0.9.0 compiled"),
+        ("\na tool without one\nmore\n", "a tool without one"),
+    ];
+    for (said, version) in cases {
+        assert_eq!(version_in("jmeter", said).as_deref(), Some(version));
+    }
+    assert_eq!(version_in("jmeter", " \n"), None);
+}
+
+#[test]
 fn redis_benchmark() {
     let found = concluded("redis-benchmark", include_str!("../fixtures/redis-benchmark.txt"));
     let times = [("mean_us", 309.0), ("p50_us", 303.0), ("p99_us", 575.0), ("max_us", 5703.0)];
