@@ -24,6 +24,8 @@ use tare_core::workload::Resources;
 const EMPTY_WITHIN: Duration = Duration::from_secs(10);
 /// The period over which a quota is distributed, us: the one that container engines use.
 const QUOTA_PERIOD_US: u64 = 100_000;
+/// The part of a group that systemd-nspawn has the service in; its other part is its own.
+const SERVICE_PART: &str = "payload";
 
 /// The group of one instance: a directory in each hierarchy that limits it.
 #[derive(Debug)]
@@ -65,6 +67,22 @@ impl Group {
                 Err(fault)
             }
         }
+    }
+
+    /// Joins, without a limit, the hierarchies in which managers of containers split the group that they are started in:
+    /// that of version 2 and systemd's. Otherwise they would split this process's own.
+    ///
+    /// # Errors
+    /// When a group cannot be made.
+    pub(crate) fn join_managed(&mut self, run: &str, instance: &str) -> Result<(), Fault> {
+        let path = group_path(run, instance);
+        let is_managed = |h: &Hierarchy| h.controllers.as_ref().is_none_or(|c| c.iter().any(|c| c == "name=systemd"));
+        for hierarchy in hierarchies::hierarchies()?.into_iter().filter(is_managed) {
+            if !self.directories.contains(&hierarchy.root.join(&path)) {
+                self.directory(&hierarchy.root, &path)?;
+            }
+        }
+        Ok(())
     }
 
     /// The group `tare-<run>/<instance>` as somebody else made it, in every hierarchy that it is in.
@@ -160,14 +178,19 @@ impl Group {
         &self.directories
     }
 
-    /// The files into which a process writes "0" to join.
+    /// The files into which a process writes "0" to join: where a manager has split the group, the service's part of
+    /// it, since version 2 has no processes in a group that hands controllers down.
     pub(crate) fn entrances(&self) -> impl Iterator<Item = PathBuf> {
-        self.directories.iter().map(|directory| directory.join("cgroup.procs"))
+        self.directories.iter().map(|directory| {
+            let part = directory.join(SERVICE_PART);
+            let entered = if part.is_dir() { &part } else { directory };
+            entered.join("cgroup.procs")
+        })
     }
 
-    /// The processes in it.
+    /// The processes in it, and in the parts that a manager has split it into.
     pub(crate) fn members(&self) -> Vec<u32> {
-        self.directories.first().map(|directory| members(directory)).unwrap_or_default()
+        self.directories.first().map(|directory| members_below(directory)).unwrap_or_default()
     }
 
     /// How many processes the kernel has killed here for lack of memory.

@@ -20,6 +20,8 @@ const PERMITTED: &[(&str, &str)] = &[
     ("passt is not installed", "it is weighed where somebody has it"),
     ("has no option --vhost-user", "the distribution's, whose passt may be older"),
     ("Podman is not installed", "it is weighed where somebody has it"),
+    ("there is no systemd-nspawn on this machine", "it is weighed where somebody has it"),
+    ("there is no lxc-start on this machine", "it is weighed where somebody has it"),
     ("the container engine has no runtime crun", "its settings are the machine's"),
     ("the container engine has no runtime runsc", "its settings are the machine's"),
     ("a run is in progress on this machine", "somebody's run"),

@@ -72,6 +72,13 @@ pub(crate) fn root_of_all() -> io::Result<fs::File> {
     fs::File::open(root.root)
 }
 
+/// The root of the hierarchy that controls memory, if one is mounted.
+pub(crate) fn memory_root() -> Result<Option<PathBuf>, Fault> {
+    let (first, second): (Vec<Hierarchy>, _) = hierarchies()?.into_iter().partition(|h| h.controllers.is_some());
+    let controls = |h: &Hierarchy| h.controllers.as_ref().is_some_and(|all| all.iter().any(|name| name == "memory"));
+    Ok(first.into_iter().find(controls).or_else(|| second.into_iter().next()).map(|h| h.root))
+}
+
 /// Mounts the version 2 hierarchy at its usual place if no hierarchy is mounted: what a guest's first process does.
 ///
 /// # Errors

@@ -2,7 +2,8 @@
 //! Which one is an option of each form (`find.rs`), and so is the OCI runtime that it uses (`runtimes.rs`).
 //!
 //! Its options are described in this crate's `README.md`. With `by: runtime` there is no engine: an OCI runtime starts
-//! the service directly, with the container features that the options ask for, see `runtime/`.
+//! the service directly, with the container features that the options ask for, see `runtime/`; with `by: nspawn` and
+//! `by: lxc` it stands in a system container.
 //!
 //! Everything made here carries the label `tare.run`; the user's own containers, images, networks and default bridge
 //! are never touched. Images made from bundles are kept for later runs, see [`cached_images`], and so are those that
@@ -76,7 +77,7 @@ impl Layer for Container {
     }
 
     fn probe(options: &ContainerOptions, _: &MachineServices) -> Availability {
-        if options.by == By::Runtime {
+        if options.by != By::Engine {
             return runtime::probe(options);
         }
         let found = find::find_for(options, None).and_then(|found| found.ok_or_else(no_engine));
@@ -96,6 +97,7 @@ impl Layer for Container {
         if !alone.is_empty() {
             ways.push(format!("by: runtime ({})", alone.join(", ")));
         }
+        ways.extend(runtime::systems());
         ways
     }
 
@@ -109,7 +111,7 @@ impl Layer for Container {
         surroundings: &TrialContext,
     ) -> Result<Box<dyn Host>, OpenError> {
         match options.by {
-            By::Runtime => runtime::open(outer, options, surroundings),
+            By::Runtime | By::Nspawn | By::Lxc => runtime::open(outer, options, surroundings),
             By::Engine => host::open(outer, options, surroundings),
         }
     }
@@ -236,6 +238,8 @@ mod tests {
         let podman = [("engine.name", "Podman"), ("engine.version", "4.3.1"), ("engine.security", "name=rootless")];
         assert_eq!(words(&facts(&podman)), "Podman 4.3, rootless");
         assert_eq!(words(&facts(&[("runtime.name", "crun"), ("runtime.version", "1.8.1")])), "crun 1.8");
+        let nspawn = [("runtime.name", "systemd-nspawn"), ("runtime.version", "252.39-1~deb12u2")];
+        assert_eq!(words(&facts(&nspawn)), "systemd-nspawn 252.39");
     }
 
     #[test]

@@ -15,6 +15,28 @@ pub(crate) enum By {
     Engine,
     /// An OCI runtime alone, of the kind that engines use.
     Runtime,
+    /// systemd-nspawn: a system container.
+    Nspawn,
+    /// LXC: the same.
+    Lxc,
+}
+
+impl By {
+    /// Whether its containers are of those that are made for whole systems: they have all namespaces and a filter of
+    /// system calls, and a process stays to look after each.
+    pub(super) fn is_system(self) -> bool {
+        matches!(self, By::Nspawn | By::Lxc)
+    }
+
+    /// What a study asks for it by.
+    fn option(self) -> &'static str {
+        match self {
+            By::Engine => "by: engine",
+            By::Runtime => "by: runtime",
+            By::Nspawn => "by: nspawn",
+            By::Lxc => "by: lxc",
+        }
+    }
 }
 
 /// Which container engine that is.
@@ -169,8 +191,9 @@ impl Default for ContainerOptions {
 }
 
 impl ContainerOptions {
-    /// The defaults: a runtime alone has no bridge, no filter and no choice of capabilities.
-    fn usual(by: By) -> ContainerOptions {
+    /// The defaults: a runtime alone has no bridge, no filter and no choice of capabilities, and system containers have
+    /// no bridge.
+    pub(super) fn usual(by: By) -> ContainerOptions {
         let engine = ContainerOptions::default();
         match by {
             By::Engine => engine,
@@ -181,6 +204,9 @@ impl ContainerOptions {
                 capabilities: Capabilities::All,
                 ..engine
             },
+            // It knows no sets of CPUs.
+            By::Nspawn => ContainerOptions { by, network: Network::Host, limits: Limits::Affinity, ..engine },
+            By::Lxc => ContainerOptions { by, network: Network::Host, ..engine },
         }
     }
 
@@ -205,6 +231,8 @@ impl ContainerOptions {
             // Without a filter of system calls it would make namespaces in which it has the rights that it lacks here,
             // and read keys of the machine's root. A runtime alone sets no filter.
             Namespaces::Own if self.by == By::Runtime => "by: runtime",
+            // The filters of these leave more to root than an engine's.
+            Namespaces::Own if self.by.is_system() => self.by.option(),
             Namespaces::Own if self.seccomp == Seccomp::Unconfined => "seccomp: unconfined",
             Namespaces::Own => return None,
         };
@@ -215,9 +243,9 @@ impl ContainerOptions {
         })
     }
 
-    /// Whether the runtime is one that can be called without an engine.
+    /// Whether the features of the container can be had one by one, of a runtime that can be called without an engine.
     pub(super) fn stands_alone(&self) -> bool {
-        ALONE.contains(&self.runtime.as_str())
+        !self.by.is_system() && ALONE.contains(&self.runtime.as_str())
     }
 
     /// Whether the service's ports are published on a host address.
@@ -238,8 +266,10 @@ impl ContainerOptions {
 pub(crate) fn read(node: &Node, problems: &mut Problems) -> Option<ContainerOptions> {
     let before = problems.len();
     let mut fields = Fields::of(node, "layer 'container'", problems)?;
-    let by = match fields.choice("by", &["engine", "runtime"], problems) {
+    let by = match fields.choice("by", &["engine", "runtime", "nspawn", "lxc"], problems) {
         Some("runtime") => By::Runtime,
+        Some("nspawn") => By::Nspawn,
+        Some("lxc") => By::Lxc,
         _ => By::Engine,
     };
     let mut options = ContainerOptions::usual(by);
@@ -335,6 +365,7 @@ fn check_together(options: &ContainerOptions, fields: &mut Fields, problems: &mu
             let message = format!("{alone} volumes are directories of the host");
             refuse(options.storage == Storage::Overlay, "storage", &message, "use 'storage: volume', or 'by: engine'");
         }
+        By::Nspawn | By::Lxc => check_system(options, &mut refuse),
         By::Engine => {
             let add = "add 'by: runtime', or leave it out";
             let message = "an engine always puts a layer for writing over the bundle";
@@ -345,107 +376,33 @@ fn check_together(options: &ContainerOptions, fields: &mut Fields, problems: &mu
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::super::Container;
-    use super::*;
-    use tare_core::config;
-    use tare_core::host::Layer;
-    use tare_core::layer::Listens;
-
-    #[test]
-    fn limits_by_quota_are_known_by_the_options() {
-        let of = |limits| Container::has_quota(&ContainerOptions { limits, ..ContainerOptions::default() });
-        assert_eq!([Limits::Quota, Limits::Cpuset].map(of), [true, false]);
-    }
-
-    fn read_text(text: &str) -> Result<ContainerOptions, Vec<String>> {
-        config::read("study.yaml", text, read).map_err(|told| told.iter().map(ToString::to_string).collect())
-    }
-
-    #[test]
-    fn no_engine_is_asked_to_give_services_capabilities() {
-        let all = ContainerOptions { capabilities: Capabilities::All, ..ContainerOptions::default() };
-        assert!(all.refused_by(true).unwrap().message.contains("Podman"));
-        assert!(all.refused_by(false).is_none() && ContainerOptions::default().refused_by(true).is_none());
-        // A runtime sets them itself.
-        assert!(ContainerOptions::usual(By::Runtime).refused_by(true).is_none());
-    }
-
-    #[test]
-    fn every_default_is_written_down() {
-        assert_eq!(read_text("{}"), Ok(ContainerOptions::default()));
-        let value = serde_json::to_value(ContainerOptions::default()).unwrap();
-        let written = "{\"network\":\"published\",\"by\":\"engine\",\"runtime\":\"auto\",\
-                       \"root\":\"overlay\",\"limits\":\"cpuset\",\"seccomp\":\"default\",\
-                       \"capabilities\":\"default\",\
-                       \"namespaces\":\"own\",\"storage\":\"volume\",\"read_only\":false}";
-        assert_eq!(value.to_string(), written);
-        // The engine alone is not: forms of records that are older than this option are still the same forms.
-        let podman = serde_json::to_value(read_text("{engine: podman}").unwrap()).unwrap();
-        assert_eq!(podman["engine"], "podman");
-    }
-
-    #[test]
-    fn every_word_is_understood() {
-        let text = "{network: host, limits: quota, seccomp: unconfined, storage: overlay, read_only: false, \
-                    capabilities: all, namespaces: host}";
-        let options = read_text(text).unwrap();
-        assert_eq!((options.capabilities, options.namespaces), (Capabilities::All, Namespaces::Host));
-        assert_eq!((options.network, options.limits), (Network::Host, Limits::Quota));
-        assert_eq!((options.seccomp, options.storage), (Seccomp::Unconfined, Storage::Overlay));
-        assert_eq!(read_text("{network: bridge, limits: none}").unwrap().network, Network::Bridge);
-    }
-
-    #[test]
-    fn mistakes_have_a_place_and_a_hint() {
-        let found = read_text("network: publishd\nuserland_proxy: true\nlimits: 3\n").unwrap_err();
-        assert_eq!(found.len(), 3, "{found:#?}");
-        assert!(found[0].contains("1:10") && found[0].contains("did you mean 'published'?"), "{}", found[0]);
-        let found = read_text("storage: overlay\nread_only: true\n").unwrap_err();
-        assert!(found[0].contains("2:12") && found[0].contains("contradict"), "{}", found[0]);
-    }
-
-    #[test]
-    fn by_a_runtime_there_is_what_a_runtime_has() {
-        let options = read_text("{by: runtime, root: directory, limits: affinity, runtime: crun}").unwrap();
-        assert_eq!((options.by, options.root), (By::Runtime, RootKind::Directory));
-        assert_eq!(options.runtime.named(), Some("crun"));
-        assert_eq!((options.network, options.limits), (Network::Host, Limits::Affinity));
-        assert_eq!((options.seccomp, options.capabilities), (Seccomp::Unconfined, Capabilities::All));
-        let engines = "by: runtime\nnetwork: bridge\nseccomp: default\ncapabilities: default\nstorage: overlay\n";
-        let found = read_text(engines).unwrap_err();
-        assert_eq!(found.len(), 4, "{found:#?}");
-        assert!(found[0].contains("2:10") && found[0].contains("host's network"), "{}", found[0]);
-        assert!(found.iter().all(|problem| problem.contains("by: engine")), "{found:#?}");
-        let found = read_text("root: directory\nlimits: affinity\n").unwrap_err();
-        assert_eq!(found.len(), 2, "{found:#?}");
-        assert!(found.iter().all(|problem| problem.contains("by: runtime")), "{found:#?}");
-        assert!(read_text("{runtime: auto, root: overlay}").is_ok(), "what is so already may be said");
-    }
-
-    #[test]
-    fn an_engine_and_any_runtime_of_it_may_be_asked_for() {
-        let options = read_text("{engine: podman, runtime: crun}").unwrap();
-        assert_eq!((options.engine, options.runtime.named()), (EngineKind::Podman, Some("crun")));
-        let options = read_text("{engine: docker, runtime: io.containerd.kata.v2}").unwrap();
-        assert_eq!((options.engine, options.runtime.as_str()), (EngineKind::Docker, "io.containerd.kata.v2"));
-        assert_eq!(read_text("{engine: podman-rootless}").unwrap().engine, EngineKind::PodmanRootless);
-        let found = read_text("engine: dockr\nruntime: /usr/bin/runc\n").unwrap_err();
-        assert!(found[0].contains("1:9") && found[0].contains("did you mean 'docker'?"), "{}", found[0]);
-        assert!(found[1].contains("2:10") && found[1].contains("'/usr/bin/runc' is not known here"), "{}", found[1]);
-        let found = read_text("by: runtime\nengine: docker\nruntime: runsc\n").unwrap_err();
-        assert_eq!(found.len(), 2, "{found:#?}");
-        assert!(found.iter().any(|problem| problem.contains("2:9") && problem.contains("there is no engine")));
-        assert!(found.iter().any(|problem| problem.contains("3:10") && problem.contains("youki")), "{found:#?}");
-    }
-
-    #[test]
-    fn only_the_hosts_network_is_in_everybodys_way() {
-        let words = [("host", Listens::Everywhere), ("published", Listens::AtItsAddress), ("bridge", Listens::Apart)];
-        for (network, wanted) in words {
-            let options = read_text(&format!("network: {network}")).unwrap();
-            assert_eq!(Container::listens(&options), wanted, "{network}");
-        }
-    }
+/// Refuses what a system container has not.
+fn check_system(options: &ContainerOptions, refuse: &mut impl FnMut(bool, &'static str, &str, &str)) {
+    let by = options.by.option();
+    let message = format!("with '{by}' there is no engine");
+    refuse(options.engine != EngineKind::Auto, "engine", &message, "leave 'engine' out, or use 'by: engine'");
+    let message = format!("with '{by}' there is no OCI runtime");
+    refuse(options.runtime.named().is_some(), "runtime", &message, "leave 'runtime' out, or use 'by: runtime'");
+    let message = format!("with '{by}' a container has the host's network: bridges and ports are an engine's");
+    refuse(options.network != Network::Host, "network", &message, "use 'network: host', or 'by: engine'");
+    let message =
+        format!("with '{by}' a container has a layer for writing over the bundle: its folders are made in it");
+    refuse(options.root != RootKind::Overlay, "root", &message, "use 'root: overlay', or 'by: runtime'");
+    let message = format!("with '{by}' a container has namespaces of its own");
+    refuse(options.namespaces != Namespaces::Own, "namespaces", &message, "use 'namespaces: own', or 'by: runtime'");
+    let message = format!("with '{by}' a container has the capabilities of every form");
+    let hint = "leave 'capabilities' out, or use 'by: engine'";
+    refuse(options.capabilities != Capabilities::Default, "capabilities", &message, hint);
+    let message = format!("with '{by}' volumes are directories of the host");
+    refuse(options.storage == Storage::Overlay, "storage", &message, "use 'storage: volume', or 'by: engine'");
+    let hint = "use 'limits: affinity', 'limits: quota' or 'limits: none'";
+    let message = "systemd-nspawn binds a container's processes to CPUs, and makes no set of CPUs";
+    refuse(options.by == By::Nspawn && options.limits == Limits::Cpuset, "limits", message, hint);
+    let message = "LXC makes a set of CPUs, and binds no process to them";
+    let hint = "use 'limits: cpuset', 'limits: quota' or 'limits: none'";
+    refuse(options.by == By::Lxc && options.limits == Limits::Affinity, "limits", message, hint);
 }
+
+#[cfg(test)]
+#[path = "options_tests.rs"]
+mod tests;

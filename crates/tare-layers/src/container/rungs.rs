@@ -30,12 +30,12 @@ pub(super) fn rungs(
     below: &[LayerUse],
     from: LoadOrigin,
 ) -> Vec<LayerRung<ContainerOptions>> {
+    // In a guest there is nothing that starts containers except the engine, and such a form is refused.
+    if whole.by != By::Engine && !below.is_empty() {
+        return Vec::new();
+    }
     if !whole.stands_alone() {
         return vec![LayerRung { name: "whole", adds: "a container of this runtime as a whole", options: *whole }];
-    }
-    // In a guest there is no runtime except the engine's, and such a form is refused.
-    if whole.by == By::Runtime && !below.is_empty() {
-        return Vec::new();
     }
     let now = ContainerOptions {
         by: By::Engine,
@@ -198,6 +198,8 @@ mod tests {
         let usual = outside(ContainerOptions::default());
         let named = ContainerOptions { runtime: runtime("crun"), engine: EngineKind::Podman, ..Default::default() };
         assert_eq!(outside(named), usual);
+        assert_eq!(outside(ContainerOptions::usual(By::Nspawn)), ["whole"]);
+        assert_eq!(outside(ContainerOptions::usual(By::Lxc)), ["whole"]);
         let sealed = ContainerOptions { runtime: runtime("runsc"), ..Default::default() };
         assert_eq!(outside(sealed), ["whole"]);
     }

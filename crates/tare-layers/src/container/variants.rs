@@ -1,6 +1,6 @@
 //! What could be changed about a container and may win back some of its cost, one change each.
 
-use super::options::{Capabilities, ContainerOptions, Limits, Namespaces, Network, Seccomp, Storage};
+use super::options::{By, Capabilities, ContainerOptions, Limits, Namespaces, Network, Seccomp, Storage};
 use tare_core::layer::LayerVariant;
 use tare_core::load::LoadOrigin;
 
@@ -42,7 +42,14 @@ pub(super) fn variants(now: &ContainerOptions, from: LoadOrigin) -> Vec<LayerVar
     );
     let changes = "CPUs by number instead of a quota of time";
     let trades = "CPUs that others could have used";
-    add(now.limits == Limits::Quota, "cpuset", changes, trades, ContainerOptions { limits: Limits::Cpuset, ..now });
+    let has_cpusets = now.by != By::Nspawn;
+    add(
+        has_cpusets && now.limits == Limits::Quota,
+        "cpuset",
+        changes,
+        trades,
+        ContainerOptions { limits: Limits::Cpuset, ..now },
+    );
     let changes = "no CPU limit of the container";
     let trades = "what keeps it from the CPUs of others";
     add(now.limits != Limits::None, "no-limits", changes, trades, ContainerOptions { limits: Limits::None, ..now });
@@ -53,11 +60,12 @@ pub(super) fn variants(now: &ContainerOptions, from: LoadOrigin) -> Vec<LayerVar
     let changes = "all capabilities, under no profile";
     let trades = "security: where its user is root, it is the host's root";
     let other = ContainerOptions { capabilities: Capabilities::All, ..now };
-    add(now.capabilities == Capabilities::Default, "all-capabilities", changes, trades, other);
+    let is_free = !now.by.is_system();
+    add(is_free && now.capabilities == Capabilities::Default, "all-capabilities", changes, trades, other);
     let changes = "the host's PID, UTS and cgroup namespaces";
     let trades = "isolation: it sees the host's processes";
     let other = ContainerOptions { namespaces: Namespaces::Host, ..now };
-    add(now.namespaces == Namespaces::Own, "host-namespaces", changes, trades, other);
+    add(is_free && now.namespaces == Namespaces::Own, "host-namespaces", changes, trades, other);
     found
 }
 
@@ -98,6 +106,9 @@ mod tests {
             ..ContainerOptions::default()
         };
         assert!(names(best).is_empty());
+        assert_eq!(names(ContainerOptions::usual(By::Nspawn)), ["no-limits", "no-seccomp"]);
+        let quota = ContainerOptions { limits: Limits::Quota, ..ContainerOptions::usual(By::Lxc) };
+        assert_eq!(names(quota), ["cpuset", "no-limits", "no-seccomp"]);
     }
 
     #[test]

@@ -67,17 +67,9 @@ impl Confinement {
         begin();
         leave_open_files()?;
         begin();
-        if let Some(cpus) = &self.cpus {
-            // SAFETY: the mask is a valid cpu_set_t of the size given; 0 is this thread.
-            check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), cpus) }.into())?;
-        }
+        bind_to_cpus(self.cpus.as_ref())?;
         begin();
-        if let Some(nodes) = &self.nodes {
-            // The kernel reads one bit less than it is told.
-            let bits = 8 * size_of::<NodeMask>() + 1;
-            // SAFETY: the mask has as many bits as the call reads.
-            check(unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_BIND, nodes.as_ptr(), bits) })?;
-        }
+        bind_memory(self.nodes.as_ref())?;
         begin();
         for (resource, most) in
             [(libc::RLIMIT_NOFILE, OPEN_FILES), (libc::RLIMIT_NPROC, PROCESSES), (libc::RLIMIT_CORE, CORE_BYTES)]
@@ -105,11 +97,27 @@ impl Confinement {
     }
 }
 
+/// Has this thread, and what it starts, run on these CPUs. Plain system calls only.
+pub(crate) fn bind_to_cpus(cpus: Option<&libc::cpu_set_t>) -> io::Result<()> {
+    let Some(cpus) = cpus else { return Ok(()) };
+    // SAFETY: the mask is a valid cpu_set_t of the size given; 0 is this thread.
+    check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), cpus) }.into())
+}
+
+/// Has this thread, and what it starts, take its memory from these NUMA nodes. Plain system calls only.
+pub(crate) fn bind_memory(nodes: Option<&NodeMask>) -> io::Result<()> {
+    let Some(nodes) = nodes else { return Ok(()) };
+    // The kernel reads one bit less than it is told.
+    let bits = 8 * size_of::<NodeMask>() + 1;
+    // SAFETY: the mask has as many bits as the call reads.
+    check(unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_BIND, nodes.as_ptr(), bits) })
+}
+
 /// Refuses users that no service may have, whoever recorded them: a record is read without a workload's checks.
 ///
 /// # Errors
 /// When it is root, unless the service runs as its image does, or not a user at all.
-pub(super) fn check_user(user: (u32, u32), as_image: bool) -> Result<(), Fault> {
+pub(crate) fn check_user(user: (u32, u32), as_image: bool) -> Result<(), Fault> {
     let why = if as_image { why_not_in_image(user) } else { why_not_user(user) };
     let Some(why) = why else { return Ok(()) };
     Err(Fault::new(format!("the service would run as {}:{}: {why}", user.0, user.1))
@@ -209,7 +217,7 @@ pub(crate) fn check(result: libc::c_long) -> io::Result<()> {
 }
 
 /// A CPU set in the kernel's form.
-pub(super) fn cpu_mask(cpus: &CpuSet) -> libc::cpu_set_t {
+pub(crate) fn cpu_mask(cpus: &CpuSet) -> libc::cpu_set_t {
     // SAFETY: all zeroes is the empty set; it is plain data.
     let mut mask: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     for cpu in cpus.cpus().iter().map(|cpu| *cpu as usize).filter(|cpu| *cpu < libc::CPU_SETSIZE as usize) {
@@ -220,10 +228,10 @@ pub(super) fn cpu_mask(cpus: &CpuSet) -> libc::cpu_set_t {
 }
 
 /// One bit for each NUMA node that a kernel may have.
-pub(super) type NodeMask = [u64; 16];
+pub(crate) type NodeMask = [u64; 16];
 
 /// A set of NUMA nodes in the kernel's form.
-pub(super) fn node_mask(nodes: &[u32]) -> NodeMask {
+pub(crate) fn node_mask(nodes: &[u32]) -> NodeMask {
     let mut mask = NodeMask::default();
     for node in nodes.iter().map(|node| *node as usize).filter(|node| *node < 8 * size_of::<NodeMask>()) {
         mask[node / 64] |= 1 << (node % 64);

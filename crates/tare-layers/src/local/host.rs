@@ -292,6 +292,7 @@ impl Host for LocalHost {
         let running = Running {
             start: start.clone(),
             child: OwnChild::spawned(&child),
+            inside: None,
             ended: None,
             group,
             directory,

@@ -77,12 +77,7 @@ impl Root {
             bind(program, &place)?;
             restrict(&place, STRANGE).doing(format!("restrict {PROGRAM_INSIDE} in the service's root"))?;
         }
-        let (shared, own): (Vec<&VolumeFolder>, Vec<&VolumeFolder>) =
-            self.volumes.iter().partition(|volume| volume.shared);
-        for volume in own {
-            self.mount_volume(volume, &self.make_place(&inside, volume)?)?;
-        }
-        self.mount_shared(&inside, &shared)?;
+        self.mount_volumes(&inside)?;
         switch_to(&root)
     }
 
@@ -112,6 +107,27 @@ impl Root {
         self.mount_layers(&bundle, &upper, &work)?;
         self.mount_accounts(&self.assembly)?;
         Ok(self.assembly.clone())
+    }
+
+    /// Completes a root of [`Root::place_layered`] for somebody who mounts the kernel's file systems: with the folders
+    /// for them and `more` ones, memory for /tmp and /run, and the volumes.
+    pub(crate) fn furnish(&self, root: &Path, more: &[&str]) -> Result<(), Fault> {
+        let inside = open_tree(root)?;
+        for path in KERNEL.iter().chain(more) {
+            self.make_folders(&inside, path)?;
+        }
+        place_memory(root)?;
+        self.mount_volumes(&inside)
+    }
+
+    /// Mounts the volumes, those that others have too at the end.
+    fn mount_volumes(&self, inside: &OwnedFd) -> Result<(), Fault> {
+        let (shared, own): (Vec<&VolumeFolder>, Vec<&VolumeFolder>) =
+            self.volumes.iter().partition(|volume| volume.shared);
+        for volume in own {
+            self.mount_volume(volume, &self.make_place(inside, volume)?)?;
+        }
+        self.mount_shared(inside, &shared)
     }
 
     /// Mounts a tree below a writable layer.
@@ -293,6 +309,18 @@ pub(crate) fn place_memory(root: &Path) -> Result<(), Fault> {
         }
     }
     mount_memory(&inside)
+}
+
+/// Where a path leads in a root that is mounted at `root`.
+pub(crate) fn place_in(root: &Path, path: &str) -> Result<PathBuf, Fault> {
+    place_of(&open_tree(root)?, path).map(PathBuf::from)
+}
+
+/// Mounts memory on a folder, which is made if it is missing: of this thread's mount namespace alone, if it has entered
+/// one of its own. `options` are the file system's.
+pub(crate) fn mount_private_memory(place: &Path, options: &str) -> Result<(), Fault> {
+    fs::create_dir_all(place).doing(format!("make {}", place.display()))?;
+    mount("tmpfs", place, "tmpfs", STRANGE, options)
 }
 
 fn mount_memory(inside: &OwnedFd) -> Result<(), Fault> {

@@ -9,7 +9,7 @@ use crate::cgroup::{self, Group};
 use crate::network::Room;
 use crate::processes;
 use rustix::process::Signal;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::PipeReader;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -25,10 +25,21 @@ use tare_core::units::CpuSet;
 /// How often to check the state of a process that is ending.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
+/// A service whose parent, the process that was started, only looks after it.
+pub(crate) struct Inside {
+    /// The service's own process id, unless it had ended before it was seen.
+    pub(crate) pid: Option<u32>,
+    /// How the service ended, by how its parent did, with the processes that were killed for want of memory as far as
+    /// its group does not tell of them.
+    pub(crate) told: Box<dyn Fn(ExitStatus) -> (ExitStatus, u64) + Send>,
+}
+
 /// A process that was started.
 pub(crate) struct Running {
     pub(crate) start: ServiceStart,
     pub(crate) child: OwnChild,
+    /// The service, if it is not the child itself.
+    pub(crate) inside: Option<Inside>,
     pub(crate) ended: Option<String>,
     pub(crate) group: Group,
     /// What was made for it, and is removed with it.
@@ -52,7 +63,9 @@ impl Running {
         match self.child.try_wait() {
             Ok(None) => Ok(InstanceState::Running),
             Ok(Some(status)) => {
-                let how = describe_end(status, self.group.killed_for_memory());
+                let told = self.inside.as_ref().map(|inside| (inside.told)(status));
+                let (status, killed) = told.unwrap_or((status, 0));
+                let how = describe_end(status, killed.max(self.group.killed_for_memory()));
                 self.ended = Some(how.clone());
                 Ok(InstanceState::Ended(how))
             }
@@ -60,9 +73,20 @@ impl Running {
         }
     }
 
-    /// Its process id; `None` when it has ended.
+    /// The process id of the service itself.
+    ///
+    /// # Errors
+    /// When whoever looks after the service still runs, and the service does not.
+    pub(crate) fn pid(&self) -> Result<u32, Fault> {
+        let Some(inside) = &self.inside else { return Ok(self.child.id()) };
+        // Its parent collects it, so its id may have passed to another process.
+        let living = inside.pid.filter(|pid| self.group.members().contains(pid));
+        living.ok_or_else(|| Fault::new("the service has ended"))
+    }
+
+    /// The same; `None` when it has ended.
     pub(crate) fn runs_as(&mut self) -> Option<u32> {
-        matches!(self.state(), Ok(InstanceState::Running)).then(|| self.child.id())
+        matches!(self.state(), Ok(InstanceState::Running)).then(|| self.pid().ok()).flatten()
     }
 
     /// See [`tare_core::host::Host::mapped_files`].
@@ -70,7 +94,10 @@ impl Running {
         if let InstanceState::Ended(how) = self.state()? {
             return Err(Fault::new(format!("'{}' has ended: {how}", self.start.instance)));
         }
-        let (first, members) = (self.child.id(), cgroup::members_of_all(self.group.directories()));
+        let first = self.pid()?;
+        // Who looks after a service is in its groups too, and gives it a PID namespace: there all are its descendants.
+        let alone = self.inside.is_none();
+        let members = if alone { cgroup::members_of_all(self.group.directories()) } else { BTreeSet::new() };
         let others = processes::of_service(first, members, self.command.as_ref().map(Command::id));
         mapped_files(first, &others, wait)
     }
@@ -102,7 +129,7 @@ impl Running {
         let mut environment: BTreeMap<String, String> = service.environment.clone();
         environment.extend(wanted.environment.clone());
         let launch = Launch {
-            root: Rooted::Beside { service: self.child.id(), bundle: &self.bundle },
+            root: Rooted::Beside { service: self.pid()?, bundle: &self.bundle },
             group: &self.group,
             command: &wanted.command,
             directory: Some(&wanted.directory),
@@ -145,7 +172,9 @@ impl Running {
         // Whatever is left of the command goes with the group below, and only a failure there counts.
         let _ = self.end_command();
         if self.state()? == InstanceState::Running {
-            self.child.ask_to_end(self.start.service.stop_signal);
+            if let Some(asked) = self.pid().ok().and_then(OwnChild::adopted) {
+                asked.ask_to_end(self.start.service.stop_signal);
+            }
             let deadline = Instant::now() + self.start.service.stop_within;
             while self.state()? == InstanceState::Running && Instant::now() < deadline {
                 std::thread::sleep(LOOK_EVERY);

@@ -12,6 +12,8 @@ use tare_layers::container::Container;
 pub(crate) const ALL: &[(&str, fn())] = &[
     ("by_a_runtime_there_is_what_was_asked_for", || there_is_what_was_asked_for("auto")),
     ("by_crun_there_is_what_was_asked_for", || there_is_what_was_asked_for("crun")),
+    ("by_nspawn_there_is_what_was_asked_for", || of_a_system("nspawn")),
+    ("by_lxc_there_is_what_was_asked_for", || of_a_system("lxc")),
     ("rungs_differ_in_what_they_say", rungs_differ_in_what_they_say),
     ("by_a_runtime_ends_and_mistakes_are_told", || ends_and_mistakes_are_told("auto")),
     ("by_crun_ends_and_mistakes_are_told", || ends_and_mistakes_are_told("crun")),
@@ -90,7 +92,8 @@ fn seen(stage: &Stage, host: &mut dyn Host) -> Seen {
         groups: read("cgroup").lines().map(group).collect(),
         layered: root.contains(" - overlay ") && root.contains("upperdir="),
         cpus: field("Cpus_allowed_list:"),
-        quota: in_group("cpu.cfs_quota_us").or_else(|| in_group("cpu.max")).unwrap(),
+        // Without a limit of CPU time the service may be in no group that could have one.
+        quota: in_group("cpu.cfs_quota_us").or_else(|| in_group("cpu.max")).unwrap_or_else(|| "-1".to_owned()),
         seccomp: field("Seccomp:"),
         capabilities: field("CapBnd:"),
     };
@@ -186,27 +189,59 @@ fn ends_and_mistakes_are_told(runtime: &str) {
     }
     let stage = Stage::new();
     for options in ["{by: runtime}", LEAST] {
-        let mut host = stage.open(&by(runtime, options));
-        for (question, how) in [("exit 7", "exit code 7"), ("eat", "killed for want of memory")] {
-            let (_, place) = stage.start(host.as_mut(), &stage.service());
-            assert_eq!(stage.ask(place, question), None);
-            assert_eq!(crate::checks::ended(host.as_mut()), how, "{options}");
-            assert!(host.log("echo").unwrap().contains("serving with []"), "{options}");
-            host.stop("echo").unwrap();
-        }
-        let mut start = stage.service();
-        start.service.command[0] = "/bin/no-such-program".to_owned();
-        let fault = host.start(&start).unwrap_err();
-        assert!(fault.to_string().contains("/bin/no-such-program") && fault.to_string().contains("bundle"), "{fault}");
-        start.service.resources.cpus = 4096;
-        assert!(host.start(&start).unwrap_err().message.contains("4096 CPUs"));
-        let start = stage.service();
-        let report = host.resources(&start).unwrap();
-        let (_, place) = stage.start(host.as_mut(), &start);
-        for property in ["cpus", "ids"] {
-            assert_eq!(report.properties[property].value, stage.ask(place, property).unwrap(), "{options}: {property}");
-        }
+        told(&stage, &by(runtime, options));
+    }
+}
+
+/// A container of nspawn or LXC.
+fn of_a_system(by: &str) {
+    let usual = format!("{{by: {by}}}");
+    let found = Container.probe(&crate::stage::options(&usual), &crate::stage::carrier(Path::new("/")));
+    if let Availability::Emulated(_, why) | Availability::Unavailable(why) = found {
+        println!("skipped: {why}");
+        return;
+    }
+    let stage = Stage::new();
+    let first = stage.surroundings.cpus.cpus()[0].to_string();
+    let all = stage.surroundings.cpus.to_string();
+    for (more, cpus, quota) in [("", &first, "-1"), (", limits: quota, seccomp: unconfined", &all, "100000")] {
+        let options = format!("{{by: {by}{more}}}");
+        let mut host = stage.open(&options);
+        let seen = seen(&stage, host.as_mut());
+        assert_eq!(seen.own, ["cgroup", "ipc", "pid", "uts"], "{options}");
+        assert!(seen.layered, "{options}: {seen:?}");
+        let filter = if more.is_empty() { "2" } else { "0" };
+        assert_eq!((seen.cpus.as_str(), seen.seccomp.as_str()), (cpus.as_str(), filter), "{options}");
+        assert_eq!(seen.capabilities, "00000000a80425fb", "{options}: those of a plain process");
+        assert_eq!(seen.quota, quota, "{options}");
         host.close().unwrap();
         nothing_is_left(&stage);
     }
+    told(&stage, &usual);
+}
+
+/// How ends are told, and mistakes.
+fn told(stage: &Stage, options: &str) {
+    let mut host = stage.open(options);
+    for (question, how) in [("exit 7", "exit code 7"), ("eat", "killed for want of memory")] {
+        let (_, place) = stage.start(host.as_mut(), &stage.service());
+        assert_eq!(stage.ask(place, question), None, "{options}");
+        assert_eq!(crate::checks::ended(host.as_mut()), how, "{options}");
+        assert!(host.log("echo").unwrap().contains("serving with []"), "{options}");
+        host.stop("echo").unwrap();
+    }
+    let mut start = stage.service();
+    start.service.command[0] = "/bin/no-such-program".to_owned();
+    let fault = host.start(&start).unwrap_err();
+    assert!(fault.to_string().contains("/bin/no-such-program") && fault.to_string().contains("bundle"), "{fault}");
+    start.service.resources.cpus = 4096;
+    assert!(host.start(&start).unwrap_err().message.contains("4096 CPUs"));
+    let start = stage.service();
+    let report = host.resources(&start).unwrap();
+    let (_, place) = stage.start(host.as_mut(), &start);
+    for property in ["cpus", "ids"] {
+        assert_eq!(report.properties[property].value, stage.ask(place, property).unwrap(), "{options}: {property}");
+    }
+    host.close().unwrap();
+    nothing_is_left(stage);
 }

@@ -17,12 +17,13 @@ use std::time::Duration;
 /// machine or an engine refuses by itself is no mistake.
 #[rustfmt::skip]
 pub(crate) const ALLOWED: &[(&str, &[&str], &str)] = &[
-    ("connect to the machine", &["native", "container", "host network", "runtime", "guest", "container in a guest"],
+    ("connect to the machine",
+     &["native", "container", "host network", "runtime", "nspawn", "LXC", "guest", "container in a guest"],
      "services are not kept from the network"),
-    ("make a user namespace", &["native", "runtime", "guest"],
-     "they have no filter of system calls, and the machine lets everybody"),
-    ("mount in a user namespace", &["native", "runtime", "guest"], "it is seen there and nowhere else"),
-    ("reach a socket by its name", &["native", "host network", "runtime"],
+    ("make a user namespace", &["native", "runtime", "nspawn", "LXC", "guest"],
+     "no filter of system calls keeps them from it, and the machine lets everybody"),
+    ("mount in a user namespace", &["native", "runtime", "nspawn", "LXC", "guest"], "it is seen there and nowhere else"),
+    ("reach a socket by its name", &["native", "host network", "runtime", "nspawn", "LXC"],
      "a socket without a file belongs to a network, and theirs is the machine's"),
     ("listen at a low port", &["container", "guest", "container in a guest"],
      "in a network of its own everybody is let"),

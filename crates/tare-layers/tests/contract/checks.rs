@@ -23,6 +23,8 @@ pub(crate) fn all() -> Vec<Check> {
         ("every_layer_keeps_the_contract".to_owned(), true, every_form),
         ("a_container_by_a_runtime_keeps_the_contract".to_owned(), true, || by_a_runtime("auto")),
         ("a_container_by_crun_keeps_the_contract".to_owned(), true, || by_a_runtime("crun")),
+        ("a_container_by_nspawn_keeps_the_contract".to_owned(), true, || by_an_engine("{by: nspawn}")),
+        ("a_container_by_lxc_keeps_the_contract".to_owned(), true, || by_an_engine("{by: lxc}")),
         ("a_container_of_podman_keeps_the_contract".to_owned(), true, || by_an_engine(PODMAN)),
         ("the_mock_layer_keeps_the_contract_without_root".to_owned(), false, mock_without_root),
         ("no_service_is_reached_from_another_network".to_owned(), true, confined::kept_from_others),
@@ -90,7 +92,7 @@ fn by_a_runtime(runtime: &str) {
     }
 }
 
-/// By an engine that is named.
+/// By an engine, or whoever else starts containers, that is named.
 fn by_an_engine(options: &str) {
     let kind = named("container");
     let layer = layer(kind, options);

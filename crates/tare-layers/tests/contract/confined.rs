@@ -145,7 +145,7 @@ fn three_free_ports() -> u16 {
 fn on_the_machines_network() -> Vec<(&'static str, Vec<LayerUse>)> {
     let kind = crate::checks::named("container");
     let mut forms = vec![("native", Vec::new())];
-    for options in ["{network: host}", "{by: runtime}"] {
+    for options in ["{network: host}", "{by: runtime}", "{by: nspawn}", "{by: lxc}"] {
         let layer = crate::checks::layer(kind, options);
         match kind.probe(&layer.options, &stage::carrier(Path::new("/"))) {
             Availability::Unavailable(why) => println!("skipped: container '{options}': {why}"),

@@ -1,5 +1,5 @@
 //! A hostile program in each form: what it tries is refused in all of them alike, or the difference stands here with
-//! its reason, and in SECURITY.md. Four forms in some six seconds: nothing else holds what a service may not do at all.
+//! its reason, and in SECURITY.md. Six forms in some nine seconds: nothing else holds what a service may not do at all.
 
 use crate::attempts::{ALLOWED, ALLOWED_AS_IMAGE, ATTEMPTS, hostile_tree, not_allowed};
 use crate::commands::printed;
@@ -12,17 +12,19 @@ use std::process::{Child, Command, Stdio};
 use tare_core::host::Availability;
 use tare_core::layer::LayerUse;
 
-/// The forms in which a service may run as its image does: in all but containers by a runtime alone.
+/// The forms in which a service may run as its image does: in all but containers without an engine.
 pub(crate) fn forms_as_image() -> impl Iterator<Item = &'static (&'static str, Option<&'static str>)> {
-    FORMS.iter().filter(|(form, _)| *form != "runtime")
+    FORMS.iter().filter(|(form, _)| !["runtime", "nspawn", "LXC"].contains(form))
 }
 
 /// The forms, by the options of a container where there is one.
-pub(crate) const FORMS: [(&str, Option<&str>); 4] = [
+pub(crate) const FORMS: [(&str, Option<&str>); 6] = [
     ("native", None),
     ("container", Some("{}")),
     ("host network", Some("{network: host}")),
     ("runtime", Some("{by: runtime}")),
+    ("nspawn", Some("{by: nspawn}")),
+    ("LXC", Some("{by: lxc}")),
 ];
 
 /// Files, sockets and a process of somebody else's.

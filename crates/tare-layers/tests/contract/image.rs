@@ -123,7 +123,14 @@ fn owners(form: &str, host: &mut dyn Host, start: &ServiceStart) {
 /// Options of containers by which such a service would be root of more than its container.
 pub(crate) fn refused() {
     let kind = crate::checks::named("container");
-    for options in ["{namespaces: host}", "{capabilities: all}", "{by: runtime}", "{seccomp: unconfined}"] {
+    for options in [
+        "{namespaces: host}",
+        "{capabilities: all}",
+        "{by: runtime}",
+        "{by: nspawn}",
+        "{by: lxc}",
+        "{seccomp: unconfined}",
+    ] {
         let layer = crate::checks::layer(kind, options);
         let carrier = stage::carrier(Path::new("/"));
         if let Availability::Unavailable(why) = kind.probe(&layer.options, &carrier) {

@@ -44,7 +44,7 @@ pub(crate) fn known(form: &str, host: &mut dyn Host, instance: &Instance) {
 /// names.
 pub(crate) fn in_each_network() {
     let kind = crate::checks::named("container");
-    for options in ["{network: host}", "{network: bridge}", "{network: published}"] {
+    for options in ["{network: host}", "{network: bridge}", "{network: published}", "{by: nspawn}", "{by: lxc}"] {
         let layer = crate::checks::layer(kind, options);
         if let Availability::Unavailable(why) = kind.probe(&layer.options, &stage::carrier(Path::new("/"))) {
             println!("skipped: names of services in a container with '{options}': {why}");

@@ -47,7 +47,7 @@ fn usual(tree: &Path) {
 }
 
 pub(crate) fn apart() {
-    in_forms(&["{}", "{by: runtime}", LEAST], |form, layers| {
+    in_forms(&["{}", "{by: runtime}", LEAST, "{by: nspawn}", "{by: lxc}"], |form, layers| {
         let stage = Stage::open_numbered(2, usual);
         let starts = two();
         let mut host = stage.host(&starts, layers);
@@ -108,7 +108,7 @@ pub(crate) fn named() {
         (3, &nothing, line("tare-66536"), group.to_owned()),
         (4, &linked, format!("tare-66536:x:5:5::/:/x\n{}", line("tare-66536-")), format!("{GROUP}{group}")),
     ];
-    in_forms(&["{}", "{read_only: true}", "{by: runtime}"], |form, layers| {
+    in_forms(&["{}", "{read_only: true}", "{by: runtime}", "{by: nspawn}", "{by: lxc}"], |form, layers| {
         // A root that cannot be written to is another matter only where something is missing in it.
         let (all, lacking) = (0..cases.len(), 1..2);
         for (number, fill, passwd, group) in &cases[if form.contains("read_only") { lacking } else { all }] {

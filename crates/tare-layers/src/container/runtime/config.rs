@@ -138,11 +138,7 @@ fn process(order: &Order) -> Value {
         Some(_) => vec![PROGRAM_INSIDE.to_owned(), "resources".to_owned()],
         None => service.command.clone(),
     };
-    // Those of a plain process: the kernel decides which of them its user may use.
-    let bounds = order.machine.capabilities & BOUNDS;
-    let held = |(number, _): &(usize, &&str)| bounds & 1 << number != 0;
-    let all: Vec<String> =
-        CAPABILITIES.iter().enumerate().filter(held).map(|(_, name)| format!("CAP_{name}")).collect();
+    let all = capabilities(order.machine.capabilities);
     json!({
         "terminal": false,
         "user": { "uid": service.user.0, "gid": service.user.1, "umask": 0o022 },
@@ -157,6 +153,14 @@ fn process(order: &Order) -> Value {
         ],
         "noNewPrivileges": true,
     })
+}
+
+/// The capabilities of a plain process, of those that this process may pass on; the kernel decides which of them its
+/// user may use.
+pub(super) fn capabilities(passed: u64) -> Vec<String> {
+    let bounds = passed & BOUNDS;
+    let held = |(number, _): &(usize, &&str)| bounds & 1 << number != 0;
+    CAPABILITIES.iter().enumerate().filter(held).map(|(_, name)| format!("CAP_{name}")).collect()
 }
 
 /// The same file systems that a plain process has, see [`crate::local::root`]; /tmp and /run are already in the root.

@@ -1,10 +1,11 @@
-//! A host whose services are started by an OCI runtime.
+//! A host whose services are started by an OCI runtime, or in system containers.
 
 use super::super::engine::is_guest;
 use super::super::observe;
-use super::super::options::ContainerOptions;
+use super::super::options::{By, ContainerOptions};
 use super::launch::{Launch, Started, forget, state};
 use super::program::Program;
+use super::system;
 use crate::local::host::{PROBE_WITHIN, create_log};
 use crate::local::logs::{Keeper, tail};
 use crate::local::running::Running;
@@ -72,11 +73,11 @@ impl Inner {
         around: &TrialContext,
     ) -> Result<Inner, OpenError> {
         if is_guest() {
-            let fault = Fault::new("in a guest there is no OCI runtime but that of the engine")
-                .remedy("leave 'by: runtime' out where the container stands in a guest");
+            let fault = Fault::new("in a guest there is nothing that starts a container but the engine")
+                .remedy("leave 'by' out where the container stands in a guest");
             return Err(OpenError::Unavailable(fault));
         }
-        let program = Program::find(options.runtime).map_err(OpenError::Unavailable)?;
+        let program = Program::of(&options).map_err(OpenError::Unavailable)?;
         let state = state(around);
         fs::create_dir_all(&state).doing(format!("make {}", state.display()))?;
         let (surroundings, running, logs) = (around.clone(), BTreeMap::new(), BTreeMap::new());
@@ -89,11 +90,13 @@ impl Inner {
         self.running.get_mut(instance).ok_or_else(unknown)
     }
 
-    /// Starts the container of a service, or the resource probe in its place; returns what it lacks.
+    /// Starts the container of a service, or the resource probe in its place, with its errors going to the file `log`;
+    /// returns what it lacks.
     fn launch(
         &self,
         start: &ServiceStart,
         name: &str,
+        log: &Path,
         output: (File, File),
         probe: bool,
     ) -> Result<(Running, Vec<String>), Fault> {
@@ -107,10 +110,14 @@ impl Inner {
             bundle: &bundle,
             probe: probe.then_some(self.carrier.program.as_path()),
         };
-        let Started { child, group, directory, cpus, warnings } = launch.start(output.0, output.1)?;
+        let started = match self.options.by {
+            By::Nspawn | By::Lxc => system::start(&launch, log, output.0, output.1),
+            By::Engine | By::Runtime => launch.start(output.0, output.1),
+        };
+        let Started { child, inside, ended, group, directory, cpus, warnings } = started?;
         let start = start.clone();
-        let (ended, shift, frozen, command) = (None, None, Some(false), None);
-        let running = Running { start, child, ended, group, directory, bundle, shift, cpus, frozen, command };
+        let (shift, frozen, command) = (None, Some(false), None);
+        let running = Running { start, child, inside, ended, group, directory, bundle, shift, cpus, frozen, command };
         Ok((running, warnings))
     }
 
@@ -144,18 +151,26 @@ impl Inner {
         let file = create_log(log, start.service.user).doing(format!("make the log {}", log.display()))?;
         let second = file.try_clone().doing("share the log")?;
         self.keeper.keep(file.try_clone().doing("share the log")?);
-        self.launch(start, &start.instance, (file, second), false)
+        self.launch(start, &start.instance, log, (file, second), false)
     }
 
     fn stop(&mut self, instance: &str) -> Result<(), Fault> {
         let log = self.surroundings.scratch.join("runtime.log");
         let stopped = self.known(instance)?.stop().map_err(|fault| fault.context(format!("stop '{instance}'")));
-        let forgotten = forget(&self.program, &self.surroundings, instance, &log);
+        let forgotten = self.forget(instance, &log);
         stopped.and(forgotten)?;
         if let Some(stopped) = self.running.remove(instance) {
             self.fenced.open(&stopped.start);
         }
         Ok(())
+    }
+
+    /// Has whoever has started a container forget it.
+    fn forget(&self, name: &str, log: &Path) -> Result<(), Fault> {
+        match self.options.by {
+            By::Nspawn | By::Lxc => system::forget(self.options.by, &self.surroundings, name),
+            By::Engine | By::Runtime => forget(&self.program, &self.surroundings, name, log),
+        }
     }
 
     /// Runs the resource probe just as the service would be run, and reads its report.
@@ -164,10 +179,10 @@ impl Inner {
         let place = |kind: &str| self.surroundings.scratch.join(format!("{name}.{kind}"));
         let make = |path: PathBuf| create_log(&path, start.service.user).doing(format!("make {}", path.display()));
         let (stdout, stderr) = (make(place("report"))?, make(place("log"))?);
-        let (mut probe, _) = self.launch(start, &name, (stdout, stderr), true)?;
+        let (mut probe, _) = self.launch(start, &name, &place("log"), (stdout, stderr), true)?;
         let ended = wait_for_end(&mut probe);
         let stopped = probe.stop();
-        let forgotten = forget(&self.program, &self.surroundings, &name, &place("runtime"));
+        let forgotten = self.forget(&name, &place("runtime"));
         let read = |kind| fs::read_to_string(place(kind)).unwrap_or_default();
         let (text, said) = (read("report"), read("log"));
         for kind in ["report", "log", "runtime"] {
@@ -186,8 +201,13 @@ impl Inner {
     /// What is sampled on the outer host because of this layer.
     fn scopes(&self) -> Vec<Scope> {
         let scope = |(name, running): (&String, &Running)| {
-            let pid = running.child.id();
-            Scope { name: name.clone(), serving: true, pids: vec![pid], cgroups: observe::cgroups(pid) }
+            let pid = running.pid().ok();
+            let cgroups = match &running.inside {
+                None => pid.map(observe::cgroups).unwrap_or_default(),
+                // With whoever looks after the service: it is a part of such a container.
+                Some(_) => running.group.directories().iter().map(|path| path.display().to_string()).collect(),
+            };
+            Scope { name: name.clone(), serving: true, pids: pid.into_iter().collect(), cgroups }
         };
         self.running.iter().map(scope).collect()
     }
@@ -257,7 +277,7 @@ impl Host for RuntimeHost {
     }
 
     fn files_seen(&mut self, start: &ServiceStart, said: Option<&[SeenFile]>, wait: Wait) -> Result<FilesSeen, Fault> {
-        let pid = self.inner.known(&start.instance)?.child.id();
+        let pid = self.inner.known(&start.instance)?.pid()?;
         local::files::files_seen(pid, &local::files::of_bundle(&self.inner.carrier, start, said, wait)?, wait)
     }
 

@@ -11,6 +11,7 @@ use crate::local::accounts::Accounts;
 use crate::local::child::OwnChild;
 use crate::local::hosts::on_machine;
 use crate::local::root::{self, Root};
+use crate::local::running::Inside;
 use crate::local::volumes::{make_volumes, volume_folders};
 use rustix::process::{Signal, child_subreaper, getpid, set_child_subreaper};
 use std::fs::{self, File};
@@ -40,6 +41,10 @@ pub(super) struct Launch<'a> {
 /// A container that was started.
 pub(super) struct Started {
     pub(super) child: OwnChild,
+    /// The service, if the child only looks after it.
+    pub(super) inside: Option<Inside>,
+    /// How it has ended, if it had before it was seen.
+    pub(super) ended: Option<String>,
     pub(super) group: Group,
     /// What was made for it.
     pub(super) directory: PathBuf,
@@ -82,12 +87,9 @@ impl Launch<'_> {
         spec::container_name(self.surroundings, self.name)
     }
 
-    /// Its cgroup's name below the run's; a container in another place must not be mistaken for it.
-    fn group_name(&self) -> String {
-        match self.surroundings.place {
-            0 => self.name.to_owned(),
-            place => format!("{}.{place}", self.name),
-        }
+    /// Its cgroup's name below the run's.
+    pub(super) fn group_name(&self) -> String {
+        group_name(self.surroundings, self.name)
     }
 
     fn group(&self) -> Result<Group, Fault> {
@@ -151,7 +153,7 @@ impl Launch<'_> {
     }
 
     /// The CPUs that it may run on.
-    fn cpus(&self) -> Result<Option<CpuSet>, Fault> {
+    pub(super) fn cpus(&self) -> Result<Option<CpuSet>, Fault> {
         spec::cpuset(self.options.limits, &self.surroundings.cpus, self.start)
     }
 
@@ -168,7 +170,7 @@ impl Launch<'_> {
             let doing = format!("start the container of '{}'", self.start.instance);
             self.program.run(command.arg("start").arg(self.id()), &log, &doing)?;
             let (group, directory) = (self.group()?, directory.to_owned());
-            Ok(Started { child, group, directory, cpus, warnings: Vec::new() })
+            Ok(Started { child, inside: None, ended: None, group, directory, cpus, warnings: Vec::new() })
         };
         go().inspect_err(|_| {
             child.signal(Signal::KILL);
@@ -182,13 +184,22 @@ impl Launch<'_> {
     }
 
     /// The fault with what to do about it, where that is known.
-    fn explained(&self, fault: Fault) -> Fault {
+    pub(super) fn explained(&self, fault: Fault) -> Fault {
         let missing = ["no such file or directory", "not found", "permission denied"];
         let program = self.start.service.command.first().map(String::as_str).unwrap_or_default();
-        if fault.message.contains(program) && missing.iter().any(|words| fault.message.contains(words)) {
+        let message = fault.message.to_lowercase();
+        if fault.message.contains(program) && missing.iter().any(|words| message.contains(words)) {
             return fault.remedy("check the command of the service against the files of the service's bundle");
         }
         fault
+    }
+}
+
+/// The name of a container's cgroup below the run's; one in another place must not be mistaken for it.
+pub(super) fn group_name(surroundings: &TrialContext, name: &str) -> String {
+    match surroundings.place {
+        0 => name.to_owned(),
+        place => format!("{name}.{place}"),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The runtime's program: where it is, which version, and calls to it that cannot hang.
 
+use super::super::options::{By, ContainerOptions};
 use super::super::programs;
 use super::super::runtime_name::RuntimeName;
 use crate::marks;
@@ -23,7 +24,34 @@ pub(super) struct Program {
     path: PathBuf,
 }
 
+/// The program by which systemd starts a container.
+const NSPAWN: &str = "systemd-nspawn";
+/// The program by which LXC does.
+const LXC: &str = "lxc-start";
+
 impl Program {
+    /// The program that starts the containers that the options ask for.
+    ///
+    /// # Errors
+    /// When it is not installed.
+    pub(super) fn of(options: &ContainerOptions) -> Result<Program, Fault> {
+        match options.by {
+            By::Nspawn => Program::one_of(&[NSPAWN], &programs::folders()),
+            By::Lxc => Program::one_of(&[LXC], &programs::folders()),
+            By::Engine | By::Runtime => Program::find(options.runtime),
+        }
+    }
+
+    /// What it is called.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The runtime that was requested.
     ///
     /// # Errors
@@ -33,7 +61,11 @@ impl Program {
     }
 
     fn find_in(which: RuntimeName, folders: &[PathBuf]) -> Result<Program, Fault> {
-        let names = which.named().map_or_else(|| USUAL.to_vec(), |name| vec![name]);
+        Program::one_of(&which.named().map_or_else(|| USUAL.to_vec(), |name| vec![name]), folders)
+    }
+
+    /// The first of these programs that is there.
+    fn one_of(names: &[&str], folders: &[PathBuf]) -> Result<Program, Fault> {
         let found = names.iter().find_map(|name| {
             let path = folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file())?;
             Some(Program { name: (*name).to_owned(), path })
@@ -41,6 +73,8 @@ impl Program {
         found.ok_or_else(|| {
             let message = format!("there is no {} on this machine to start a container with", names.join(" and no "));
             let remedy = match names[0] {
+                NSPAWN => "apt-get install systemd-container".to_owned(),
+                LXC => "apt-get install lxc".to_owned(),
                 // No distribution that we know has it.
                 "youki" => "put the program youki into /usr/local/bin (https://github.com/youki-dev/youki)".to_owned(),
                 name => format!("apt-get install {name}"),
