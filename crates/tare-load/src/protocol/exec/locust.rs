@@ -1,5 +1,5 @@
-//! Reads the statistics that Locust prints with `--json` (Locust 2.15 and later): a list with one entry for each kind of
-//! request.
+//! Reads the statistics that Locust prints with `--json` (Locust 2.15 and later): a list with one entry for each kind
+//! of request.
 //!
 //! `num_requests` includes those that failed. Response times are counted in milliseconds, rounded to two digits.
 
