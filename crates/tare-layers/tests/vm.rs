@@ -7,6 +7,8 @@
 mod attempts;
 #[path = "vm/checks.rs"]
 mod checks;
+#[path = "vm/crash.rs"]
+mod crash;
 #[path = "vm/escapes.rs"]
 mod escapes;
 #[path = "vm/micro.rs"]
@@ -35,7 +37,7 @@ fn main() -> ExitCode {
         ["tool", rest @ ..] => return escapes::tool(rest),
         ["serve-both", port] => return passt::serve(port.parse().expect("a port")),
         ["ask-by-datagram", place] => return passt::ask(place),
-        ["doomed", run, network] => return checks::doomed(run, network),
+        ["doomed", run, network] => return crash::doomed(run, network),
         _ => {}
     }
     let run = |check: fn()| match stage::needs() {

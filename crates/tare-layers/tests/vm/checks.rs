@@ -1,12 +1,11 @@
 //! The checks.
 
 use crate::stage::{DebianStore, Stage, fault_of, left_of, program, redis, vm};
-use crate::{escapes, micro, passt, sharing};
+use crate::{crash, escapes, micro, passt, sharing};
 use serde_json::json;
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tare_clock::monotonic_ns;
@@ -48,8 +47,8 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("a_guest_that_reads_for_nobody_is_switched_off", stopped_guest),
     ("a_kernel_that_panics_is_quoted", panicking_guest),
     ("what_cannot_be_had_is_unavailable", unavailable),
-    ("a_killed_run_leaves_no_guest_running", || killed_run("tap")),
-    ("a_killed_run_leaves_no_passt_running", || killed_run("passt")),
+    ("a_killed_run_leaves_no_guest_running", || crash::killed_run("tap")),
+    ("a_killed_run_leaves_no_passt_running", || crash::killed_run("passt")),
 ];
 
 fn service_in_guest() {
@@ -473,42 +472,4 @@ fn unavailable() {
         }
         Availability::Unavailable(fault) => panic!("{fault}"),
     }
-}
-
-/// Boots a guest, says so, and waits to be killed.
-pub(crate) fn doomed(run: &str, network: &str) -> ExitCode {
-    let stage = Stage::open_as(run, &[redis()], &[]);
-    let host = stage.guest(&vm(json!({"network": network})), &program()).unwrap();
-    println!("made");
-    std::thread::sleep(Duration::from_secs(1000));
-    drop(host);
-    ExitCode::SUCCESS
-}
-
-fn killed_run(network: &str) {
-    if network == "passt" && !passt::is_here() {
-        return;
-    }
-    let run = format!("{:04x}k{}", std::process::id() & 0xffff, &network[..1]);
-    // Built before, so that the doomed process does nothing but boot.
-    DebianStore.bundle(&redis().service.recipe).unwrap();
-    let mut doomed = Command::new(program()).args(["doomed", &run, network]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(doomed.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(line, "made\n");
-    let guests = || left_of(&run).into_iter().filter(|leftover| leftover.kind.starts_with("guest")).count();
-    assert_eq!(guests(), if network == "passt" { 2 } else { 1 });
-    doomed.kill().unwrap();
-    doomed.wait().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while guests() > 0 && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    assert_eq!(guests(), 0, "it goes with who started it");
-    let left = left_of(&run);
-    assert!(left.iter().any(|leftover| leftover.kind == "link"), "{left:#?}");
-    for leftover in &left {
-        leftovers::remove(LAYERS, leftover).unwrap_or_else(|fault| panic!("{leftover:?}: {fault}"));
-    }
-    assert_eq!(left_of(&run), []);
 }

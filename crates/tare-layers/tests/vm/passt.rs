@@ -1,4 +1,4 @@
-//! Guests whose network passt carries: reached as all are, by a process that can do nothing else, and whose end is told.
+//! Guests whose network passt carries: reached as all are, by a process that can do nothing else and whose end is told.
 
 use crate::checks::{allowed_cpus, container};
 use crate::stage::{Stage, fault_of, left_of, program, redis, vm};
