@@ -129,13 +129,16 @@ impl MachineReader {
         cpus
     }
 
-    /// Reads what the scheduler knows, right after the idle times that it is held against.
-    fn read_scheduler(&mut self, cpus: usize, into: &mut Reading) {
-        if let Some(seconds) = self.occupied.as_ref().and_then(|file| file.read(cpus, &mut self.buffer)) {
-            into.put(Of::Machine, "cpu_occupied_s", seconds);
-        }
+    /// Reads what is held against each other, right after one another: the time of tasks, of CPUs that had one, and of
+    /// idle CPUs.
+    fn read_cpus(&mut self, into: &mut Reading) {
         if let Some(used) = self.tasks.as_mut().and_then(|tasks| tasks.read(&mut self.buffer)) {
             into.put(Of::Machine, "cpu_tasks_s", used);
+        }
+        let occupied = self.occupied.as_ref().and_then(|file| file.read(&mut self.buffer));
+        let cpus = self.read_stat(into);
+        if let Some((_, seconds)) = occupied.filter(|(told, _)| *told == cpus) {
+            into.put(Of::Machine, "cpu_occupied_s", seconds);
         }
     }
 
@@ -184,8 +187,7 @@ impl MachineReader {
 
 impl SourceReader for MachineReader {
     fn read(&mut self, into: &mut Reading) {
-        let cpus = self.read_stat(into);
-        self.read_scheduler(cpus, into);
+        self.read_cpus(into);
         self.read_memory(into);
         self.read_net(into);
         for (metric, file) in &self.pressure {

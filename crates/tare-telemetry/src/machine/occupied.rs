@@ -20,12 +20,12 @@ impl Occupied {
         KeptFile::open(root.path("proc/schedstat")).map(Occupied)
     }
 
-    /// The time so far, s; none unless it is told of `cpus` CPUs.
-    pub(super) fn read(&self, cpus: usize, buffer: &mut Vec<u8>) -> Option<f64> {
+    /// Of how many CPUs it is told, and their time so far, s.
+    pub(super) fn read(&self, buffer: &mut Vec<u8>) -> Option<(usize, f64)> {
         let text = self.0.read(buffer)?;
         keyed(text, "version").filter(|version| *version >= NANOSECONDS_SINCE)?;
         let of_cpus = lines(text).filter(|line| line.starts_with(b"cpu"));
         let ran: Vec<u64> = of_cpus.map(|line| number_at(line, RAN)).collect::<Option<_>>()?;
-        (ran.len() == cpus).then(|| ran.iter().map(|ns| *ns as f64 * 1e-9).sum())
+        Some((ran.len(), ran.iter().map(|ns| *ns as f64 * 1e-9).sum()))
     }
 }
