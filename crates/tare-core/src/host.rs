@@ -78,8 +78,8 @@ pub struct ServiceStart {
     /// The NUMA nodes of this host that its memory comes from; empty leaves that to the kernel.
     #[serde(default)]
     pub memory: Vec<u32>,
-    /// The names that it can look up in its /etc/hosts, each with the address at which it reaches what has the name: its
-    /// own with the loopback, until the host that starts it knows where it will stand.
+    /// The names that it can look up in its /etc/hosts, each with the address at which it reaches what has the name:
+    /// its own with the loopback, until the host that starts it knows where it will stand.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub names: BTreeMap<String, IpAddr>,
 }
@@ -91,8 +91,8 @@ impl ServiceStart {
         ServiceStart { instance, service, cpus, free: false, memory, names }
     }
 
-    /// The same once it is known at which address it will stand: its own names lead there, as container engines have it.
-    /// A server that binds to its own name is then reached from outside.
+    /// The same once it is known at which address it will stand: its own names lead there, as container engines have
+    /// it. A server that binds to its own name is then reached from outside.
     #[must_use]
     pub fn standing_at(&self, address: IpAddr) -> ServiceStart {
         let mut start = self.clone();

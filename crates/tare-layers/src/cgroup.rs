@@ -69,8 +69,8 @@ impl Group {
         }
     }
 
-    /// Joins, without a limit, the hierarchies in which managers of containers split the group that they are started in:
-    /// that of version 2 and systemd's. Otherwise they would split this process's own.
+    /// Joins, without a limit, the hierarchies in which managers of containers split the group that they are started
+    /// in: that of version 2 and systemd's. Otherwise they would split this process's own.
     ///
     /// # Errors
     /// When a group cannot be made.

@@ -29,8 +29,8 @@ const MOST_BY_TURNS: u32 = 100;
 /// Draws for rests are others than those for the order of forms.
 const DRAWS_FOR_RESTS: u64 = 0x7265_7374;
 
-/// In which half of each stretch of time the samplers of a block rest. Two blocks together have rests in both halves, so
-/// that each moment of a deployment is as often sampled as not, and a trend within deployments is no cost of sampling.
+/// In which half of each stretch of time the samplers of a block rest. Two blocks together have rests in both halves,
+/// so that each moment of a deployment is as often sampled as not, and a trend within deployments is no cost of sampling.
 /// The seed of the run decides which of the two begins. A block that runs again rests like the one that was void.
 pub(crate) fn rest_half(seed: u64, planned: &PlannedTrial) -> RestHalf {
     let block = planned.again.unwrap_or(planned.block);

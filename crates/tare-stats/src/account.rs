@@ -35,8 +35,8 @@ pub enum CpuUser {
     Interrupts,
     /// All other processes and threads, those of the kernel included, where the time of all tasks is known.
     Others,
-    /// CPUs that had no task and were not idle: interrupts, and the way into idleness and out of it. Told only where the
-    /// kernel counts it apart from tasks and interrupts.
+    /// CPUs that had no task and were not idle: interrupts, and the way into idleness and out of it. Told only where
+    /// the kernel counts it apart from tasks and interrupts.
     IdleCpus,
     /// Everything else: what the last two would be where they are not told.
     Rest,

@@ -42,7 +42,8 @@ pub fn answering_once(text: &'static str) -> SocketAddr {
     address
 }
 
-/// Like [`each_connection`], for a server that passes each piece it receives to `answer` and sends what that returns, if anything.
+/// Like [`each_connection`], for a server that passes each piece it receives to `answer` and sends what that
+/// returns, if anything.
 pub fn answering<T: AsRef<[u8]>>(answer: impl Fn(usize, &[u8]) -> Option<T> + Clone + Send + 'static) -> SocketAddr {
     each_connection(move |number, mut stream| {
         stream.set_nodelay(true).expect("it can be set");

@@ -125,8 +125,8 @@ impl Link {
 
     /// Passes received bytes to `take` until it has a result: `take` returns how many bytes it took, and its result
     /// once there is one. Without a result it must take all of them and keep what it needs, such as half a line: bytes
-    /// that it leaves are passed to it again at once, without new ones, so taking none is an error. Bytes left when it has a result are passed to
-    /// the next `take`.
+    /// that it leaves are passed to it again at once, without new ones, so taking none is an error. Bytes left when it
+    /// has a result are passed to the next `take`.
     ///
     /// # Errors
     /// When nothing comes in time, the peer closes, or `take` returns a fault.

@@ -1,5 +1,5 @@
-//! The addresses of containers on the run's own network. They are given here and not by the engine, for a service is told
-//! before it starts where its own name leads.
+//! The addresses of containers on the run's own network. They are given here and not by the engine, for a service is
+//! told before it starts where its own name leads.
 
 use crate::local::hosts::on_machine;
 use std::net::{IpAddr, Ipv4Addr};

@@ -1,5 +1,5 @@
-//! Whether a tool may use its files. It runs as a user without rights, and what root has installed or written may be for
-//! root alone: then the file that is in the way is named.
+//! Whether a tool may use its files. It runs as a user without rights, and what root has installed or written may be
+//! for root alone: then the file that is in the way is named.
 
 use super::process::find_program;
 use rustix::fs::{Access, access};
