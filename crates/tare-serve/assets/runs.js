@@ -60,7 +60,7 @@ function counted() {
 function watch() {
   clearTimeout(timer);
   const count = /** @type {HTMLElement | null} */ (list.querySelector(".count"));
-  if (count?.dataset.busy === "true") timer = setTimeout(() => show(new URLSearchParams(location.search)), AGAIN);
+  if (count?.dataset.busy === "yes") timer = setTimeout(() => show(new URLSearchParams(location.search)), AGAIN);
 }
 
 form.addEventListener("input", () => {

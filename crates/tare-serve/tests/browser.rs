@@ -108,7 +108,7 @@ impl Site {
         let began = Instant::now();
         loop {
             let list = self.get("/?part=list").body;
-            if list.contains(wanted) && list.contains("data-busy=\"false\"") {
+            if list.contains(wanted) && list.contains("data-busy=\"no\"") {
                 return list;
             }
             assert!(began.elapsed() < WITHIN, "{wanted} is not in the list: {list}");
