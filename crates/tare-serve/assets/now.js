@@ -104,6 +104,8 @@ function follow(run) {
     const figures = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("#seconds figure"));
     for (const figure of figures) {
       if (figure.dataset.arm !== arm) continue;
+      // Forms that take turns within milliseconds have no seconds.
+      by("by-second").hidden = false;
       figure.hidden = false;
       /** @type {HTMLElement} */ (figure.querySelector("div")).innerHTML = html;
     }
