@@ -35,6 +35,10 @@ pub const WHOLE_MACHINE: &str = "machine";
 /// The scope name under which the sampler itself is sampled, here and in guests.
 pub const PROBE: &str = "probe";
 
+/// The metric of the machine that says when its CPUs were read, within the reading of all sources, by its own
+/// CLOCK_MONOTONIC, s.
+pub const CPU_CLOCK: &str = "cpu_clock_s";
+
 /// The counters of one scope at one moment. Counters are cumulative; gauges are as read. A metric that cannot be read
 /// is absent, never zero. Names and units: [`METRICS`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -83,6 +87,7 @@ metrics! {
     "cpu_guest_s" 'c' "CPU time running a guest"
     "cpu_tasks_s" 'c' "CPU time of all tasks, kernel threads included, as the scheduler counts it"
     "cpu_occupied_s" 'c' "time in which CPUs had a task to run, counted when the task leaves the CPU"
+    "cpu_clock_s" 'c' "when the machine's CPUs were read, by its own clock"
     "cpu_on_s" 'c' "CPU time of threads that were seen on a CPU when they had last run"
     "run_queue_wait_s" 'c' "time ready to run, waiting for a CPU"
     "context_switches_voluntary" 'c' "context switches because the task waited"

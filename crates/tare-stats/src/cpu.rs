@@ -16,7 +16,7 @@
 
 use std::collections::BTreeMap;
 use tare_core::load::LoadSummary;
-use tare_core::telemetry::{TelemetryRow, Vantage, WHOLE_MACHINE};
+use tare_core::telemetry::{CPU_CLOCK, TelemetryRow, Vantage, WHOLE_MACHINE};
 
 /// CPU time, s, that the serving processes used while measuring, and a tool inside the form. Only counted from the
 /// host: what a guest counts for its own processes is already in its hypervisor's time.
@@ -94,10 +94,19 @@ pub(crate) fn spent(
     read: impl Fn(&TelemetryRow) -> Option<f64>,
     load: &LoadSummary,
 ) -> Option<f64> {
-    let mut points: Vec<(u64, f64)> = rows.iter().filter_map(|row| Some((row.at_ns, read(row)?))).collect();
+    let mut points: Vec<(u64, f64)> = rows.iter().filter_map(|row| Some((read_ns(row), read(row)?))).collect();
     points.sort_by_key(|point| point.0);
     points.dedup_by_key(|point| point.0);
     Some(value_at(&points, load.measure_end_ns)? - value_at(&points, load.measure_start_ns)?)
+}
+
+/// When a row's counters were read: where a reading of all sources takes long, a row's own moment is late. A guest's
+/// clock is another one.
+fn read_ns(row: &TelemetryRow) -> u64 {
+    match (row.vantage, row.values.get(CPU_CLOCK)) {
+        (Vantage::Host, Some(seconds)) => (seconds * 1e9) as u64,
+        _ => row.at_ns,
+    }
 }
 
 /// The value at a moment, on the line through the two samples around it. Just outside of the samples the line through
@@ -122,6 +131,17 @@ mod tests {
     fn row(at_s: f64, vantage: Vantage, scope: &str, serving: bool, values: &[(&str, f64)]) -> TelemetryRow {
         let values = values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
         TelemetryRow { at_ns: (at_s * SECOND as f64) as u64, vantage, scope: scope.into(), serving, values }
+    }
+
+    #[test]
+    fn counters_of_cpus_are_of_the_moment_at_which_these_were_read() {
+        let read = |at_s: f64, late_s: f64| {
+            let values = [("cpu_idle_s@0", at_s / 2.0), (CPU_CLOCK, at_s)];
+            row(at_s + late_s, Vantage::Host, WHOLE_MACHINE, false, &values)
+        };
+        let rows = [read(0.0, 0.1), read(1.0, 0.3), read(2.0, 0.0), read(3.0, 0.2)];
+        let busy = busy_cpu_s(&window(0.5, 2.5), &rows).unwrap();
+        assert!((busy - 1.0).abs() < 1e-9, "half of two seconds: {busy}");
     }
 
     fn window(start_s: f64, end_s: f64) -> LoadSummary {

@@ -11,6 +11,8 @@ use crate::sockets;
 use crate::source::{Of, Reading, SourceReader, SourceRow, SourceState};
 use occupied::Occupied;
 use std::fmt::Write;
+use tare_clock::monotonic_ns;
+use tare_core::telemetry::CPU_CLOCK;
 use tasks::Tasks;
 
 /// The row of [`crate::SOURCES`].
@@ -27,6 +29,7 @@ pub const ROW: SourceRow = SourceRow {
         "cpu_guest_s",
         "cpu_tasks_s",
         "cpu_occupied_s",
+        CPU_CLOCK,
         "context_switches",
         "interrupts",
         "tasks_started",
@@ -109,6 +112,7 @@ impl MachineReader {
     /// Reads times and counts, and says of how many CPUs.
     fn read_stat(&mut self, into: &mut Reading) -> usize {
         let Some(text) = self.stat.as_ref().and_then(|file| file.read(&mut self.buffer)) else { return 0 };
+        into.put(Of::Machine, CPU_CLOCK, monotonic_ns() as f64 * 1e-9);
         let mut cpus = 0;
         for line in lines(text) {
             if let Some(rest) = line.strip_prefix(b"cpu") {
