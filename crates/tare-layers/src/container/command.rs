@@ -26,6 +26,11 @@ const DRAIN: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// What engines write to the output of a command whose program they could not run, and the exit codes they give it.
 const NOT_RUN: (&str, [i64; 2]) = ("OCI runtime exec failed", [126, 127]);
+/// What Podman writes to its errors then: the words of the runtime, and behind them these of its own.
+const NOT_RUN_BY_PODMAN: (&str, [&str; 3]) = (
+    "Error: ",
+    ["OCI runtime attempted to invoke a command that was not found", "OCI permission denied", "OCI runtime error"],
+);
 
 type Output = Pin<Box<dyn Stream<Item = Result<LogOutput, Error>> + Send>>;
 
@@ -126,9 +131,8 @@ impl Command {
         if !(closed || self.read(engine, DRAIN)?) {
             return Err(too_much());
         }
-        let said = self.stdout.text();
-        if NOT_RUN.1.contains(&code) && said.contains(NOT_RUN.0) {
-            return Err(Fault::new(format!("could not run {} in the container: {}", self.name, said.trim()))
+        if let Some(said) = why_not_run(code, &self.stdout.text(), &self.stderr.text(), engine.is_podman()) {
+            return Err(Fault::new(format!("could not run {} in the container: {said}", self.name))
                 .remedy("check the command of the tool against the files of the service's bundle"));
         }
         let ended = match code {
@@ -197,6 +201,17 @@ impl Command {
     }
 }
 
+/// What the engine has said in the place of a command that it could not run, if this is it.
+fn why_not_run(code: i64, stdout: &str, stderr: &str, is_podman: bool) -> Option<String> {
+    let (start, ends) = NOT_RUN_BY_PODMAN;
+    let is_podmans = |line: &&str| line.starts_with(start) && ends.iter().any(|end| line.ends_with(end));
+    let said = match is_podman {
+        true => stderr.lines().find(is_podmans),
+        false => Some(stdout).filter(|said| said.contains(NOT_RUN.0)),
+    };
+    said.filter(|_| NOT_RUN.1.contains(&code)).map(|said| said.trim().to_owned())
+}
+
 /// Its exit code, when the engine knows that it has ended.
 fn ended_with(found: &ExecInspectResponse) -> Option<i64> {
     // Before it was started it is not running either, and has no code.
@@ -213,5 +228,20 @@ mod tests {
         assert_eq!(ended_with(&found(Some(false), None)), None, "it was not started yet");
         assert_eq!(ended_with(&found(Some(true), Some(0))), None);
         assert_eq!(ended_with(&found(Some(false), Some(7))), Some(7));
+    }
+
+    /// The second is what Podman 4.3 says with runc 1.1.
+    #[test]
+    fn each_engine_says_in_its_way_that_it_could_not_run_a_program() {
+        let docker =
+            "OCI runtime exec failed: exec failed: exec: \"/x\": stat /x: no such file or directory: unknown\r\n";
+        assert_eq!(why_not_run(127, docker, "", false).as_deref(), Some(docker.trim()));
+        assert_eq!(why_not_run(1, docker, "", false), None, "a program that printed this and ended so");
+        let line = "Error: runc: exec failed: unable to start container process: exec: \"/x\": stat /x: no such file or \
+                    directory: OCI runtime attempted to invoke a command that was not found";
+        let podman =
+            format!("{line}\nError: read unixpacket @->/proc/self/fd/14/attach: read: connection reset by peer\n");
+        assert_eq!(why_not_run(127, "", &podman, true).as_deref(), Some(line));
+        assert_eq!(why_not_run(127, "", "sh: 1: x: not found\n", true), None, "a shell ran, and found no x");
     }
 }

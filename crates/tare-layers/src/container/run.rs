@@ -174,8 +174,8 @@ pub(crate) fn state_of(state: &ContainerState, for_memory: impl FnOnce() -> bool
 /// When the engine does not answer or knows no such container.
 pub(crate) fn log(engine: &Engine, name: &str) -> Result<String, Fault> {
     let (text, left_out, lines) = output(engine, name, true)?;
-    let before =
-        if lines < LOG_LINES { String::new() } else { format!("[only the last {LOG_LINES} lines are read]\n") };
+    let is_part = most_lines(engine).is_some_and(|most| lines >= most);
+    let before = if is_part { format!("[only the last {LOG_LINES} lines are read]\n") } else { String::new() };
     Ok(before + &said(left_out) + &text)
 }
 
@@ -187,10 +187,17 @@ pub(crate) fn standard_output(engine: &Engine, name: &str) -> Result<String, Fau
     output(engine, name, false).map(|(text, ..)| text)
 }
 
+/// How many lines of a container's output are requested; `None` for all that the engine keeps. Asked for the last
+/// lines, Podman 4 joins a last line that has no end to the one before it, and leaves it out if it is the only one.
+fn most_lines(engine: &Engine) -> Option<u64> {
+    (!engine.is_podman()).then_some(LOG_LINES)
+}
+
 /// The end of what a container wrote, how many bytes of what was read came before that, and how many lines were read.
 /// What the engine itself has discarded, since it is told to keep only so much, is not counted.
 fn output(engine: &Engine, name: &str, errors_too: bool) -> Result<(String, u64, u64), Fault> {
-    let options = LogsOptionsBuilder::new().stdout(true).stderr(errors_too).tail(&LOG_LINES.to_string()).build();
+    let most = most_lines(engine).map_or_else(|| "all".to_owned(), |most| most.to_string());
+    let options = LogsOptionsBuilder::new().stdout(true).stderr(errors_too).tail(&most).build();
     let output = engine.docker().logs(name, Some(options));
     let collect = async {
         let (mut kept, mut left_out, mut lines): (Vec<u8>, usize, u64) = (Vec::new(), 0, 0);
