@@ -3,7 +3,7 @@
 use super::engine::Engine;
 use super::link::remove_network;
 use super::spec::{NAME_LABEL, RUN_LABEL};
-use super::{find, podman, run};
+use super::{find, netavark, podman, run};
 use crate::owner::dead_runs;
 use crate::register;
 use bollard::models::ContainerSummary;
@@ -29,6 +29,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 pub(crate) fn leftovers() -> Result<Vec<Leftover>, Fault> {
     let engines = find::all()?;
     let mut found = settled(&engines)?;
+    found.extend(netavark::leftovers(&found));
     // Containers outlive the service that made them, and need none to be removed.
     found.extend(podman::leftovers());
     Ok(found)
@@ -127,11 +128,17 @@ pub(crate) fn remove(leftover: &Leftover) -> Result<(), Fault> {
     if leftover.kind == podman::KIND {
         return podman::remove(leftover);
     }
+    if leftover.kind == netavark::KIND {
+        return netavark::remove(leftover);
+    }
     for engine in find::all()? {
         if standing(&engine)?.contains(leftover) {
             match leftover.kind.as_str() {
                 CONTAINER => run::remove(&engine, &leftover.name)?,
-                NETWORK => remove_network(&engine, &leftover.name)?,
+                NETWORK => {
+                    remove_network(&engine, &leftover.name)?;
+                    netavark::remove_after(&leftover.run, &leftover.name)?;
+                }
                 _ => {}
             }
         }

@@ -1,6 +1,7 @@
 //! The run's own bridge network: the user's default bridge is never touched.
 
 use super::engine::{CallError, Engine};
+use super::netavark;
 use super::options::Network;
 use super::spec;
 use crate::network::{self, Forwarding};
@@ -19,6 +20,7 @@ pub(crate) struct Link {
     pub(crate) bridge: String,
     /// The host's own address on the bridge.
     pub(crate) gateway: IpAddr,
+    run: String,
     forwarding: Option<Forwarding>,
 }
 
@@ -47,11 +49,12 @@ impl Link {
             // Docker makes the bridge with the network; Podman with a container, and anew after its last one has gone.
             // There it stays announced: it has no identity that lasts.
             register::intend(&surroundings.run, register::Kind::Link, &bridge)?;
+            netavark::note(&surroundings.run, &name, &bridge)?;
             create()?
         } else {
             network::registered(&bridge, create)?
         };
-        let mut link = Link { name, bridge, gateway, forwarding: None };
+        let mut link = Link { name, bridge, gateway, run: surroundings.run.clone(), forwarding: None };
         // Podman lets packets to published ports pass as well, but not where Docker stands beside it, whose policy for
         // all others' is to drop them.
         let is_kept_out = mode == Network::Bridge || engine.is_podman();
@@ -76,6 +79,9 @@ impl Link {
     pub(crate) fn close(self, engine: &Engine) -> Result<(), Fault> {
         let rules = self.forwarding.map_or(Ok(()), Forwarding::remove);
         remove_network(engine, &self.name)?;
+        if engine.is_podman() {
+            netavark::remove_after(&self.run, &self.name)?;
+        }
         rules
     }
 }

@@ -20,6 +20,7 @@ mod image;
 mod inventory;
 mod leftovers;
 mod link;
+mod netavark;
 mod observe;
 mod options;
 mod podman;

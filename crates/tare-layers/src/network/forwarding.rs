@@ -83,7 +83,7 @@ fn switch_on(link: &str) -> Result<(), Fault> {
 }
 
 /// Runs `iptables`. The outer error: there is no such program. The inner one: its error message.
-fn iptables(arguments: &[String]) -> Result<Result<String, String>, Fault> {
+pub(crate) fn iptables(arguments: &[String]) -> Result<Result<String, String>, Fault> {
     // -w: wait for whoever else changes the tables.
     let output = Command::new("iptables").arg("-w").args(arguments).output().doing("run iptables")?;
     if output.status.success() {

@@ -20,7 +20,7 @@ mod to_all;
 pub use beside::Networks;
 pub(crate) use fence::Fenced;
 pub use forwarding::{Forwarding, allow_forwarding};
-pub(crate) use forwarding::{remove_rules, runs_with_rules};
+pub(crate) use forwarding::{iptables, remove_rules, runs_with_rules};
 pub(crate) use low_ports::{LowPorts, USUAL_BOUND, UserHere, allow_all_ports};
 pub(crate) use pinned::{is_pinned, take_down};
 pub use room::Room;

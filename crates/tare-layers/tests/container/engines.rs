@@ -2,7 +2,8 @@
 
 use crate::stage::{self, Stage};
 use std::path::Path;
-use std::time::Duration;
+use std::process::Command;
+use std::time::{Duration, Instant};
 use tare_core::fault::Fault;
 use tare_core::host::{Availability, ErasedLayer, Host, Wait};
 use tare_layers::container::Container;
@@ -16,6 +17,8 @@ pub(crate) const ALL: &[(&str, fn())] = &[
         had_by_its_name("{engine: podman, runtime: runc, network: host}", "Podman");
     }),
     ("what_podman_has_left_is_found", what_podman_has_left_is_found),
+    ("what_netavark_has_left_of_a_killed_start_is_found", || killed_start(false)),
+    ("what_netavark_has_left_of_a_network_that_is_gone_is_found", || killed_start(true)),
     ("docker_starts_containers_with_runc", || started_with("{engine: docker, runtime: runc}", "runc")),
     ("docker_starts_containers_with_crun", || started_with("{engine: docker, runtime: crun}", "crun")),
     ("docker_starts_containers_with_gvisor", || started_with("{engine: docker, runtime: runsc}", "runsc")),
@@ -86,6 +89,82 @@ fn what_podman_has_left_is_found() {
         Container.remove(&leftover).unwrap();
     }
     assert_eq!(stage.leftovers(), []);
+}
+
+/// Podman's service is killed while netavark works for it. Somebody may remove container and network by hand before
+/// anybody cleans up.
+fn killed_start(by_hand: bool) {
+    let options = "{engine: podman, runtime: runc}";
+    if lacks(options) {
+        return;
+    }
+    let stage = Stage::new();
+    let run = stage.surroundings.run.clone();
+    let mut host = stage.open(options);
+    let Some(service) = service_of(&run) else { return println!("skipped: Podman's service is not of the run") };
+    let killer = std::thread::spawn(move || {
+        let until = Instant::now() + Duration::from_secs(60);
+        // Once it has begun it has heard from Podman all that it needs.
+        let is_at_work = |(pid, name): &(i32, String)| name == "netavark" && !children(*pid).is_empty();
+        while !children(service.as_raw_nonzero().get()).iter().any(is_at_work) && Instant::now() < until {}
+        rustix::process::kill_process(service, rustix::process::Signal::KILL).unwrap();
+    });
+    assert!(host.start(&stage.service()).is_err(), "its engine was killed");
+    killer.join().unwrap();
+    std::mem::forget(host);
+    let (network, (a, b)) = (format!("tare-{run}-b1-c"), stage.surroundings.subnets);
+    let names = Path::new("/run/containers/networks/aardvark-dns").join(&network);
+    let rules = || {
+        let said = |table| Command::new("iptables").args(["-w", "-t", table, "-S"]).output().unwrap().stdout;
+        let text: String = ["nat", "filter"].map(|table| String::from_utf8(said(table)).unwrap()).concat();
+        text.lines().filter(|line| line.contains(&format!(" {a}.{b}.16."))).count()
+    };
+    let namespaces = || std::fs::read_dir("/run/netns").into_iter().flatten().count();
+    let until = Instant::now() + Duration::from_secs(20);
+    // What it works at when its Podman is killed it ends.
+    while rules() < 6 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(rules() >= 6 && names.exists(), "{} rules", rules());
+    let before = namespaces();
+    if by_hand {
+        let podman = |words: &[&str]| assert!(Command::new("podman").args(words).output().unwrap().status.success());
+        podman(&["rm", "--force", &format!("{network}-echo")]);
+        podman(&["network", "rm", &network]);
+    }
+    let left = stage.leftovers();
+    let kinds: Vec<&str> = left.iter().map(|left| left.kind.as_str()).collect();
+    let wanted = if by_hand { vec!["container-network rules"] } else { vec!["container", "container-network"] };
+    assert_eq!(kinds, wanted);
+    for leftover in left {
+        Container.remove(&leftover).unwrap();
+        Container.remove(&leftover).unwrap();
+    }
+    assert_eq!(stage.leftovers(), []);
+    assert_eq!((rules(), names.exists()), (0, false));
+    assert!(namespaces() < before, "the container's network namespace is there");
+}
+
+/// Podman's service that was started for a run.
+fn service_of(run: &str) -> Option<rustix::process::Pid> {
+    let socket = format!("unix:///run/tare/{run}/podman-");
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let is_it = |pid: &i32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(&socket)
+    };
+    let pid = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()).find(is_it)?;
+    rustix::process::Pid::from_raw(pid)
+}
+
+/// The children of a process, each with its program's name.
+fn children(of: i32) -> Vec<(i32, String)> {
+    let tasks = std::fs::read_dir(format!("/proc/{of}/task")).into_iter().flatten().flatten();
+    let texts = tasks.map(|task| std::fs::read_to_string(task.path().join("children")).unwrap_or_default());
+    let pids: Vec<i32> =
+        texts.flat_map(|text| text.split_whitespace().flat_map(str::parse).collect::<Vec<_>>()).collect();
+    let name = |pid: i32| Some((pid, std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim().to_owned()));
+    pids.into_iter().filter_map(name).collect()
 }
 
 fn started_with(options: &str, runtime: &str) {
