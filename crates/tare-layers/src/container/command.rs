@@ -1,7 +1,6 @@
 //! A command in a container, beside the service, which is the container's first process.
 
 use super::engine::{Engine, Heard};
-use super::observe;
 use crate::cgroup::{self, counting};
 use crate::local::command::too_much;
 use crate::processes;
@@ -50,19 +49,18 @@ pub(super) struct Command {
 }
 
 impl Command {
-    /// Starts a command in a container whose first process is `service`.
+    /// Starts a command in a container that is in these groups.
     ///
     /// # Errors
     /// When the engine refuses.
     pub(super) fn begin(
         engine: &Engine,
         container: &str,
-        service: u32,
+        groups: Vec<PathBuf>,
         user: (u32, u32),
         wanted: &CommandStart,
     ) -> Result<Command, Fault> {
         let doing = format!("run a command in the container {container}");
-        let groups = observe::cgroups(service).into_iter().map(PathBuf::from).collect();
         // The engine adds this to the container's environment, which is the service's.
         let config = ExecConfig {
             attach_stdout: Some(true),
@@ -237,8 +235,8 @@ mod tests {
             "OCI runtime exec failed: exec failed: exec: \"/x\": stat /x: no such file or directory: unknown\r\n";
         assert_eq!(why_not_run(127, docker, "", false).as_deref(), Some(docker.trim()));
         assert_eq!(why_not_run(1, docker, "", false), None, "a program that printed this and ended so");
-        let line = "Error: runc: exec failed: unable to start container process: exec: \"/x\": stat /x: no such file or \
-                    directory: OCI runtime attempted to invoke a command that was not found";
+        let line = "Error: runc: exec failed: unable to start container process: exec: \"/x\": stat /x: no such file \
+                    or directory: OCI runtime attempted to invoke a command that was not found";
         let podman =
             format!("{line}\nError: read unixpacket @->/proc/self/fd/14/attach: read: connection reset by peer\n");
         assert_eq!(why_not_run(127, "", &podman, true).as_deref(), Some(line));

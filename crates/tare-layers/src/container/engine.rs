@@ -1,12 +1,16 @@
 //! A connection to a container engine in which no call can hang.
 
 use super::podman::Service;
+use super::rootless::User;
 use super::socket;
+use crate::cgroup::Group;
 use crate::network::UserHere;
 use bollard::models::{SystemInfo, SystemVersion};
 use bollard::{API_DEFAULT_VERSION, Docker, errors::Error};
 use futures_util::{Stream, StreamExt};
 use std::future::Future;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tare_core::fault::{Doing, Fault};
@@ -23,6 +27,9 @@ const GUEST_CALL_LIMIT: Duration = Duration::from_secs(240);
 const HELLO_LIMIT: Duration = Duration::from_secs(10);
 /// How long the import of an image may take.
 pub(crate) const IMPORT_LIMIT: Duration = Duration::from_secs(600);
+
+/// More than any answer to a call that makes nothing but a change, bytes.
+const ANSWER_MAX: u64 = 64 << 10;
 
 /// Whether this process runs in a Tare guest.
 pub(crate) fn is_guest() -> bool {
@@ -133,7 +140,7 @@ impl Engine {
     /// # Errors
     /// When something listens there but does not answer like an engine.
     pub(crate) fn at(path: &Path) -> Result<Option<Engine>, Fault> {
-        match std::os::unix::net::UnixStream::connect(path) {
+        match UnixStream::connect(path) {
             Ok(_) => {}
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
                 let message = format!("the container engine's socket {} may not be opened", path.display());
@@ -213,6 +220,46 @@ impl Engine {
         Engine { service: Some(service), ..self }
     }
 
+    /// The user who runs it, and the group of all that it has started, if Tare has it run by a plain user.
+    pub(super) fn rootless(&self) -> Option<(&User, &Group)> {
+        self.service.as_ref()?.rootless()
+    }
+
+    /// The process in whose namespaces a plain user's containers are mounted.
+    pub(super) fn keeper(&self) -> Option<u32> {
+        self.service.as_ref()?.keeper()
+    }
+
+    /// Its version, as it says it.
+    pub(super) fn version(&self) -> &str {
+        self.version.version.as_deref().unwrap_or_default()
+    }
+
+    /// Makes a call of Podman's own API, which the client does not know, with nothing but a path.
+    ///
+    /// # Errors
+    /// When it is refused or not answered.
+    pub(super) fn post(&self, path: &str) -> Result<(), CallError> {
+        let exchange = || -> io::Result<String> {
+            let mut stream = UnixStream::connect(&self.socket)?;
+            stream.set_read_timeout(Some(call_limit()))?;
+            stream.set_write_timeout(Some(call_limit()))?;
+            write!(stream, "POST {path} HTTP/1.0\r\nHost: engine\r\nContent-Length: 0\r\n\r\n")?;
+            let mut answer = Vec::new();
+            stream.take(ANSWER_MAX).read_to_end(&mut answer)?;
+            Ok(String::from_utf8_lossy(&answer).into_owned())
+        };
+        let answer = exchange().doing("talk to the container engine").map_err(CallError::Broken)?;
+        let status = answer.split(' ').nth(1).and_then(|code| code.parse::<u16>().ok()).unwrap_or(0);
+        if (200..400).contains(&status) {
+            return Ok(());
+        }
+        let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        let said = serde_json::from_str::<serde_json::Value>(body).unwrap_or_default();
+        let message = said["message"].as_str().unwrap_or(body).to_owned();
+        Err(CallError::Refused { status, message })
+    }
+
     /// Whether it listens at this path, or at one that leads to it.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -222,6 +269,9 @@ impl Engine {
     /// The command line with which a person talks to this very engine, without the subcommand.
     pub(crate) fn command_line(&self) -> String {
         let socket = self.socket.display();
+        if self.rootless().is_some() {
+            return format!("podman --remote --url unix://{socket}");
+        }
         if self.service.is_some() {
             // Whoever types it talks to another service, which has the same containers.
             return "podman".to_owned();

@@ -3,25 +3,28 @@
 use super::engine::{Engine, is_guest};
 use super::options::{ContainerOptions, EngineKind};
 use super::podman::{self, Service};
+use super::rootless;
 use super::{programs, runtimes, socket};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tare_core::fault::Fault;
+use tare_core::host::TrialContext;
 
 /// How long a service that was started here may take to answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The engine that such containers are to be made with, if it can be asked for them; `None` if the options name no
-/// engine and none answers. If Podman's service must be started for it, it is of this `run`.
+/// engine and none answers. If Podman's service must be started for it, it is for this `trial`.
 ///
 /// # Errors
 /// Why the engine that is named cannot be had, or cannot be asked for such containers.
-pub(super) fn find_for(options: &ContainerOptions, run: Option<&str>) -> Result<Option<Engine>, Fault> {
+pub(super) fn find_for(options: &ContainerOptions, trial: Option<&TrialContext>) -> Result<Option<Engine>, Fault> {
     let runtime = options.runtime.named();
+    let run = trial.map(|trial| trial.run.as_str());
     let found = match options.engine {
         EngineKind::Podman | EngineKind::PodmanRootless if is_guest() => return Err(not_in_a_guest()),
-        EngineKind::PodmanRootless => return Err(rootless()),
+        EngineKind::PodmanRootless => Some(podman_as_user(options, trial)?),
         EngineKind::Podman => Some(podman_with(listening_podman()?, run, runtime)?),
         // A guest's engine is started by whoever opens the layer.
         EngineKind::Docker if is_guest() => Engine::find()?,
@@ -173,14 +176,31 @@ fn podman_with(listening: Option<Engine>, run: Option<&str>, runtime: Option<&st
             return Ok(engine);
         }
     }
-    let missing = || Fault::new("Podman is not installed on this machine").remedy("apt-get install podman");
-    let program = podman::program().ok_or_else(missing)?;
+    let program = podman::program().ok_or_else(podman_missing)?;
     serve(&program, run, runtime)
 }
 
 /// Starts a service and waits until it answers.
 fn serve(program: &Path, run: Option<&str>, runtime: Option<&str>) -> Result<Engine, Fault> {
-    let mut service = Service::start(program, run, runtime)?;
+    answered_by(Service::start(program, run, runtime)?, runtime)
+}
+
+/// Podman as a plain user, with a service that is of this trial, or only to be asked what it is.
+fn podman_as_user(options: &ContainerOptions, trial: Option<&TrialContext>) -> Result<Engine, Fault> {
+    let program = podman::program().ok_or_else(podman_missing)?;
+    let user = rootless::user(options)?;
+    let trial = trial.map(|trial| (trial.run.as_str(), trial.scratch.as_path()));
+    let runtime = options.runtime.named();
+    let engine = answered_by(Service::start_as(user, &program, trial, runtime)?, runtime)?;
+    rootless::refused_by(engine.version(), options).map_or(Ok(engine), Err)
+}
+
+fn podman_missing() -> Fault {
+    Fault::new("Podman is not installed on this machine").remedy("apt-get install podman")
+}
+
+/// Waits until a service that was started answers.
+fn answered_by(mut service: Service, runtime: Option<&str>) -> Result<Engine, Fault> {
     let deadline = Instant::now() + ANSWERS_WITHIN;
     loop {
         let late = Instant::now() >= deadline;
@@ -215,16 +235,6 @@ fn refusal(words: &str, runtime: Option<&str>) -> Fault {
     }
 }
 
-/// Why rootless Podman cannot be weighed.
-fn rootless() -> Fault {
-    // Its users are subordinate ones of the caller's: no volume, no limit and no closed port of a service, all of which
-    // go by the service's own user, would be its own there.
-    let message = "rootless Podman runs services as users of /etc/subuid, who do not own the volumes that Tare \
-                   prepares for a service's user, and whose ports Tare cannot close to others: its figures would be of \
-                   another service than those of the other forms";
-    Fault::new(message).remedy("use 'engine: podman', which root runs")
-}
-
 fn not_in_a_guest() -> Fault {
     Fault::new("in a guest there is no engine but the Docker Engine that Tare brings along")
         .remedy("leave 'engine' out where the container stands in a guest")
@@ -257,12 +267,5 @@ mod tests {
         assert!(fault.message.ends_with("\"youki\" not found"), "{fault}");
         assert!(fault.remedy.contains("[engine.runtimes]"), "{fault}");
         assert!(refusal("", None).message.ends_with("it said nothing"));
-    }
-
-    #[test]
-    fn rootless_podman_is_refused_with_its_reason() {
-        let options = ContainerOptions { engine: EngineKind::PodmanRootless, ..ContainerOptions::default() };
-        let fault = find_for(&options, None).err().expect("it is refused");
-        assert!(fault.message.contains("/etc/subuid") && fault.remedy.contains("'engine: podman'"), "{fault}");
     }
 }

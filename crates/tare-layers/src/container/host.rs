@@ -3,6 +3,8 @@
 mod frozen;
 mod given;
 mod observed;
+mod placed;
+mod reached;
 mod ways_in;
 
 use super::command::Command;
@@ -12,13 +14,14 @@ use super::link::Link;
 use super::options::{ContainerOptions, Network, Storage};
 use super::runtimes::{self, EngineRuntime};
 use super::spec::{self, Order};
-use super::{find, image, observe, run};
+use super::{find, image, observe, rootless, run};
+use crate::cgroup::Group;
 use crate::local::{self, accounts::Accounts};
 use crate::network::Fenced;
 use bollard::models::ContainerInspectResponse;
 use given::Given;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -80,11 +83,16 @@ struct Inner {
     fenced: Fenced,
 }
 
+/// What a container that was started lacks, and the group with its limits, see [`Inner::launch`].
+type Launched = (Vec<String>, Option<Group>);
+
 /// A container that was started and not yet removed.
 struct Running {
     container: String,
     start: ServiceStart,
     command: Option<Command>,
+    /// The group with the limits that its engine may not set.
+    group: Option<Group>,
 }
 
 impl Inner {
@@ -93,7 +101,7 @@ impl Inner {
         options: ContainerOptions,
         surroundings: &TrialContext,
     ) -> Result<Inner, OpenError> {
-        let found = find::find_for(&options, Some(&surroundings.run)).map_err(OpenError::Unavailable)?;
+        let found = find::find_for(&options, Some(surroundings)).map_err(OpenError::Unavailable)?;
         let (engine, guest_engine) = match found {
             Some(engine) => (engine, None),
             None if is_guest() => {
@@ -138,7 +146,9 @@ impl Inner {
 
     /// The network, and the images of all that will be started, so that starting takes no longer than in other forms.
     fn prepare(&mut self) -> Result<(), Fault> {
-        self.link = Link::open(&self.engine, self.options.network, &self.surroundings)?;
+        if !self.options.is_rootless() {
+            self.link = Link::open(&self.engine, self.options.network, &self.surroundings)?;
+        }
         for start in &self.surroundings.services {
             let bundle = self.carrier.bundles.bundle(&start.service.recipe)?;
             match &mut self.guest_engine {
@@ -153,9 +163,10 @@ impl Inner {
         // A container that has ended cannot be resumed; its remains are removed below.
         let _ = self.pause(false);
         let mut faults = Vec::new();
-        for running in self.running.values() {
+        for running in self.running.values_mut() {
             let stopped = run::stop(&self.engine, &running.container, running.start.service.stop_within);
             faults.extend(stopped.err());
+            faults.extend(running.group.as_mut().and_then(|group| group.remove().err()));
         }
         match (self.guest_engine, self.link) {
             // The network is the guest's and goes with it; dismantling it costs an emulated guest seconds.
@@ -176,7 +187,13 @@ impl Inner {
             return Err(Fault::new(format!("a command runs beside '{instance}' already")));
         }
         let (service, user) = (self.pid(instance)?, known.start.service.user);
-        let command = Command::begin(&self.engine, &known.container, service, user, wanted)?;
+        let lent = self.lend(known)?;
+        let groups = match &known.group {
+            Some(group) => group.directories().to_vec(),
+            None => observe::cgroups(service).into_iter().map(PathBuf::from).collect(),
+        };
+        let command = Command::begin(&self.engine, &known.container, groups, user, wanted)?;
+        drop(lent);
         self.running.get_mut(instance).expect("it was found above").command = Some(command);
         Ok(())
     }
@@ -213,19 +230,22 @@ impl Inner {
     fn pid(&self, instance: &str) -> Result<u32, Fault> {
         let state = self.inspect(instance)?.state.unwrap_or_default();
         match state.pid.and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid != 0) {
-            Some(pid) => Ok(pid),
+            Some(pid) => self.examined(instance, pid),
             None => Err(Fault::new(format!("instance '{instance}' does not run"))),
         }
     }
 
-    /// Creates and starts the container of a service, or the resource probe in its place; returns what it lacks.
+    /// Creates and starts the container of a service, or the resource probe in its place; returns what it lacks, and
+    /// the group of its limits if its engine may not set them.
     fn launch(
         &self,
         start: &ServiceStart,
         (container, address): (&str, Option<Ipv4Addr>),
         probe: Option<PathBuf>,
-    ) -> Result<Vec<String>, Fault> {
-        if let Some(refused) = self.options.refused_as_image(start) {
+    ) -> Result<Launched, Fault> {
+        let low = placed::lowest_port();
+        let refused = self.options.refused_as_image(start).or_else(|| rootless::refused(&self.options, start, low));
+        if let Some(refused) = refused {
             return Err(refused);
         }
         let bundle = self.carrier.bundles.bundle(&start.service.recipe)?;
@@ -242,47 +262,21 @@ impl Inner {
             address,
             published_at: self.published_at(),
             by_podman: self.engine.is_podman(),
+            rootless: self.options.is_rootless(),
             probe: probe.as_deref(),
         };
-        run::launch(&self.engine, &order, container).map(|()| accounts.warnings)
-    }
-
-    /// The address at which the generator reaches an instance.
-    fn address(&self, instance: &str) -> Result<IpAddr, Fault> {
-        match self.options.network {
-            Network::Bridge => self.own_address(instance),
-            Network::Published | Network::Translated => Ok(self.published_at()),
-            Network::Host => Ok(self.surroundings.address),
-        }
-    }
-
-    /// The host's address on which ports are published.
-    fn published_at(&self) -> IpAddr {
-        let translated = self.options.network == Network::Translated && self.surroundings.address.is_loopback();
-        self.link.as_ref().filter(|_| translated).map_or(self.surroundings.address, |link| link.gateway)
-    }
-
-    /// The address at which other containers of the deployment reach an instance.
-    fn own_address(&self, instance: &str) -> Result<IpAddr, Fault> {
-        let Some(link) = self.link.as_ref().filter(|_| self.options.network != Network::Host) else {
-            return Ok(self.surroundings.address);
+        let mut group = self.limits_of(start)?;
+        let launched = match &group {
+            None => run::launch(&self.engine, &order, container, None),
+            Some(group) => self.launch_placed(&order, container, group),
         };
-        let networks = self.inspect(instance)?.network_settings.and_then(|settings| settings.networks);
-        let address = networks.and_then(|mut all| all.remove(&link.name)).and_then(|end| end.ip_address);
-        let parsed = address.and_then(|text| text.parse().ok());
-        parsed.ok_or_else(|| Fault::new(format!("the container of '{instance}' has no address on {}", link.name)))
-    }
-
-    fn path(&self) -> &'static str {
-        match (self.options.network, self.surroundings.address.is_loopback()) {
-            (Network::Translated, _) | (Network::Published, false) => {
-                "published port: address translation to a bridge, then the container's veth"
+        match launched {
+            Ok(()) => Ok((accounts.warnings, group)),
+            Err(fault) => {
+                // Report the first failure, not one in the cleanup.
+                let _ = group.as_mut().map(Group::remove);
+                Err(fault)
             }
-            (Network::Published, true) => {
-                "published port on loopback: the engine's user-land proxy, where it has one, then a bridge"
-            }
-            (Network::Bridge, _) => "the container's own address: routed to a bridge, then the container's veth",
-            (Network::Host, _) => "the host's own network, no bridge and no translation",
         }
     }
 
@@ -294,6 +288,7 @@ impl Inner {
         let ports: Vec<u16> = start.service.ports.values().copied().collect();
         let mut pids = observe::shims(&self.inspect(&start.instance)?.id.unwrap_or_default());
         pids.extend(observe::port_proxies(self.published_at(), &ports));
+        pids.extend(self.helpers().0);
         observe::confine(&pids, &self.surroundings.cpus);
         Ok(())
     }
@@ -309,11 +304,10 @@ impl Inner {
             open = self.fenced.close(&self.surroundings.run, start, self.engine.user_here()?)?;
         }
         let container = spec::container_name(&self.surroundings, instance);
-        let gateway = self.link.as_ref().map(|link| link.gateway);
-        let (start, own) = &self.given.seat(start, gateway, self.surroundings.address);
+        let (start, own) = &self.seat(start);
         let launched = self.launch(start, (&container, *own), None);
-        let warnings = launched.inspect_err(|_| self.fenced.open(start))?;
-        self.running.insert(instance.clone(), Running { container, start: start.clone(), command: None });
+        let (warnings, group) = launched.inspect_err(|_| self.fenced.open(start))?;
+        self.running.insert(instance.clone(), Running { container, start: start.clone(), command: None, group });
         self.confine_helpers(start)?;
         // A container that ended at once no longer has an address; its state and its log then say more than this error.
         let address = self.address(instance).unwrap_or(self.surroundings.address);
@@ -346,9 +340,10 @@ impl Inner {
 
     fn resources(&self, start: &ServiceStart) -> Result<ResourceReport, Fault> {
         let container = format!("{}-resources", spec::container_name(&self.surroundings, &start.instance));
-        self.launch(start, (&container, None), Some(self.place_program()?))?;
+        let (_, group) = self.launch(start, (&container, None), Some(self.place_program()?))?;
         let report = self.read_report(&container);
         run::remove(&self.engine, &container)?;
+        group.map_or(Ok(()), |mut group| group.remove())?;
         report
     }
 
@@ -399,8 +394,10 @@ impl Host for ContainerHost {
 
     fn state(&mut self, instance: &str) -> Result<InstanceState, Fault> {
         let found = self.inner.inspect(instance)?;
-        Ok(run::state_of(&found.state.unwrap_or_default(), || {
-            observe::killed_for_memory(&found.id.unwrap_or_default())
+        let group = self.inner.known(instance)?.group.as_ref();
+        Ok(run::state_of(&found.state.unwrap_or_default(), || match group {
+            Some(group) => group.killed_for_memory() > 0,
+            None => observe::killed_for_memory(&found.id.unwrap_or_default()),
         }))
     }
 
@@ -453,8 +450,9 @@ impl Host for ContainerHost {
         self.inner.pause(false)?;
         let running = self.inner.known(instance)?;
         run::stop(&self.inner.engine, &running.container, running.start.service.stop_within)?;
-        if let Some(stopped) = self.inner.running.remove(instance) {
+        if let Some(mut stopped) = self.inner.running.remove(instance) {
             self.inner.fenced.open(&stopped.start);
+            stopped.group.as_mut().map_or(Ok(()), Group::remove)?;
         }
         Ok(())
     }

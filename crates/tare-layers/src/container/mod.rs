@@ -26,6 +26,7 @@ mod options;
 mod podman;
 mod programs;
 mod pull;
+mod rootless;
 mod run;
 mod rungs;
 mod runtime;
@@ -120,7 +121,7 @@ impl Layer for Container {
     fn listens(options: &ContainerOptions) -> Listens {
         match options.network {
             Network::Host => Listens::Everywhere,
-            Network::Published | Network::Translated => Listens::AtItsAddress,
+            Network::Published | Network::Translated | Network::Slirp4netns | Network::Pasta => Listens::AtItsAddress,
             Network::Bridge => Listens::Apart,
         }
     }

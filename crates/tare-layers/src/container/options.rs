@@ -50,7 +50,7 @@ pub(crate) enum EngineKind {
     Docker,
     /// Podman, as root.
     Podman,
-    /// Podman, as the user who has started Tare.
+    /// Podman, as a plain user of this machine.
     PodmanRootless,
 }
 
@@ -90,6 +90,10 @@ pub(crate) enum Network {
     Bridge,
     /// The host's own network: no bridge, no address of its own.
     Host,
+    /// Of rootless Podman: in user space, by slirp4netns; each port is published on the host's address.
+    Slirp4netns,
+    /// The same by pasta.
+    Pasta,
 }
 
 /// How a service's whole CPUs are enforced.
@@ -158,6 +162,9 @@ pub struct ContainerOptions {
     // The usual one is not written down: forms of older records are still the same forms.
     #[serde(default, skip_serializing_if = "EngineKind::is_auto")]
     pub(crate) engine: EngineKind,
+    /// As whom rootless Podman runs.
+    #[serde(default, skip_serializing_if = "RuntimeName::is_auto")]
+    pub(crate) user: RuntimeName,
     #[serde(default)]
     pub(crate) runtime: RuntimeName,
     #[serde(default)]
@@ -178,6 +185,7 @@ impl Default for ContainerOptions {
             network: Network::Published,
             by: By::Engine,
             engine: EngineKind::Auto,
+            user: RuntimeName::AUTO,
             runtime: RuntimeName::AUTO,
             root: RootKind::Overlay,
             limits: Limits::Cpuset,
@@ -193,20 +201,23 @@ impl Default for ContainerOptions {
 impl ContainerOptions {
     /// The defaults: a runtime alone has no bridge, no filter and no choice of capabilities, and system containers have
     /// no bridge.
-    pub(super) fn usual(by: By) -> ContainerOptions {
-        let engine = ContainerOptions::default();
+    pub(super) fn usual(by: By, engine: EngineKind) -> ContainerOptions {
+        let usual = ContainerOptions { engine, ..ContainerOptions::default() };
         match by {
-            By::Engine => engine,
+            By::Engine if usual.is_rootless() => {
+                ContainerOptions { network: Network::Slirp4netns, limits: Limits::Affinity, ..usual }
+            }
+            By::Engine => usual,
             By::Runtime => ContainerOptions {
                 by,
                 network: Network::Host,
                 seccomp: Seccomp::Unconfined,
                 capabilities: Capabilities::All,
-                ..engine
+                ..usual
             },
             // It knows no sets of CPUs.
-            By::Nspawn => ContainerOptions { by, network: Network::Host, limits: Limits::Affinity, ..engine },
-            By::Lxc => ContainerOptions { by, network: Network::Host, ..engine },
+            By::Nspawn => ContainerOptions { by, network: Network::Host, limits: Limits::Affinity, ..usual },
+            By::Lxc => ContainerOptions { by, network: Network::Host, ..usual },
         }
     }
 
@@ -250,7 +261,17 @@ impl ContainerOptions {
 
     /// Whether the service's ports are published on a host address.
     pub(crate) fn publishes(&self) -> bool {
-        matches!(self.network, Network::Published | Network::Translated)
+        matches!(self.network, Network::Published | Network::Translated) || self.is_in_user_space()
+    }
+
+    /// Whether a program in user space makes the container's network.
+    pub(crate) fn is_in_user_space(&self) -> bool {
+        matches!(self.network, Network::Slirp4netns | Network::Pasta)
+    }
+
+    /// Whether a plain user of this machine runs the engine.
+    pub(crate) fn is_rootless(&self) -> bool {
+        self.engine == EngineKind::PodmanRootless
     }
 
     /// The options, for the record.
@@ -272,22 +293,24 @@ pub(crate) fn read(node: &Node, problems: &mut Problems) -> Option<ContainerOpti
         Some("lxc") => By::Lxc,
         _ => By::Engine,
     };
-    let mut options = ContainerOptions::usual(by);
-    if let Some(word) = fields.choice("engine", &["auto", "docker", "podman", "podman-rootless"], problems) {
-        options.engine = match word {
-            "docker" => EngineKind::Docker,
-            "podman" => EngineKind::Podman,
-            "podman-rootless" => EngineKind::PodmanRootless,
-            _ => EngineKind::Auto,
-        };
-    }
+    let engine = match fields.choice("engine", &["auto", "docker", "podman", "podman-rootless"], problems) {
+        Some("docker") => EngineKind::Docker,
+        Some("podman") => EngineKind::Podman,
+        Some("podman-rootless") => EngineKind::PodmanRootless,
+        _ => EngineKind::Auto,
+    };
+    let mut options = ContainerOptions::usual(by, engine);
+    options.user = fields.get("user").and_then(|node| read_user(node, problems)).unwrap_or_default();
     let runtime = fields.get("runtime").and_then(|node| read_runtime(node, by, problems));
     options.runtime = runtime.unwrap_or_default();
     if let Some(word) = fields.choice("root", &["overlay", "directory"], problems) {
         options.root = if word == "directory" { RootKind::Directory } else { RootKind::Overlay };
     }
-    if let Some(word) = fields.choice("network", &["published", "translated", "bridge", "host"], problems) {
+    let networks = ["published", "translated", "bridge", "host", "slirp4netns", "pasta"];
+    if let Some(word) = fields.choice("network", &networks, problems) {
         options.network = match word {
+            "slirp4netns" => Network::Slirp4netns,
+            "pasta" => Network::Pasta,
             "translated" => Network::Translated,
             "bridge" => Network::Bridge,
             "host" => Network::Host,
@@ -321,6 +344,16 @@ pub(crate) fn read(node: &Node, problems: &mut Problems) -> Option<ContainerOpti
     (problems.len() == before).then_some(options)
 }
 
+/// The user that rootless Podman is to run as; whether this machine has it is seen where the form runs.
+fn read_user(node: &Node, problems: &mut Problems) -> Option<RuntimeName> {
+    let text = node.text(problems)?;
+    let named = RuntimeName::parse(&text);
+    if named.is_none() {
+        problems.add(node.place, format!("'{text}' is not the name of a user"), "name a user of the machine");
+    }
+    named
+}
+
 /// The runtime that is asked for: with an engine any that it may know, else one that Tare can call.
 fn read_runtime(node: &Node, by: By, problems: &mut Problems) -> Option<RuntimeName> {
     let text = node.text(problems)?;
@@ -348,6 +381,11 @@ fn check_together(options: &ContainerOptions, fields: &mut Fields, problems: &mu
     let message = "'read_only: true' and 'storage: overlay' contradict each other: volumes would not be writable";
     let hint = "use 'storage: volume', or leave 'read_only' out";
     refuse(options.read_only && options.storage == Storage::Overlay, "read_only", message, hint);
+    let rootless = options.is_rootless();
+    let hint = "add 'engine: podman-rootless', or leave it out";
+    refuse(!rootless && !options.user.is_auto(), "user", "only rootless Podman has a user", hint);
+    let message = "only rootless Podman has a network in user space";
+    refuse(!rootless && options.is_in_user_space(), "network", message, hint);
     match options.by {
         By::Runtime => {
             let alone = "by a runtime alone";
@@ -371,7 +409,16 @@ fn check_together(options: &ContainerOptions, fields: &mut Fields, problems: &mu
             let message = "an engine always puts a layer for writing over the bundle";
             refuse(options.root == RootKind::Directory, "root", message, add);
             let message = "an engine binds no process to CPUs, only a cgroup";
-            refuse(options.limits == Limits::Affinity, "limits", message, add);
+            refuse(options.limits == Limits::Affinity && !rootless, "limits", message, add);
+            let bridged = !options.is_in_user_space() && options.network != Network::Host;
+            let message = "rootless Podman can make no bridge that the load reaches";
+            let hint = "use 'network: slirp4netns', 'pasta' or 'host'";
+            refuse(rootless && bridged, "network", message, hint);
+            let message = "rootless Podman may make no control group, and so no CPU set";
+            let hint = "use 'limits: affinity': the service is bound to the same CPUs";
+            refuse(rootless && options.limits == Limits::Cpuset, "limits", message, hint);
+            let message = "a container of rootless Podman cannot have the machine's processes for its own";
+            refuse(rootless && options.namespaces == Namespaces::Host, "namespaces", message, "leave it out");
         }
     }
 }

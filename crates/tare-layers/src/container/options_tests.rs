@@ -20,7 +20,7 @@ fn no_engine_is_asked_to_give_services_capabilities() {
     assert!(all.refused_by(true).unwrap().message.contains("Podman"));
     assert!(all.refused_by(false).is_none() && ContainerOptions::default().refused_by(true).is_none());
     // A runtime sets them itself.
-    assert!(ContainerOptions::usual(By::Runtime).refused_by(true).is_none());
+    assert!(ContainerOptions::usual(By::Runtime, EngineKind::Auto).refused_by(true).is_none());
 }
 
 #[test]

@@ -7,7 +7,9 @@
 //! is; the service itself writes it before it becomes Podman, so that there is no moment at which a service runs
 //! without one.
 
-use super::programs;
+use super::rootless::{self, Seat, User};
+use super::{programs, spec};
+use crate::cgroup::Group;
 use crate::marks::run_directory;
 use crate::{home, owner, processes};
 use rustix::fs::{Mode, OFlags};
@@ -60,6 +62,10 @@ pub(super) fn was_used() -> bool {
 pub(super) struct Service {
     child: Child,
     folder: PathBuf,
+    /// What it has where a plain user runs it.
+    seat: Option<Seat>,
+    /// Where all that such a one starts is: what a user starts cannot be ended otherwise.
+    group: Option<Group>,
 }
 
 impl Service {
@@ -74,15 +80,75 @@ impl Service {
             fs::write(&note, "").doing(format!("write {}", note.display()))?;
         }
         let folder = make_folder(run)?;
-        let spawned = spawn(program, &folder, run.is_some(), runtime).inspect_err(|_| {
+        let spawned = spawn(program, &folder, run.is_some(), runtime, None).inspect_err(|_| {
             let _ = fs::remove_dir_all(&folder);
         });
-        Ok(Service { child: spawned?, folder })
+        Ok(Service { child: spawned?, folder, seat: None, group: None })
+    }
+
+    /// The same as a plain user, for the containers of a run's trial, whose images it keeps in the trial's folder;
+    /// without one, only to be asked what it is.
+    ///
+    /// # Errors
+    /// The same, and when there is no group for what it starts.
+    pub(super) fn start_as(
+        user: User,
+        program: &Path,
+        trial: Option<(&str, &Path)>,
+        runtime: Option<&str>,
+    ) -> Result<Service, Fault> {
+        let run = trial.map(|(run, _)| run);
+        // A plain user cannot raise the limit by itself.
+        spec::open_files();
+        let folder = make_folder(run)?;
+        let clean = |_: &Fault| drop(fs::remove_dir_all(&folder));
+        let seat = Seat::make(user, &folder, trial.map(|(_, scratch)| scratch)).inspect_err(clean)?;
+        // No service can have this name.
+        let name = format!(".{}", folder.file_name().unwrap_or_default().to_string_lossy());
+        let group = run.map(|run| rootless::group(run, &name)).transpose().inspect_err(clean)?;
+        match spawn(program, &folder, run.is_some(), runtime, Some((&seat, group.as_ref()))) {
+            Ok(child) => Ok(Service { child, folder, seat: Some(seat), group }),
+            Err(fault) => {
+                // Report the first failure, not one in the cleanup.
+                let _ = group.map(|mut group| group.remove());
+                seat.remove();
+                clean(&fault);
+                Err(fault)
+            }
+        }
     }
 
     /// Where it listens once it is ready.
     pub(super) fn socket(&self) -> PathBuf {
-        self.folder.join(SOCKET)
+        self.seat.as_ref().map_or(self.folder.as_path(), |seat| seat.runtime.as_path()).join(SOCKET)
+    }
+
+    /// The user who runs it, and the group of all that it has started; none where root does.
+    pub(super) fn rootless(&self) -> Option<(&User, &Group)> {
+        Some((&self.seat.as_ref()?.user, self.group.as_ref()?))
+    }
+
+    /// A process in whose namespaces the user's containers are mounted.
+    pub(super) fn keeper(&self) -> Option<u32> {
+        let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/user")).ok();
+        let is_inside = |pid: &u32| {
+            processes::name(*pid).starts_with("podman")
+                && namespace(&pid.to_string()).is_some_and(|of| Some(of) != namespace("self"))
+        };
+        self.group.as_ref()?.members().into_iter().find(is_inside)
+    }
+
+    /// Ends what keeps the user's namespaces where no group holds it.
+    fn end_keeper(&self) {
+        let Some(seat) = self.seat.as_ref().filter(|_| self.group.is_none()) else { return };
+        let mark = format!("XDG_RUNTIME_DIR={}", seat.runtime.display());
+        let is_own = |pid: &u32| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|word| word == mark.as_bytes())
+        };
+        for pid in processes::all().into_iter().filter(is_own) {
+            let _ = processes::start_time(pid).map(|started| end(pid, started));
+        }
     }
 
     /// What it said when it ended by itself; `None` while it runs.
@@ -104,6 +170,14 @@ impl Drop for Service {
         // Neither harms one that has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        self.end_keeper();
+        if let Some(group) = &mut self.group {
+            // What is left of it is in the run's register.
+            let _ = group.remove();
+        }
+        if let Some(seat) = &self.seat {
+            seat.remove();
+        }
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
@@ -126,23 +200,45 @@ fn make_folder(run: Option<&str>) -> Result<PathBuf, Fault> {
     }
 }
 
-fn spawn(program: &Path, folder: &Path, for_run: bool, runtime: Option<&str>) -> Result<Child, Fault> {
+fn spawn(
+    program: &Path,
+    folder: &Path,
+    for_run: bool,
+    runtime: Option<&str>,
+    as_user: Option<(&Seat, Option<&Group>)>,
+) -> Result<Child, Fault> {
     let log = File::create(folder.join(LOG)).doing("make the log of Podman's service")?;
     let mut command = Command::new(program);
+    if let Some((seat, _)) = as_user {
+        seat.settings(&mut command);
+    }
     if let Some(runtime) = runtime {
         command.args(["--runtime", runtime]);
     }
+    let mut entrances = Vec::new();
+    for path in as_user.and_then(|(_, group)| group).into_iter().flat_map(Group::entrances) {
+        entrances.push(File::options().write(true).open(&path).doing(format!("open {}", path.display()))?);
+    }
     command.args(["system", "service", "--time", if for_run { "0" } else { IDLE_S }]);
-    command.arg(format!("unix://{}", folder.join(SOCKET).display()));
+    let place = as_user.map_or(folder, |(seat, _)| seat.runtime.as_path());
+    command.arg(format!("unix://{}", place.join(SOCKET).display()));
     // Otherwise it would speak to a service of somebody else.
     command.env_remove("CONTAINER_HOST").env_remove("CONTAINER_CONNECTION");
     // Ctrl-C reaches the processes of a terminal's foreground, and containers are still to be removed then.
     command.process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     let note = File::create_new(folder.join(NOTE)).doing("make the note of Podman's service")?;
-    let write = move || write_own_stat(&note);
+    let write = move || {
+        write_own_stat(&note)?;
+        entrances.iter().try_for_each(|entrance| rustix::io::write(entrance, b"0").map(drop))?;
+        Ok(())
+    };
     // SAFETY: between fork and exec it makes a few system calls and allocates nothing.
     unsafe { command.pre_exec(write) };
+    // After it: a plain user may do neither.
+    if let Some((seat, _)) = as_user {
+        seat.prepare(&mut command)?;
+    }
     command.spawn().doing(format!("run {}", program.display()))
 }
 

@@ -36,7 +36,7 @@ const KILLED: i64 = 128 + 9;
 ///
 /// # Errors
 /// When a volume cannot be made, or the engine refuses: the port is taken, the program missing, a limit refused.
-pub(crate) fn launch(engine: &Engine, order: &Order, name: &str) -> Result<(), Fault> {
+pub(crate) fn launch(engine: &Engine, order: &Order, name: &str, place: Option<Place>) -> Result<(), Fault> {
     let doing = format!("start the container of service '{}'", order.start.instance);
     make_volumes(&spec::volume_folders(order), &order.start.service, order.bundle)?;
     let body = spec::container(order, name)?;
@@ -44,7 +44,7 @@ pub(crate) fn launch(engine: &Engine, order: &Order, name: &str) -> Result<(), F
     let create = || engine.call(engine.docker().create_container(Some(options), body));
     let created = register::asking(&order.surroundings.run, name, create)?;
     created.map_err(|error| error.doing(&doing))?;
-    start_created(engine, order, name).map_err(|error| {
+    start_created(engine, order, name, place).map_err(|error| {
         let fault = match error {
             StartError::Refused(message) => refusal(order, &message, &doing),
             StartError::Broken(fault) => fault,
@@ -55,12 +55,15 @@ pub(crate) fn launch(engine: &Engine, order: &Order, name: &str) -> Result<(), F
     })
 }
 
+/// Puts a container's first process, given its id, to where its limits are before it becomes the service.
+pub(crate) type Place<'p> = &'p dyn Fn(u32) -> Result<(), Fault>;
+
 enum StartError {
     Refused(String),
     Broken(Fault),
 }
 
-fn start_created(engine: &Engine, order: &Order, name: &str) -> Result<(), StartError> {
+fn start_created(engine: &Engine, order: &Order, name: &str, place: Option<Place>) -> Result<(), StartError> {
     let broken = |error: CallError| match error {
         CallError::Refused { message, .. } => StartError::Refused(message),
         CallError::Ending(fault) | CallError::Broken(fault) => StartError::Broken(fault),
@@ -71,6 +74,13 @@ fn start_created(engine: &Engine, order: &Order, name: &str) -> Result<(), Start
         let options = UploadToContainerOptionsBuilder::new().path("/").build();
         let body = bollard::body_full(archive);
         engine.call(engine.docker().upload_to_container(name, Some(options), body)).map_err(broken)?;
+    }
+    if let Some(place) = place {
+        // Its first process is there then, and waits for the start to become the service.
+        engine.post(&format!("/v4.0.0/libpod/containers/{name}/init")).map_err(broken)?;
+        let state = inspect(engine, name).map_err(StartError::Broken)?.and_then(|found| found.state);
+        let pid = state.and_then(|state| state.pid).and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0);
+        place(pid).map_err(StartError::Broken)?;
     }
     engine.call(engine.docker().start_container(name, None)).map_err(broken)
 }

@@ -34,6 +34,9 @@ pub(super) fn rungs(
     if whole.by != By::Engine && !below.is_empty() {
         return Vec::new();
     }
+    if whole.is_rootless() {
+        return vec![LayerRung { name: "whole", adds: "a container of rootless Podman as a whole", options: *whole }];
+    }
     if !whole.stands_alone() {
         return vec![LayerRung { name: "whole", adds: "a container of this runtime as a whole", options: *whole }];
     }
@@ -135,6 +138,7 @@ mod tests {
     use super::super::Container;
     use super::*;
     use serde_json::Value;
+    use super::super::options::EngineKind;
     use tare_core::layer::LayerOptions;
 
     fn names(options: ContainerOptions, below: &[LayerUse], from: LoadOrigin) -> Vec<String> {
@@ -198,8 +202,8 @@ mod tests {
         let usual = outside(ContainerOptions::default());
         let named = ContainerOptions { runtime: runtime("crun"), engine: EngineKind::Podman, ..Default::default() };
         assert_eq!(outside(named), usual);
-        assert_eq!(outside(ContainerOptions::usual(By::Nspawn)), ["whole"]);
-        assert_eq!(outside(ContainerOptions::usual(By::Lxc)), ["whole"]);
+        assert_eq!(outside(ContainerOptions::usual(By::Nspawn, EngineKind::Auto)), ["whole"]);
+        assert_eq!(outside(ContainerOptions::usual(By::Lxc, EngineKind::Auto)), ["whole"]);
         let sealed = ContainerOptions { runtime: runtime("runsc"), ..Default::default() };
         assert_eq!(outside(sealed), ["whole"]);
     }

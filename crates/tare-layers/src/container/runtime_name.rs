@@ -1,4 +1,4 @@
-//! The name of an OCI runtime, as a study states it.
+//! The name of an OCI runtime, or of a user, as a study states it.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -39,6 +39,11 @@ impl RuntimeName {
     /// The name as written.
     pub(crate) fn as_str(&self) -> &str {
         std::str::from_utf8(&self.letters[..self.length]).expect("only letters of ASCII are taken")
+    }
+
+    /// Whether no one in particular was asked for.
+    pub(crate) fn is_auto(&self) -> bool {
+        *self == RuntimeName::AUTO
     }
 
     /// The name, if a runtime was asked for.

@@ -58,6 +58,8 @@ pub(crate) struct Order<'a> {
     /// Whether Podman makes the container. Unless told otherwise, it puts the container into the user namespace from
     /// its settings, with users of this machine that nothing knows and so nothing watches.
     pub(crate) by_podman: bool,
+    /// Whether a plain user runs the engine: it may limit nothing, and the service is that user to this machine.
+    pub(crate) rootless: bool,
     /// The statically linked program that runs in the service's place to report what it gets, if any.
     pub(crate) probe: Option<&'a Path>,
 }
@@ -120,9 +122,15 @@ fn host_config(order: &Order, ports: &[u16]) -> Result<HostConfig, Fault> {
     let open_files = i64::try_from(open_files()).unwrap_or(i64::MAX);
     let network = match order.options.network {
         Network::Host => "host",
+        Network::Slirp4netns => "slirp4netns",
+        Network::Pasta => "pasta",
         Network::Published | Network::Translated | Network::Bridge => order.network,
     };
-    let quota = cpu_quota(order.options.limits, resources);
+    let quota = cpu_quota(order.options.limits, resources).filter(|_| !order.rootless);
+    let memory = (!order.rootless).then_some(memory);
+    let (uid, gid) = order.start.service.user;
+    let users = if order.rootless { format!("keep-id:uid={uid},gid={gid}") } else { "host".to_owned() };
+    let cpus = cpuset(order.options.limits, &order.surroundings.cpus, order.start)?.filter(|_| !order.rootless);
     let shared = order.options.namespaces == Namespaces::Host;
     let as_image = order.start.service.as_image;
     Ok(HostConfig {
@@ -130,13 +138,13 @@ fn host_config(order: &Order, ports: &[u16]) -> Result<HostConfig, Fault> {
         port_bindings: Some(port_bindings(order, ports)),
         // Podman takes it from nobody: its service was started with it.
         runtime: order.options.runtime.named().filter(|_| !order.by_podman).map(str::to_owned),
-        cpuset_cpus: cpuset(order.options.limits, &order.surroundings.cpus, order.start)?.map(|cpus| cpus.to_string()),
+        cpuset_cpus: cpus.map(|cpus| cpus.to_string()),
         cpuset_mems: nodes(&order.start.memory),
         cpu_period: quota.map(|_| QUOTA_PERIOD_US as i64),
         cpu_quota: quota.map(|cpus| (cpus * QUOTA_PERIOD_US).round() as i64),
-        memory: Some(memory),
+        memory,
         // The sum of memory and swap: the same figure means no swap.
-        memory_swap: Some(memory),
+        memory_swap: memory,
         ulimits: Some(vec![
             ulimit("nofile", open_files),
             ulimit("nproc", local::PROCESSES.cast_signed()),
@@ -151,7 +159,7 @@ fn host_config(order: &Order, ports: &[u16]) -> Result<HostConfig, Fault> {
         // What services leave in the machine's IPC namespace would outlive them.
         ipc_mode: Some("private".to_owned()),
         uts_mode: shared.then(|| "host".to_owned()),
-        userns_mode: order.by_podman.then(|| "host".to_owned()),
+        userns_mode: order.by_podman.then_some(users),
         cgroupns_mode: shared.then_some(HostConfigCgroupnsModeEnum::HOST),
         extra_hosts: names(order),
         sysctls: low_ports(order),

@@ -25,7 +25,21 @@ fn order<'a>(options: ContainerOptions, surroundings: &'a TrialContext, start: &
     static NONE: Accounts = Accounts { files: Vec::new(), warnings: Vec::new(), home: String::new() };
     let (accounts, published_at, by_podman) = (&NONE, surroundings.address, false);
     let (image, bundle, network, address, probe) = ("i", Path::new("/nowhere"), "n", None, None);
-    Order { options, surroundings, start, image, bundle, accounts, network, address, published_at, by_podman, probe }
+    let rootless = options.is_rootless();
+    Order {
+        options,
+        surroundings,
+        start,
+        image,
+        bundle,
+        accounts,
+        network,
+        address,
+        published_at,
+        by_podman,
+        rootless,
+        probe,
+    }
 }
 
 fn built(options: ContainerOptions, start: &ServiceStart, probe: Option<&Path>) -> (ContainerCreateBody, HostConfig) {
@@ -44,6 +58,24 @@ fn podman_takes_no_user_namespace_from_its_settings() {
         container(&order, "tare-abc123-t1-db").unwrap().host_config.unwrap().userns_mode
     };
     assert_eq!((mode(true).as_deref(), mode(false)), (Some("host"), None));
+}
+
+#[test]
+fn a_plain_user_s_engine_is_asked_for_no_limit_and_makes_the_service_that_user() {
+    let options = ContainerOptions {
+        engine: super::super::options::EngineKind::PodmanRootless,
+        network: Network::Slirp4netns,
+        limits: Limits::Affinity,
+        ..ContainerOptions::default()
+    };
+    let (surroundings, start) = (surroundings(), start());
+    let order = Order { by_podman: true, ..order(options, &surroundings, &start) };
+    let host = container(&order, "tare-abc123-t1-db").unwrap().host_config.unwrap();
+    assert_eq!((host.memory, host.memory_swap, host.cpu_quota, host.cpuset_cpus), (None, None, None, None));
+    let (uid, gid) = start.service.user;
+    assert_eq!(host.userns_mode, Some(format!("keep-id:uid={uid},gid={gid}")));
+    assert_eq!(host.network_mode.as_deref(), Some("slirp4netns"));
+    assert_eq!(host.port_bindings.unwrap().len(), 1);
 }
 
 #[test]

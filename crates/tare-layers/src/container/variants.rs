@@ -13,8 +13,11 @@ pub(super) fn variants(now: &ContainerOptions, from: LoadOrigin) -> Vec<LayerVar
             found.push(LayerVariant { name, changes, trades, options });
         }
     };
+    let rootless = now.is_rootless();
     let published = now.network == Network::Published;
-    let changes = if published && from == LoadOrigin::Host {
+    let changes = if now.is_in_user_space() {
+        "the host's network instead of one in user space"
+    } else if published && from == LoadOrigin::Host {
         "the host's network instead of a port published by the user-land proxy"
     } else if now.publishes() {
         "the host's network instead of a port published by address translation"
@@ -30,7 +33,7 @@ pub(super) fn variants(now: &ContainerOptions, from: LoadOrigin) -> Vec<LayerVar
     add(published && from == LoadOrigin::Host, "translated", changes, trades, other);
     let changes = "the container's own address instead of a published port";
     let trades = "an address that only this machine has a route to";
-    add(now.publishes(), "bridge", changes, trades, ContainerOptions { network: Network::Bridge, ..now });
+    add(now.publishes() && !rootless, "bridge", changes, trades, ContainerOptions { network: Network::Bridge, ..now });
     let changes = "a volume instead of the container's writable layer";
     let trades = "nothing but a directory of the host";
     add(
@@ -43,13 +46,8 @@ pub(super) fn variants(now: &ContainerOptions, from: LoadOrigin) -> Vec<LayerVar
     let changes = "CPUs by number instead of a quota of time";
     let trades = "CPUs that others could have used";
     let has_cpusets = now.by != By::Nspawn;
-    add(
-        has_cpusets && now.limits == Limits::Quota,
-        "cpuset",
-        changes,
-        trades,
-        ContainerOptions { limits: Limits::Cpuset, ..now },
-    );
+    let limits = if rootless { Limits::Affinity } else { Limits::Cpuset };
+    add(has_cpusets && now.limits == Limits::Quota, "cpuset", changes, trades, ContainerOptions { limits, ..now });
     let changes = "no CPU limit of the container";
     let trades = "what keeps it from the CPUs of others";
     add(now.limits != Limits::None, "no-limits", changes, trades, ContainerOptions { limits: Limits::None, ..now });
@@ -60,7 +58,7 @@ pub(super) fn variants(now: &ContainerOptions, from: LoadOrigin) -> Vec<LayerVar
     let changes = "all capabilities, under no profile";
     let trades = "security: where its user is root, it is the host's root";
     let other = ContainerOptions { capabilities: Capabilities::All, ..now };
-    let is_free = !now.by.is_system();
+    let is_free = !now.by.is_system() && !rootless;
     add(is_free && now.capabilities == Capabilities::Default, "all-capabilities", changes, trades, other);
     let changes = "the host's PID, UTS and cgroup namespaces";
     let trades = "isolation: it sees the host's processes";
@@ -73,6 +71,7 @@ pub(super) fn variants(now: &ContainerOptions, from: LoadOrigin) -> Vec<LayerVar
 mod tests {
     use super::super::Container;
     use super::*;
+    use super::super::options::EngineKind;
     use tare_core::layer::LayerOptions;
 
     fn names(options: ContainerOptions) -> Vec<&'static str> {
@@ -106,8 +105,8 @@ mod tests {
             ..ContainerOptions::default()
         };
         assert!(names(best).is_empty());
-        assert_eq!(names(ContainerOptions::usual(By::Nspawn)), ["no-limits", "no-seccomp"]);
-        let quota = ContainerOptions { limits: Limits::Quota, ..ContainerOptions::usual(By::Lxc) };
+        assert_eq!(names(ContainerOptions::usual(By::Nspawn, EngineKind::Auto)), ["no-limits", "no-seccomp"]);
+        let quota = ContainerOptions { limits: Limits::Quota, ..ContainerOptions::usual(By::Lxc, EngineKind::Auto) };
         assert_eq!(names(quota), ["cpuset", "no-limits", "no-seccomp"]);
     }
 

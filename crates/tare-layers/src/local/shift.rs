@@ -61,7 +61,8 @@ impl Shift {
             Fault::new(format!("{} give all numbers from {FIRST} on to somebody", SUBORDINATE.join(" and ")))
                 .remedy("leave some of them free for services with 'as_image'")
         })?;
-        let namespace = namespace(first).doing("make a user namespace for a service with 'as_image'")?;
+        let map = format!("0 {first} {USERS}\n");
+        let namespace = namespace(first, [&map, &map]).doing("make a user namespace for a service with 'as_image'")?;
         Ok(Shift { first, namespace, _claim: claim })
     }
 
@@ -94,6 +95,23 @@ impl Shift {
     }
 }
 
+/// A user namespace in which one user and group stand for another user and group of this machine: for mounts.
+///
+/// # Errors
+/// When this machine has no user namespaces, or this process may not make one.
+pub(crate) fn one_user(user: (u32, u32), here: (u32, u32)) -> io::Result<OwnedFd> {
+    let [users, groups] = [(user.0, here.0), (user.1, here.1)].map(|(of, here)| format!("{of} {here} 1\n"));
+    namespace(here.0, [&users, &groups])
+}
+
+/// Shifts the owners of the files of a mount that is not in place yet, see [`one_user`].
+///
+/// # Errors
+/// When the kernel or the file system cannot do that.
+pub(crate) fn shift_mount(mount: &OwnedFd, namespace: &OwnedFd) -> io::Result<()> {
+    shift_owners(mount, namespace)
+}
+
 /// Whether one of the numbers from `first` on is in a range of subuid(5).
 fn is_in(text: &str, first: u32) -> bool {
     text.lines().any(|line| {
@@ -103,9 +121,9 @@ fn is_in(text: &str, first: u32) -> bool {
     })
 }
 
-/// A user namespace whose users stand for those of this machine from `first` on. A child makes it, since a process with
-/// several threads cannot, and ends.
-fn namespace(first: u32) -> io::Result<OwnedFd> {
+/// A user namespace whose users and groups stand for those of this machine as these maps have it. A child makes it as the
+/// user `first`, since a process with several threads cannot, and ends.
+fn namespace(first: u32, [users, groups]: [&str; 2]) -> io::Result<OwnedFd> {
     let (mut told, tell) = io::pipe()?;
     let parent = std::process::id().cast_signed();
     // SAFETY: the child makes system calls alone, on plain numbers and what is here already, and never returns.
@@ -133,8 +151,8 @@ fn namespace(first: u32) -> io::Result<OwnedFd> {
         if said[0] != 0 {
             return Err(io::Error::from_raw_os_error(said[0].into()));
         }
-        for file in ["uid_map", "gid_map"] {
-            fs::write(format!("/proc/{child}/{file}"), format!("0 {first} {USERS}\n"))?;
+        for (file, map) in [("uid_map", users), ("gid_map", groups)] {
+            fs::write(format!("/proc/{child}/{file}"), map)?;
         }
         File::open(format!("/proc/{child}/ns/user"))
     };

@@ -17,6 +17,9 @@ use tare_layers::local::LocalHost;
 
 /// Podman with the runtime that starts containers on every machine.
 const PODMAN: &str = "{engine: podman, runtime: runc}";
+/// Podman of a plain user of this machine.
+const ROOTLESS: &str = "{engine: podman-rootless, runtime: runc}";
+const ROOTLESS_ON_HOST: &str = "{engine: podman-rootless, runtime: runc, network: host}";
 
 pub(crate) fn all() -> Vec<Check> {
     vec![
@@ -26,6 +29,10 @@ pub(crate) fn all() -> Vec<Check> {
         ("a_container_by_nspawn_keeps_the_contract".to_owned(), true, || by_an_engine("{by: nspawn}")),
         ("a_container_by_lxc_keeps_the_contract".to_owned(), true, || by_an_engine("{by: lxc}")),
         ("a_container_of_podman_keeps_the_contract".to_owned(), true, || by_an_engine(PODMAN)),
+        ("a_container_of_rootless_podman_keeps_the_contract".to_owned(), true, || by_an_engine(ROOTLESS)),
+        ("rootless_podman_on_the_host_s_network_keeps_the_contract".to_owned(), true, || {
+            by_an_engine(ROOTLESS_ON_HOST)
+        }),
         ("the_mock_layer_keeps_the_contract_without_root".to_owned(), false, mock_without_root),
         ("no_service_is_reached_from_another_network".to_owned(), true, confined::kept_from_others),
         ("networks_of_forms_side_by_side_are_private".to_owned(), true, private::side_by_side),

@@ -26,6 +26,7 @@ pub(crate) fn all() -> Vec<Check> {
         }),
         ("what_a_killed_nspawn_left_is_found_and_removed".to_owned(), true, || killed_run("by: nspawn")),
         ("what_a_killed_lxc_left_is_found_and_removed".to_owned(), true, || killed_run("by: lxc")),
+        ("what_a_killed_rootless_podman_left_is_found_and_removed".to_owned(), true, killed_rootless),
         ("what_a_killed_run_was_having_made_is_waited_for".to_owned(), true, asked_for),
         ("a_tool_that_leaves_its_session_ends_with_the_load".to_owned(), true, escaped_tool),
     ]
@@ -123,6 +124,35 @@ fn killed_run(options: &str) {
     for leftover in &found {
         leftovers::remove(LAYERS, leftover).unwrap_or_else(|fault| panic!("gone already, but {leftover:?}: {fault}"));
     }
+}
+
+/// All that a plain user's Podman has started is in the run's groups, and goes by them.
+fn killed_rootless() {
+    let options = "{engine: podman-rootless, runtime: runc}";
+    let layer = checks::layer(checks::named("container"), options);
+    if let Availability::Unavailable(why) =
+        checks::named("container").probe(&layer.options, &stage::carrier(Path::new("/")))
+    {
+        println!("skipped: {why}");
+        return;
+    }
+    let run = stage::run_id();
+    let mut doomed = Command::new(std::env::current_exe().unwrap());
+    let mut doomed = doomed.args(["doomed", &run, options]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(doomed.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("made: "), "{line}");
+    doomed.kill().unwrap();
+    doomed.wait().unwrap();
+    let found = left_of(&run);
+    for program in ["podman", "conmon", "slirp4netns", "rootlessport", "service"] {
+        let is_it = |left: &Leftover| left.kind == "process" && left.name.ends_with(&format!(" {program}"));
+        assert!(found.iter().any(is_it), "{program}: {found:#?}");
+    }
+    for leftover in &found {
+        leftovers::remove(LAYERS, leftover).unwrap_or_else(|fault| panic!("{leftover:?}: {fault}"));
+    }
+    assert_eq!(left_of(&run), []);
 }
 
 /// A service that outlives its run, which has said how it stands, is not reached from another network.

@@ -13,6 +13,10 @@ impl Inner {
             return Ok(());
         }
         for running in self.running.values() {
+            if let Some(group) = &running.group {
+                group.freeze(paused)?;
+                continue;
+            }
             run::pause(&self.engine, &running.container, paused)?;
         }
         self.frozen = paused;
@@ -22,6 +26,10 @@ impl Inner {
     /// The group of each container, through which somebody else may freeze it.
     pub(super) fn hold(&mut self) -> Result<Vec<Held>, Fault> {
         let group = |instance: &String| {
+            if let Some(group) = &self.known(instance)?.group {
+                let directory = group.directories().first().cloned();
+                return directory.map(Held::Group).ok_or_else(|| Fault::new(format!("'{instance}' has no group")));
+            }
             let id = self.inspect(instance)?.id.unwrap_or_default();
             observe::own_group(self.pid(instance)?, &id).map(Held::Group).ok_or_else(|| {
                 Fault::new(format!(

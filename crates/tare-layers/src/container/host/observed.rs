@@ -19,9 +19,15 @@ impl Inner {
             ports.extend(running.start.service.ports.values().copied());
         }
         if self.options.publishes() {
-            let pids = observe::port_proxies(self.published_at(), &ports);
+            let mut pids = observe::port_proxies(self.published_at(), &ports);
+            pids.extend(self.helpers().0);
             let proxy = Scope { name: "port proxy".to_owned(), serving: true, pids, cgroups: Vec::new() };
             scopes.extend(Some(proxy).filter(|scope| !scope.pids.is_empty()));
+        }
+        if self.engine.rootless().is_some() {
+            let (name, pids) = ("container engine".to_owned(), self.helpers().1);
+            scopes.push(Scope { name, serving: false, pids, cgroups: Vec::new() });
+            return Ok(scopes);
         }
         scopes.extend(observe::engine_scope(self.engine.is_podman()));
         Ok(scopes)
@@ -30,6 +36,9 @@ impl Inner {
     /// The control groups of a container. What keeps a container in a machine of its own may put that into a group of
     /// all such machines, which would count others' time, too: then its process is counted alone.
     fn groups(&self, instance: &str, pid: u32) -> Result<Vec<String>, Fault> {
+        if let Some(group) = &self.known(instance)?.group {
+            return Ok(group.directories().iter().map(|directory| directory.display().to_string()).collect());
+        }
         let mut groups = observe::cgroups(pid);
         if self.runtime.sealed.is_some() {
             let id = self.inspect(instance)?.id.unwrap_or_default();
@@ -72,6 +81,10 @@ impl Inner {
             facts.insert("container.bridge".to_owned(), link.bridge.clone());
         }
         let ports: Vec<u16> = self.running.values().flat_map(|r| r.start.service.ports.values().copied()).collect();
+        if let Some((user, _)) = self.engine.rootless() {
+            facts.insert("container.user".to_owned(), user.name.clone());
+            facts.insert("container.limited_by".to_owned(), "a control group of the run".to_owned());
+        }
         if self.options.publishes() && !ports.is_empty() && !self.engine.is_podman() {
             let proxied = !observe::port_proxies(self.published_at(), &ports).is_empty();
             facts.insert("engine.userland_proxy".to_owned(), proxied.to_string());
