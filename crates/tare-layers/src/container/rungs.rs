@@ -136,9 +136,9 @@ fn by_engine(rungs: &mut Rungs, whole: &ContainerOptions, from: LoadOrigin) {
 #[cfg(test)]
 mod tests {
     use super::super::Container;
+    use super::super::options::EngineKind;
     use super::*;
     use serde_json::Value;
-    use super::super::options::EngineKind;
     use tare_core::layer::LayerOptions;
 
     fn names(options: ContainerOptions, below: &[LayerUse], from: LoadOrigin) -> Vec<String> {

@@ -70,8 +70,8 @@ pub(super) fn variants(now: &ContainerOptions, from: LoadOrigin) -> Vec<LayerVar
 #[cfg(test)]
 mod tests {
     use super::super::Container;
-    use super::*;
     use super::super::options::EngineKind;
+    use super::*;
     use tare_core::layer::LayerOptions;
 
     fn names(options: ContainerOptions) -> Vec<&'static str> {

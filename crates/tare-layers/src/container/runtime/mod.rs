@@ -17,7 +17,7 @@ pub(super) use host::open;
 pub(crate) use program::chew;
 pub(super) use program::refuses_below;
 
-use super::options::{ALONE, By, ContainerOptions};
+use super::options::{ALONE, By, ContainerOptions, EngineKind};
 use super::programs;
 use program::Program;
 use std::path::Path;
@@ -31,7 +31,7 @@ pub(super) fn installed() -> Vec<&'static str> {
 /// The ways to have system containers on this machine, each as it is asked for.
 pub(super) fn systems() -> Vec<String> {
     let way = |(by, word): (By, &str)| {
-        let facts = Program::of(&ContainerOptions::usual(by)).ok()?.facts();
+        let facts = Program::of(&ContainerOptions::usual(by, EngineKind::Auto)).ok()?.facts();
         Some(format!("by: {word} ({})", super::words(&facts)))
     };
     [(By::Nspawn, "nspawn"), (By::Lxc, "lxc")].into_iter().filter_map(way).collect()
