@@ -258,10 +258,14 @@ impl Reader<'_> {
             }
             None if ["bridge", "default", ""].contains(&mode.as_str()) => return,
             None if mode == "none" => (Weight::Differs, "it has a network, as each service of a form has".to_owned()),
+            Some(("container", other)) => {
+                let instead = format!("the container '{other}' is not of this file, so it is not deployed");
+                (Weight::Stops, instead)
+            }
             Some((_, other)) => {
                 let instead = format!(
-                    "'localhost' of '{other}' is its own only in forms that have the machine's network: call '{other}' \
-                     by its name, and leave this key out"
+                    "it reaches '{other}' at localhost only in forms that have the machine's network: call '{other}' by \
+                     its name, and leave this key out"
                 );
                 (Weight::Stops, instead)
             }

@@ -31,7 +31,7 @@ impl Origins {
     /// These files and the script that is the load, as they are now, beside those that were read.
     pub(super) fn now(about: &About, named: &[PathBuf], read: Digests) -> Origins {
         let mut all = Origins { files: read, images: BTreeMap::new() };
-        for path in named.iter().map(PathBuf::as_path).chain(load::script_path(about)) {
+        for path in named.iter().chain(&about.with).map(PathBuf::as_path).chain(load::script_path(about)) {
             // What is wrong with a file is told by whoever needs it.
             if let Ok(digest) = within::digest_file(path) {
                 all.files.insert(paths::plain(path), digest);
