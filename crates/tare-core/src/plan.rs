@@ -3,7 +3,7 @@
 use crate::draws::draws;
 use crate::study::{Arm, Study};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One planned trial.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,6 +78,18 @@ pub fn plan_profiles(study: &Study) -> Vec<PlannedTrial> {
 /// How many blocks a plan has.
 pub fn blocks(plan: &[PlannedTrial]) -> u32 {
     plan.iter().map(|trial| trial.block + 1).max().unwrap_or(0)
+}
+
+/// How many earlier blocks of a plan are of the kind of `block`: those that have an arm of it besides the baseline,
+/// which may be in every block of a round.
+pub fn nth_of_its_kind(plan: &[PlannedTrial], baseline: &str, block: u32) -> u32 {
+    let tells = |trial: &&PlannedTrial| trial.control || trial.form != baseline;
+    let arm = |trial: &PlannedTrial| (trial.form.clone(), trial.control);
+    let own: BTreeSet<(String, bool)> =
+        plan.iter().filter(|trial| trial.block == block).filter(tells).map(arm).collect();
+    let earlier = plan.iter().filter(|trial| trial.block < block).filter(tells);
+    let alike = earlier.filter(|trial| own.contains(&arm(trial))).map(|trial| trial.block);
+    alike.collect::<BTreeSet<u32>>().len() as u32
 }
 
 /// How many rounds are complete once `block` is: in each, every arm that takes part was measured once. 0 in the middle
@@ -173,6 +185,16 @@ mod tests {
         // The emulated ones take part in the first round only, which is whole after three blocks.
         let rounds: Vec<u32> = (0..7).map(|block| rounds_after(&trials, &study, block)).collect();
         assert_eq!(rounds, [0, 0, 1, 0, 2, 0, 3]);
+        // Within its kind each block has a number of its own.
+        for (arms, count) in [(&together, 3), (&alone, 3), (&slow, 1)] {
+            let arms: BTreeSet<String> = arms.iter().cloned().collect();
+            let of_kind = (0..blocks(&trials)).filter(|block| {
+                let own = trials.iter().filter(|trial| trial.block == *block).map(PlannedTrial::arm);
+                own.collect::<BTreeSet<String>>() == arms
+            });
+            let numbers: Vec<u32> = of_kind.map(|block| nth_of_its_kind(&trials, "f0", block)).collect();
+            assert_eq!(numbers, (0..count).collect::<Vec<u32>>(), "{arms:?}");
+        }
     }
 
     #[test]
@@ -229,6 +251,14 @@ mod tests {
     fn an_emulated_form_takes_part_in_the_first_block_only() {
         let trials = plan(&study(3, 4), &["f2".to_owned()], 7);
         assert_eq!(trials.iter().filter(|trial| trial.form == "f2").map(|trial| trial.block).collect::<Vec<_>>(), [0]);
+    }
+
+    #[test]
+    fn a_block_without_its_emulated_form_is_of_the_same_kind() {
+        let trials = plan(&study(3, 4), &["f2".to_owned()], 7);
+        assert_eq!((0..4).map(|block| nth_of_its_kind(&trials, "f0", block)).collect::<Vec<_>>(), [0, 1, 2, 3]);
+        let (alone, emulated) = (plan(&study(1, 3), &[], 7), plan(&study(3, 3), &["f0".to_owned()], 7));
+        assert_eq!((nth_of_its_kind(&alone, "f0", 2), nth_of_its_kind(&emulated, "f0", 2)), (2, 2));
     }
 
     #[test]

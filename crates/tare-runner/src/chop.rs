@@ -4,7 +4,7 @@
 
 use crate::Event;
 use crate::alternate::{BlockContext, Deployment, finish, stand_up};
-use crate::probe_rests::{rest_half, rests_by_turns};
+use crate::probe_rests::{Loads, rest_half, rests_by_turns};
 use crate::trial::{DRIVE_SLACK, PROBE_PERIOD, TrialInputs, drive_limit};
 use std::collections::BTreeMap;
 use std::ops::Add;
@@ -260,8 +260,9 @@ fn load(
 /// Lets all samplers pause at the same times, so that the report can say what they cost.
 fn rest_probes(standing: &mut [Deployment], inputs: &[TrialInputs], context: &mut BlockContext) {
     let Some(first) = inputs.first() else { return };
-    let loads = standing.iter().filter(|deployment| deployment.entry.is_some()).count() as u32;
-    let half = rest_half(first.run_seed(), first.planned);
+    let stand = standing.iter().filter(|deployment| deployment.entry.is_some()).count() as u32;
+    let half = rest_half(first.run_seed(), first.nth_of_its_kind);
+    let loads = Loads { planned: inputs.len() as u32, stand };
     let rests = rests_by_turns(first.study, loads, first.run_seed(), half);
     for deployment in standing.iter_mut().filter(|deployment| !rests.is_empty() && deployment.entry.is_some()) {
         deployment.data.record.rest_half = Some(half);

@@ -171,6 +171,7 @@ impl Once<'_> {
             form,
             planned: &planned,
             emulated: state.is_some_and(|state| state.emulated.is_some()),
+            nth_of_its_kind: 0,
             seed: self.header.seed,
             generator_cpus: self.generator_cpus,
             service_cpus: self.service_cpus,

@@ -29,13 +29,21 @@ const MOST_BY_TURNS: u32 = 100;
 /// Draws for rests are others than those for the order of forms.
 const DRAWS_FOR_RESTS: u64 = 0x7265_7374;
 
-/// In which half of each stretch of time the samplers of a block rest. Two blocks together have rests in both halves,
-/// so that each moment of a deployment is as often sampled as not, and a trend within deployments is no cost of sampling.
-/// The seed of the run decides which of the two begins. A block that runs again rests like the one that was void.
-pub(crate) fn rest_half(seed: u64, planned: &PlannedTrial) -> RestHalf {
-    let block = planned.again.unwrap_or(planned.block);
-    let begins = draws(seed ^ DRAWS_FOR_RESTS, block / 2).draw() & 1;
-    if (u64::from(block) + begins).is_multiple_of(2) { RestHalf::First } else { RestHalf::Second }
+/// The loads of a block that take turns.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Loads {
+    /// Of the arms of the block that this machine can have.
+    pub(crate) planned: u32,
+    /// Those whose deployment stands.
+    pub(crate) stand: u32,
+}
+
+/// In which half of each stretch of time the samplers of the `nth` block of its kind rest, from 0. Two such blocks
+/// together have rests in both halves, so that each moment of a deployment is as often sampled as not, and a trend
+/// within deployments is no cost of sampling. The seed of the run decides which of the two begins.
+pub(crate) fn rest_half(seed: u64, nth: u32) -> RestHalf {
+    let begins = draws(seed ^ DRAWS_FOR_RESTS, nth / 2).draw() & 1;
+    if (u64::from(nth) + begins).is_multiple_of(2) { RestHalf::First } else { RestHalf::Second }
 }
 
 /// The rest in a stretch of time that starts at this moment and lasts twice as long.
@@ -59,27 +67,31 @@ pub(crate) fn probe_rests(study: &Study, planned: &PlannedTrial, half: RestHalf)
     (0..count).map(|at| rest_in(middle(at) - LASTS, half)).collect()
 }
 
-/// The rests of a block of this many `loads` that take turns, if there are any. All samplers rest at once. Times
-/// are relative to when the samplers get them, right before the loads connect. The seed of the run decides when in its
-/// interval each stretch starts, for all blocks alike.
-pub(crate) fn rests_by_turns(study: &Study, loads: u32, seed: u64, half: RestHalf) -> Vec<Rest> {
-    let (settle, measure) = (study.settle * loads, study.measure * loads);
-    if !study.samplers_rest(loads) {
+/// The rests of a block whose `loads` take turns, if there are any. All samplers rest at once. Times are relative to
+/// when the samplers get them, right before the loads connect. The seed of the run decides when in its interval each
+/// stretch starts, for all blocks alike: one in which a deployment is missing rests at the moments of the others, as
+/// long as its load lasts.
+pub(crate) fn rests_by_turns(study: &Study, loads: Loads, seed: u64, half: RestHalf) -> Vec<Rest> {
+    let (settle, measure) = (study.settle * loads.planned, study.measure * loads.planned);
+    if !study.samplers_rest(loads.planned) {
         return Vec::new();
     }
     let count = (measure.saturating_sub(CONNECTING).as_secs() / EVERY_BY_TURNS.as_secs()) as u32;
     let mut draws = draws(seed ^ DRAWS_FOR_RESTS, 0);
     let mut later = || COMES_AFTER * (draws.draw() & 0xff) as u32 / 0x100;
     let begins = settle + CONNECTING;
-    let rest = |at: u32| rest_in(begins + EVERY_BY_TURNS * at + later(), half);
-    (0..count.min(MOST_BY_TURNS)).map(rest).collect()
+    let ends = (study.settle + study.measure) * loads.stand;
+    let stretches = (0..count.min(MOST_BY_TURNS)).map(|at| begins + EVERY_BY_TURNS * at + later());
+    stretches.filter(|stretch| *stretch + 2 * LASTS <= ends).map(|stretch| rest_in(stretch, half)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use tare_core::design::Chop;
+    use tare_core::form::Form;
     use tare_core::load::LoadProfile;
+    use tare_core::plan::{nth_of_its_kind, plan};
 
     fn chopped(measure: Duration) -> Study {
         let closed = LoadProfile::Closed { connections: 1, pipeline: 1 };
@@ -89,9 +101,26 @@ mod tests {
         study
     }
 
+    fn all_of(loads: u32) -> Loads {
+        Loads { planned: loads, stand: loads }
+    }
+
+    #[test]
+    fn without_one_of_its_deployments_a_block_rests_at_the_moments_of_the_others() {
+        let study = chopped(Duration::from_secs(6));
+        for half in [RestHalf::First, RestHalf::Second] {
+            let whole = rests_by_turns(&study, all_of(4), 7, half);
+            let fewer = rests_by_turns(&study, Loads { planned: 4, stand: 3 }, 7, half);
+            // Of 26 s, of which 2 are for settling, the load of three takes 19.5.
+            assert_eq!((whole.len(), fewer.as_slice()), (4, &whole[..3]));
+            assert_eq!(rests_by_turns(&study, Loads { planned: 4, stand: 1 }, 7, half), []);
+        }
+    }
+
     #[test]
     fn by_turns_samplers_rest_often_and_with_as_much_time_beside_it() {
         use RestHalf::{First, Second};
+        let rests_by_turns = |study: &Study, loads: u32, seed, half| rests_by_turns(study, all_of(loads), seed, half);
         let (settle, measure) = (Duration::from_millis(500), Duration::from_secs(3));
         let study = chopped(measure);
         assert_eq!(rests_by_turns(&study, 3, 7, First), [], "that is too short");
@@ -110,20 +139,23 @@ mod tests {
     }
 
     #[test]
-    fn of_two_blocks_each_rests_in_another_half() {
-        let planned = |block: u32, again: Option<u32>| PlannedTrial {
-            index: 0,
-            block,
-            form: "f".into(),
-            control: false,
-            again,
-            profiled: false,
-        };
+    fn of_two_blocks_of_a_kind_each_rests_in_another_half() {
+        let forms = ["plain", "box", "apart"].map(|name| Form { name: name.to_owned(), ..Form::default() });
+        let mut study = chopped(Duration::from_secs(6));
+        (study.forms, study.baseline, study.repeat) = (forms.to_vec(), "plain".to_owned(), 8);
+        study.design.arrangement = Arrangement::Chop(Chop { apart: vec!["apart".to_owned()], ..Chop::default() });
         let begins_second = (0..100).filter(|seed| {
-            let halves: Vec<RestHalf> = (0..8).map(|block| rest_half(*seed, &planned(block, None))).collect();
-            assert!(halves.chunks(2).all(|pair| pair[0] != pair[1]), "{halves:?}");
-            assert_eq!(rest_half(*seed, &planned(8, Some(3))), halves[3]);
-            halves[0] == RestHalf::Second
+            let plan = plan(&study, &[], *seed);
+            let half = |block: u32| rest_half(*seed, nth_of_its_kind(&plan, "plain", block));
+            // One kind has the form box, the other the form apart.
+            let of_kind = |form: &str| -> Vec<RestHalf> {
+                plan.iter().filter(|trial| trial.form == form).map(|trial| half(trial.block)).collect()
+            };
+            for form in ["box", "apart"] {
+                let halves = of_kind(form);
+                assert!(halves.len() == 8 && halves.chunks(2).all(|pair| pair[0] != pair[1]), "{form}: {halves:?}");
+            }
+            half(0) == RestHalf::Second
         });
         assert!((25..75).contains(&begins_second.count()), "the seed decides");
     }

@@ -15,7 +15,7 @@ use tare_core::design::Arrangement;
 use tare_core::fault::Fault;
 use tare_core::host::SeenFile;
 use tare_core::instances::{Ports, has_movable_ports};
-use tare_core::plan::{PlannedTrial, blocks, plan_again, rounds_after};
+use tare_core::plan::{PlannedTrial, blocks, nth_of_its_kind, plan_again, rounds_after};
 use tare_core::record::{
     BUDGET_SPENT, COMPLETE, DECIDED, End, FITTED, Header, INTERRUPTED, PRECISE_ENOUGH, TrialData, TrialRecord,
 };
@@ -441,6 +441,7 @@ impl Run<'_> {
         let header = self.header;
         let form = header.study.forms.iter().find(|form| form.name == planned.form);
         let form = form.expect("the plan names only forms of the study");
+        let planned_as = planned.again.unwrap_or(planned.block);
         TrialInputs {
             study: &header.study,
             workload: header.study.deployed(&header.workload, form),
@@ -448,6 +449,7 @@ impl Run<'_> {
             form,
             planned,
             emulated: header.forms[&planned.form].emulated.is_some(),
+            nth_of_its_kind: nth_of_its_kind(&header.plan, &header.study.baseline, planned_as),
             // The same seed for every form of a block, so that all of them get the same requests.
             seed: header.seed.wrapping_add(u64::from(planned.block)),
             generator_cpus: &self.generator_cpus,

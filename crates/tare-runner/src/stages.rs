@@ -126,7 +126,7 @@ impl Trial<'_, '_> {
             self.settle(host, entry, within).map_err(|fault| self.blame(host, started, fault))?;
         }
         host.begin_probe(&[], PROBE_PERIOD)?;
-        let half = rest_half(self.inputs.run_seed(), self.inputs.planned);
+        let half = rest_half(self.inputs.run_seed(), self.inputs.nth_of_its_kind);
         if let rests @ [_, ..] = probe_rests(self.inputs.study, self.inputs.planned, half).as_slice() {
             host.rest_probe(rests)?;
             self.data.record.rest_half = Some(half);

@@ -38,6 +38,8 @@ pub(crate) struct TrialInputs<'a> {
     pub(crate) form: &'a Form,
     pub(crate) planned: &'a PlannedTrial,
     pub(crate) emulated: bool,
+    /// How many earlier blocks of the plan are of the kind of its block, or of the block that this one runs again.
+    pub(crate) nth_of_its_kind: u32,
     /// The run's seed plus the number of the block.
     pub(crate) seed: u64,
     pub(crate) generator_cpus: &'a CpuSet,
