@@ -1,6 +1,6 @@
 //! What sampling costs the load, in words.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use tare_core::design::Arrangement;
 use tare_core::record::Record;
 use tare_core::telemetry::{PROBE, RestHalf};
@@ -70,9 +70,14 @@ fn why_not(record: &Record) -> &'static str {
     let study = &record.header.study;
     let is_there = |form: &str| record.header.forms.get(form).is_none_or(|state| state.unavailable.is_none());
     let loads = record.header.plan.iter().filter(|trial| trial.block == 0 && is_there(&trial.form)).count() as u32;
-    let halves: BTreeSet<RestHalf> = record.trials.iter().filter_map(|trial| trial.record.rest_half).collect();
+    let mut halves: BTreeMap<&str, BTreeSet<RestHalf>> = BTreeMap::new();
+    for (trial, half) in record.trials.iter().filter_map(|trial| Some((&trial.record.trial, trial.record.rest_half?))) {
+        halves.entry(&trial.form).or_default().insert(half);
+    }
     match study.design.arrangement {
-        _ if halves.len() == 1 => " (that takes a second block, in which it rests at other moments)",
+        _ if !halves.is_empty() && halves.values().all(|halves| halves.len() == 1) => {
+            " (that takes a second block, in which it rests at other moments)"
+        }
         _ if study.samplers_rest(loads) => "",
         Arrangement::Blocks => {
             " (it rests only in closed loops from outside, measured at one level for 10 s or longer)"

@@ -19,7 +19,7 @@ use crate::interval::Interval;
 use crate::paired::{BLOCKS_MIN, Precision};
 use crate::quantile::student_quantile;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tare_core::load::{LoadSummary, SecondRow, TurnSpan};
 use tare_core::record::TrialData;
 use tare_core::telemetry::{PROBE, RESTED, RestHalf, TelemetryRow, Vantage};
@@ -150,10 +150,12 @@ struct Seen {
     cpu_per_op: Option<f64>,
 }
 
-/// The cost over these trials; none where no sampler rested while load ran. Emulated forms say nothing of it.
+/// The cost over these trials; none where no sampler rested while load ran. Emulated forms say nothing of it, and
+/// neither do those that always rested in the same half.
 pub(crate) fn probe_cost(trials: &[&TrialData]) -> Option<ProbeCost> {
     let samplers: Vec<Vec<Vec<Rested>>> = trials.iter().map(|trial| of_samplers(&trial.telemetry)).collect();
-    let real = trials.iter().enumerate().filter(|(_, trial)| !trial.record.emulated);
+    let counts = |trial: &TrialData| !trial.record.emulated && !is_beside_another_kind(trial, trials);
+    let real = trials.iter().enumerate().filter(|(_, trial)| counts(trial));
     let told = real.filter_map(|(at, trial)| {
         let beside = (0..trials.len()).filter(|other| *other == at || are_beside(trial, trials[*other]));
         let there: Vec<&Vec<Rested>> = beside.flat_map(|other| &samplers[other]).collect();
@@ -161,7 +163,12 @@ pub(crate) fn probe_cost(trials: &[&TrialData]) -> Option<ProbeCost> {
         let half = trial.record.rest_half?;
         Some(Told { form: &trial.record.trial.form, unit, half, rests: of_rests(trial, half, &together(&there)) })
     });
-    let told: Vec<Told> = told.filter(|told| !told.rests.is_empty()).collect();
+    let mut told: Vec<Told> = told.filter(|told| !told.rests.is_empty()).collect();
+    let mut halves: BTreeMap<&str, BTreeSet<RestHalf>> = BTreeMap::new();
+    for told in &told {
+        halves.entry(told.form).or_default().insert(told.half);
+    }
+    told.retain(|told| halves[told.form].len() == 2);
     let all: Vec<&Told> = told.iter().collect();
     let of_all = Logs::of(&all, &|seen| Some(seen.throughput));
     let ProbeRatio { ratio, interval } = of_all.ratio(0.5 * (1.0 + CONFIDENCE))?;
@@ -202,6 +209,18 @@ fn rests_of(told: &[&Told]) -> u32 {
 /// The load of a trial, where it took turns.
 fn by_turns(trial: &TrialData) -> Option<&LoadSummary> {
     trial.record.load.as_ref().filter(|load| load.turns.is_some())
+}
+
+/// Whether a trial is of the baseline, in a block of another kind than those of its control. The baseline is in every
+/// block of a round, and does not warm up alike beside different forms.
+fn is_beside_another_kind(trial: &TrialData, trials: &[&TrialData]) -> bool {
+    let own = &trial.record.trial;
+    let of_control = |other: &&&TrialData| {
+        let planned = &other.record.trial;
+        planned.control && planned.form == own.form && by_turns(other).is_some()
+    };
+    let mut with_control = trials.iter().filter(of_control).map(|control| control.record.trial.block).peekable();
+    by_turns(trial).is_some() && with_control.peek().is_some() && !with_control.any(|block| block == own.block)
 }
 
 /// Whether two trials took turns with each other.

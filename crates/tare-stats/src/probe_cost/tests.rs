@@ -252,6 +252,45 @@ fn a_rest_counts_where_all_samplers_take_it() {
     assert_eq!(rests(&trials), 0);
 }
 
+#[test]
+fn of_all_forms_only_those_count_that_rested_in_both_halves() {
+    let mut noise = Noise(Xoshiro256PlusPlus::seed_from_u64(6));
+    let made = Made { warm_up: 0.3, ..Made::short() };
+    let both = [("one", 1.0, 1.0)];
+    let mut trials: Vec<TrialData> = (0..6).flat_map(|number| block(number, &both, &made, &mut noise)).collect();
+    let without = probe_cost(&trials.iter().collect::<Vec<_>>()).unwrap();
+    // All of these rest in the first half.
+    trials.extend([6, 8].into_iter().flat_map(|number| block(number, &[("other", 0.9, 1.0)], &made, &mut noise)));
+    let cost = probe_cost(&trials.iter().collect::<Vec<_>>()).unwrap();
+    assert_eq!(cost, without);
+    assert_eq!((cost.trials, cost.forms.len()), (6, 1));
+}
+
+#[test]
+fn the_baseline_counts_where_its_control_stands() {
+    let mut noise = Noise(Xoshiro256PlusPlus::seed_from_u64(8));
+    let made = Made::short();
+    let mut trials: Vec<TrialData> = Vec::new();
+    for number in 0..4 {
+        let forms = [("plain", 1.0, 1.0), ("plain", 1.0, 1.0), ("box", 1.0, 1.0)];
+        trials.extend(block(number, &forms, &made, &mut noise));
+    }
+    for control in (1..trials.len()).step_by(3) {
+        trials[control].record.trial.control = true;
+    }
+    for number in 4..8 {
+        trials.extend(block(number, &[("plain", 1.0, 1.0), ("apart", 1.0, 1.0)], &made, &mut noise));
+    }
+    let counts = |trials: &[TrialData]| {
+        let cost = probe_cost(&trials.iter().collect::<Vec<_>>()).unwrap();
+        cost.forms.into_iter().map(|form| (form.form, form.trials)).collect::<Vec<_>>()
+    };
+    let of = |form: &str, trials| (form.to_owned(), trials);
+    assert_eq!(counts(&trials), [of("apart", 4), of("box", 4), of("plain", 8)]);
+    trials.iter_mut().for_each(|trial| trial.record.trial.control = false);
+    assert_eq!(counts(&trials), [of("apart", 4), of("box", 4), of("plain", 12)], "without a control all do");
+}
+
 /// Of so many runs of eight short blocks: in how many a cost is named, of any form.
 fn named(runs: u32, forms: &[(&str, f64, f64)], made: &Made, seed: u64) -> BTreeMap<String, u32> {
     let mut noise = Noise(Xoshiro256PlusPlus::seed_from_u64(seed));
