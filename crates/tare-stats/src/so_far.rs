@@ -12,8 +12,10 @@ const BLOCKS_MIN: usize = 3;
 #[derive(Debug, Clone, Default)]
 pub struct SoFar {
     baseline: String,
-    /// By block, or the block that it repeats, then by arm.
+    /// By block, then by arm.
     blocks: BTreeMap<u32, BTreeMap<String, f64>>,
+    /// By block that runs another one again: which one.
+    again: BTreeMap<u32, u32>,
 }
 
 /// An arm's ratio to the baseline so far.
@@ -50,26 +52,38 @@ impl RatioSoFar {
 impl SoFar {
     /// No results yet, relative to this form.
     pub fn against(baseline: &str) -> SoFar {
-        SoFar { baseline: baseline.to_owned(), blocks: BTreeMap::new() }
+        SoFar { baseline: baseline.to_owned(), ..SoFar::default() }
     }
 
     /// Adds a trial and its throughput, operations per second.
     pub fn note(&mut self, trial: &PlannedTrial, throughput: Option<f64>) {
         let Some(rate) = throughput.filter(|rate| *rate > 0.0 && !trial.profiled) else { return };
-        self.blocks.entry(trial.again.unwrap_or(trial.block)).or_default().insert(trial.arm(), rate);
+        self.blocks.entry(trial.block).or_default().insert(trial.arm(), rate);
+        self.again.extend(trial.again.map(|of| (trial.block, of)));
     }
 
     /// The ratio of every arm that was measured beside the baseline, in the order of their names: Student's t of the
-    /// log ratios within blocks.
+    /// log ratios within blocks. A block that ran again is left out as in the report: once the second run has every arm
+    /// that was measured in the first.
     pub fn ratios(&self) -> Vec<RatioSoFar> {
         let mut logs: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-        for block in self.blocks.values() {
+        for (_, block) in self.blocks.iter().filter(|(block, _)| !self.is_replaced(**block)) {
             let Some(baseline) = block.get(&self.baseline) else { continue };
             for (arm, rate) in block.iter().filter(|(arm, _)| **arm != self.baseline) {
                 logs.entry(arm).or_default().push((rate / baseline).ln());
             }
         }
         logs.iter().map(|(arm, logs)| RatioSoFar::of(arm, logs)).collect()
+    }
+
+    /// Whether a second run of this block replaces it.
+    fn is_replaced(&self, block: u32) -> bool {
+        let first = self.blocks.get(&block);
+        let is_whole = |again: u32| {
+            let second = self.blocks.get(&again);
+            first.zip(second).is_some_and(|(first, second)| first.keys().all(|arm| second.contains_key(arm)))
+        };
+        self.again.iter().any(|(again, of)| *of == block && is_whole(*again))
     }
 
     /// Such as `container 0.65 [0.64, 0.66]; plain (A/A) 1.00 [0.99, 1.01]`, of the arms that have an interval. None
@@ -84,6 +98,23 @@ impl SoFar {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_second_run_without_an_arm_of_the_first_replaces_nothing() {
+        let mut so_far = SoFar::against("plain");
+        let mut note = |block, form: &str, again, rate| {
+            let (form, control) = (form.to_owned(), false);
+            so_far.note(&PlannedTrial { index: 0, block, form, control, again, profiled: false }, Some(rate));
+            so_far.ratios().iter().map(|ratio| (ratio.arm.clone(), ratio.blocks)).collect::<Vec<_>>()
+        };
+        let of = |arm: &str, blocks| (arm.to_owned(), blocks);
+        note(0, "plain", None, 100.0);
+        assert_eq!(note(0, "box", None, 80.0), [of("box", 1)]);
+        note(1, "plain", Some(0), 100.0);
+        // Both runs count, as in the report, until the second one has the arms of the first.
+        assert_eq!(note(1, "other", Some(0), 90.0), [of("box", 1), of("other", 1)]);
+        assert_eq!(note(1, "box", Some(0), 80.0), [of("box", 1), of("other", 1)]);
+    }
 
     #[test]
     fn an_interval_shrinks_with_the_blocks() {
@@ -105,9 +136,10 @@ mod tests {
             so_far.note(&trial(block, "dead", None), None);
         }
         assert_eq!(so_far.line().unwrap(), "box 0.81 [0.78, 0.84]");
-        // A block that is run again counts once.
-        so_far.note(&trial(7, "plain", Some(1)), Some(110.0));
-        so_far.note(&trial(7, "box", Some(1)), Some(88.0));
+        // A block that is run again counts once, and its forms are not compared with those of the first run.
+        so_far.note(&trial(7, "plain", Some(1)), Some(220.0));
+        assert_eq!(so_far.line().unwrap(), "box 0.81 [0.78, 0.84]");
+        so_far.note(&trial(7, "box", Some(1)), Some(176.0));
         assert_eq!(so_far.line().unwrap(), "box 0.800 [0.800, 0.800]");
     }
 }
