@@ -165,7 +165,8 @@ fn all_tasks_of_the_machine_are_counted_with_either_version_of_control_groups() 
         ("sys/fs/cgroup/user.slice/cpu.stat", "usage_usec 500000\n"),
         ("proc/2/schedstat", "250000000 1 1\n"),
         ("proc/9/schedstat", "0 0 0\n"),
-        ("proc/9/stat", "9 (a b) S 2 0 0 0 -1 0 0 0 0 0 4 8 0 0 20 0 1 0 1 0 0\n"),
+        ("proc/9/stat", "9 (a b) S 2 0 0 0 -1 0 0 0 0 0 40 80 0 0 20 0 2 0 1 0 0\n"),
+        ("proc/9/task/9/stat", "9 (a b) S 2 0 0 0 -1 0 0 0 0 0 4 8 0 0 20 0 2 0 1 0 0\n"),
     ];
     let with = |more: &[(&'static str, &'static str)]| of(&[&version_2[..], more].concat());
     let loose = ("sys/fs/cgroup/cgroup.threads", "2\n9\n");
@@ -192,6 +193,25 @@ fn what_has_ended_stays_in_the_sum_of_all_tasks() {
     write(keep.path(), "sys/fs/cgroup/cgroup.threads", "2\n");
     write(keep.path(), "proc/2/schedstat", "375000000 1 2\n");
     assert_eq!(read(), 1.875);
+}
+
+#[test]
+fn a_task_that_has_the_number_of_one_that_ended_is_counted_too() {
+    let (keep, root) = tree(&[
+        ("proc/stat", "cpu 1 0 0 0 0 0 0 0 0 0\n"),
+        ("sys/fs/cgroup/cgroup.controllers", "cpu\n"),
+        ("sys/fs/cgroup/cgroup.threads", "9\n"),
+        ("proc/9/schedstat", "500000000 1 1\n"),
+    ]);
+    let mut sampler = Sampler::new(&root, &[]).unwrap();
+    let mut read = || sampler.sample()[0].values["cpu_tasks_s"];
+    assert_eq!(read(), 0.5);
+    // The file of a task that has ended cannot be read any more, though it is held open.
+    write(keep.path(), "proc/9/schedstat", "");
+    std::fs::remove_file(keep.path().join("proc/9/schedstat")).unwrap();
+    write(keep.path(), "proc/9/schedstat", "125000000 1 1\n");
+    assert_eq!(read(), 0.5, "what the first one used stays");
+    assert_eq!(read(), 0.625);
 }
 
 #[test]

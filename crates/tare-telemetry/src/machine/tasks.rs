@@ -84,6 +84,9 @@ impl Added {
             if let Some(ran) = self.files.get(&id).and_then(|file| file.read(buffer)) {
                 // No group has a name with a slash in it.
                 self.parts.put(format!("/{id}").as_bytes(), [ran]);
+            } else {
+                // It has ended. If another task has its number, the next reading opens the files of that one.
+                self.files.remove(&id);
             }
         }
         Some(())
@@ -107,7 +110,8 @@ impl Added {
 enum TaskFile {
     /// `/proc/<tid>/schedstat`, ns.
     Schedstat(KeptFile),
-    /// `/proc/<tid>/stat`, in hundredths of a second: where the kernel writes `0 0 0` into the former.
+    /// `/proc/<tid>/task/<tid>/stat`, in hundredths of a second: where the kernel writes `0 0 0` into the former.
+    /// `/proc/<tid>/stat` would tell of all threads of the process together.
     Stat(KeptFile),
 }
 
@@ -115,7 +119,7 @@ impl TaskFile {
     fn open(root: &Root, id: u64, buffer: &mut Vec<u8>) -> Option<TaskFile> {
         let open = |name: &str| KeptFile::open(root.path(format!("proc/{id}/{name}")));
         let exact = open("schedstat").map(TaskFile::Schedstat).filter(|file| file.read(buffer).is_some());
-        exact.or_else(|| open("stat").map(TaskFile::Stat))
+        exact.or_else(|| open(&format!("task/{id}/stat")).map(TaskFile::Stat))
     }
 
     /// How long it ran, s.
