@@ -97,6 +97,14 @@ pub(crate) fn of_service(first: u32, members: BTreeSet<u32>, command: Option<u32
     found
 }
 
+/// The processes from which all of a service are reached by descent: its first one, and those of its control groups,
+/// `members`, that have left its tree, such as a daemon that has detached itself. `command` is as in [`of_service`].
+pub(crate) fn roots(first: u32, members: BTreeSet<u32>, command: Option<u32>) -> Vec<u32> {
+    let others = of_service(first, members, command);
+    let below = descendants(first);
+    std::iter::once(first).chain(others.into_iter().filter(|pid| !below.contains(pid))).collect()
+}
+
 /// Sends a signal to those of `pids` that `meant` picks out, and to nobody else: each is held by a descriptor before it
 /// is examined, so an id that passes to another process in between reaches nobody. Returns how many were picked out.
 pub(crate) fn signal_those(pids: &[u32], signal: Signal, meant: impl Fn(Vec<u32>) -> Vec<u32>) -> usize {
@@ -230,6 +238,8 @@ mod tests {
         assert_eq!(of_service(service, members(), Some(command)), BTreeSet::from([child, daemon]));
         assert_eq!(of_service(service, BTreeSet::new(), None), BTreeSet::from([child]), "it may have no group");
         assert_eq!(of_service(service, members(), None).len(), 4);
+        assert_eq!(roots(service, members(), Some(command)), [service, daemon]);
+        assert_eq!(roots(service, BTreeSet::new(), None), [service]);
         for child in &mut started {
             kill_command(child.id(), &all).unwrap();
             child.wait().unwrap();

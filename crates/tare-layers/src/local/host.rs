@@ -183,7 +183,7 @@ impl LocalHost {
         let own = self.running.values().map(|running| {
             let cgroups = running.group.directories().iter().map(|path| path.display().to_string()).collect();
             let name = running.start.instance.clone();
-            Scope { name, serving: true, pids: vec![running.child.id()], cgroups }
+            Scope { name, serving: true, pids: running.roots(), cgroups }
         });
         outside.iter().cloned().chain(own).collect()
     }

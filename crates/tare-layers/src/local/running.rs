@@ -95,11 +95,22 @@ impl Running {
             return Err(Fault::new(format!("'{}' has ended: {how}", self.start.instance)));
         }
         let first = self.pid()?;
-        // Who looks after a service is in its groups too, and gives it a PID namespace: there all are its descendants.
-        let alone = self.inside.is_none();
-        let members = if alone { cgroup::members_of_all(self.group.directories()) } else { BTreeSet::new() };
-        let others = processes::of_service(first, members, self.command.as_ref().map(Command::id));
+        let others = processes::of_service(first, self.members(), self.command.as_ref().map(Command::id));
         mapped_files(first, &others, wait)
+    }
+
+    /// The processes that a scope of it must name: its first one, and daemons that have left the tree of that one.
+    /// Empty when the service has ended, and whoever looks after it has not.
+    pub(crate) fn roots(&self) -> Vec<u32> {
+        let command = self.command.as_ref().map(Command::id);
+        self.pid().map(|first| processes::roots(first, self.members(), command)).unwrap_or_default()
+    }
+
+    /// The processes in its groups, the command's included. Empty where somebody looks after the service, who is in
+    /// them too, and gives it a PID namespace: there all are its descendants.
+    fn members(&self) -> BTreeSet<u32> {
+        let alone = self.inside.is_none();
+        if alone { cgroup::members_of_all(self.group.directories()) } else { BTreeSet::new() }
     }
 
     pub(crate) fn freeze(&mut self, frozen: bool) -> Result<(), Fault> {

@@ -57,13 +57,19 @@ pub(crate) fn mark() -> String {
 
 /// How many processes of this machine live that have `mark` as a word.
 pub(crate) fn living(mark: &str) -> usize {
+    marked(mark).len()
+}
+
+/// Their ids.
+pub(crate) fn marked(mark: &str) -> Vec<u32> {
     let is_marked = |folder: &std::path::Path| {
         let line = std::fs::read(folder.join("cmdline")).unwrap_or_default();
         let status = std::fs::read_to_string(folder.join("status")).unwrap_or_default();
         line.split(|byte| *byte == 0).any(|word| word == mark.as_bytes()) && !status.contains("State:\tZ")
     };
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    processes.filter(|entry| is_marked(&entry.path())).count()
+    let ids = processes.filter(|entry| is_marked(&entry.path())).map(|entry| entry.file_name().into_string());
+    ids.map(|id| id.unwrap().parse().expect("only folders of processes have these files")).collect()
 }
 
 /// Waits until so many of them live.

@@ -1,7 +1,7 @@
 //! A daemon that detaches itself, as many do, is part of its service in every form; a command beside the service is
 //! not.
 
-use crate::commands::{self, LONG, living, wait_until_living};
+use crate::commands::{self, LONG, living, marked, wait_until_living};
 use crate::stage::{self, Stage, free_port, service};
 use std::path::Path;
 use tare_core::host::{Availability, Host, Wait};
@@ -48,14 +48,30 @@ fn seen_in(form: &str, layers: &[LayerUse]) {
         host.mapped_files("one", Wait::always()).unwrap().into_iter().map(|file| file.path).collect()
     };
     assert_eq!(mapped(host.as_mut()), ["/bin/daemon", "/bin/service"], "{form}");
+    let sampled = |host: &mut dyn Host, mark: &str| {
+        let all = host.serving().unwrap();
+        let scope = all.into_iter().find(|scope| scope.name == "one").expect("it is sampled");
+        marked(mark).into_iter().filter(|pid| is_reached(*pid, &scope.pids)).count()
+    };
+    assert_eq!(sampled(host.as_mut(), &daemon), 2, "{form}");
     let mut command = commands::start(&["hang", &beside], LONG);
     "/bin/beside".clone_into(&mut command.command[0]);
     host.begin_command("one", &command).unwrap();
     wait_until_living(&beside, 2);
     assert_eq!(mapped(host.as_mut()), ["/bin/daemon", "/bin/service"], "{form}: beside a command");
+    assert_eq!([&daemon, &beside].map(|mark| sampled(host.as_mut(), mark)), [2, 0], "{form}: beside a command");
     host.end_command("one").unwrap();
     host.stop("one").unwrap();
     assert_eq!(living(&daemon), 0, "{form}: the daemon lives on");
     host.close().unwrap();
     stage.close();
+}
+
+/// Whether a process is one of these or descends from one.
+fn is_reached(pid: u32, from: &[u32]) -> bool {
+    let parent = |pid: &u32| -> Option<u32> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    };
+    std::iter::successors(Some(pid), parent).any(|pid| from.contains(&pid))
 }

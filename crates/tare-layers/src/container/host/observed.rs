@@ -1,6 +1,7 @@
 //! What is seen of running containers from outside: their processes and control groups, their files, the engine.
 
 use super::{Command, Inner, observe, runtimes};
+use crate::container::options::Namespaces;
 use crate::{cgroup, local, processes};
 use std::path::Path;
 use tare_core::fault::Fault;
@@ -14,8 +15,8 @@ impl Inner {
         let mut ports = Vec::new();
         for (instance, running) in &self.running {
             let pid = self.pid(instance)?;
-            let name = instance.clone();
-            scopes.push(Scope { name, serving: true, pids: vec![pid], cgroups: self.groups(instance, pid)? });
+            let (name, cgroups) = (instance.clone(), self.groups(instance, pid)?);
+            scopes.push(Scope { name, serving: true, pids: self.roots(instance, pid, &cgroups)?, cgroups });
             ports.extend(running.start.service.ports.values().copied());
         }
         if self.options.publishes() {
@@ -31,6 +32,16 @@ impl Inner {
         }
         scopes.extend(observe::engine_scope(self.engine.is_podman()));
         Ok(scopes)
+    }
+
+    /// The processes that the scope of a container must name. Only without a PID namespace of its own do daemons leave
+    /// the tree of its first one.
+    fn roots(&self, instance: &str, pid: u32, groups: &[String]) -> Result<Vec<u32>, Fault> {
+        if self.options.namespaces == Namespaces::Own || self.runtime.sealed.is_some() {
+            return Ok(vec![pid]);
+        }
+        let command = self.known(instance)?.command.as_ref().and_then(Command::leader);
+        Ok(processes::roots(pid, cgroup::members_of_all(groups), command))
     }
 
     /// The control groups of a container. What keeps a container in a machine of its own may put that into a group of

@@ -201,13 +201,12 @@ impl Inner {
     /// What is sampled on the outer host because of this layer.
     fn scopes(&self) -> Vec<Scope> {
         let scope = |(name, running): (&String, &Running)| {
-            let pid = running.pid().ok();
             let cgroups = match &running.inside {
-                None => pid.map(observe::cgroups).unwrap_or_default(),
+                None => running.pid().map(observe::cgroups).unwrap_or_default(),
                 // With whoever looks after the service: it is a part of such a container.
                 Some(_) => running.group.directories().iter().map(|path| path.display().to_string()).collect(),
             };
-            Scope { name: name.clone(), serving: true, pids: pid.into_iter().collect(), cgroups }
+            Scope { name: name.clone(), serving: true, pids: running.roots(), cgroups }
         };
         self.running.iter().map(scope).collect()
     }
