@@ -189,25 +189,31 @@ fn interrupts_s(row: &TelemetryRow, cpus: Option<&CpuSet>) -> Option<f64> {
 fn mean(arm: &str, trials: &[Spent]) -> Option<CpuAccount> {
     let n = trials.len() as f64;
     let mean = |of: &dyn Fn(&Spent) -> f64| trials.iter().map(of).sum::<f64>() / n;
+    let busy_us = mean(&|trial| trial.busy_us);
     let users: BTreeSet<&CpuUser> = trials.iter().flat_map(|trial| trial.parts.keys()).collect();
+    let is_told = |user: &CpuUser| match user {
+        // A process that a trial did not have used nothing in it.
+        CpuUser::Scope(_) | CpuUser::Tool | CpuUser::Generator => true,
+        // Where a trial does not tell one of these, it is in the rest. So it is in the rest of the mean too: the mean
+        // of some trials is not comparable with that of all.
+        CpuUser::Interrupts | CpuUser::Others | CpuUser::IdleCpus => {
+            trials.iter().all(|trial| trial.parts.contains_key(user))
+        }
+        CpuUser::Rest => false,
+    };
     let part = |user: &CpuUser| {
         let us = mean(&|trial| trial.parts.get(user).copied().unwrap_or(0.0));
         CpuPart { user: user.clone(), us }
     };
-    let mut parts: Vec<CpuPart> = users.into_iter().map(part).collect();
-    let last = |part: &CpuPart| part.user == CpuUser::Rest;
-    parts.sort_by(|a, b| last(a).cmp(&last(b)).then(b.us.total_cmp(&a.us)));
+    let mut parts: Vec<CpuPart> = users.into_iter().filter(|user| is_told(user)).map(part).collect();
+    parts.sort_by(|a, b| b.us.total_cmp(&a.us));
+    let told_us: f64 = parts.iter().map(|part| part.us).sum();
+    parts.push(CpuPart { user: CpuUser::Rest, us: busy_us - told_us });
     let soft = trials.iter().all(|trial| trial.soft.is_some()).then(|| SoftInterrupts {
         generator_us: mean(&|trial| trial.soft.map_or(0.0, |soft| soft.generator_us)),
         others_us: mean(&|trial| trial.soft.map_or(0.0, |soft| soft.others_us)),
     });
-    (n > 0.0).then(|| CpuAccount {
-        arm: arm.to_owned(),
-        busy_us: mean(&|trial| trial.busy_us),
-        parts,
-        soft,
-        steal_us: mean(&|trial| trial.steal_us),
-    })
+    (n > 0.0).then(|| CpuAccount { arm: arm.to_owned(), busy_us, parts, soft, steal_us: mean(&|trial| trial.steal_us) })
 }
 
 #[cfg(test)]
@@ -322,6 +328,27 @@ mod tests {
         assert_eq!(told(false, 1.1, 0.0), [None, Some(1.2)], "a task has not left its CPU for long");
         assert_eq!(told(true, 1.12, 0.0), [None, Some(-0.3)], "tasks have no interrupts, and occupied CPUs have");
         assert_eq!(told(false, 1.12, 0.05), [None, Some(0.7)], "a hypervisor took some of it");
+    }
+
+    #[test]
+    fn what_a_trial_of_an_arm_does_not_tell_is_in_the_rest_of_the_arm() {
+        let idle: Vec<(&str, f64)> = IDLE.iter().copied().filter(|(name, _)| *name != "cpu_steal_s@0").collect();
+        let known = [("cpu_tasks_s", 1.13), ("cpu_occupied_s", 1.12)];
+        let of = |known: &[(&str, f64)]| {
+            Spent::of(&trial(&[&idle[..], known].concat()), false, Some(&CpuSet::new([1]))).unwrap()
+        };
+        // Of 1.25 s a second 1.05 are known by name, 0.08 are other tasks', and 0.13 are between tasks.
+        for (of_last, told) in [
+            (&known[..], [Some(0.8), Some(1.3), Some(-0.1)]),
+            (&known[..1], [Some(0.8), None, Some(1.2)]),
+            (&known[..0], [None, None, Some(2.0)]),
+        ] {
+            let account = mean("f", &[of(&known), of(&known), of(of_last)]).unwrap();
+            let parts = [CpuUser::Others, CpuUser::IdleCpus, CpuUser::Rest].map(|user| us(&account, &user));
+            assert_eq!(parts.map(|part| part.map(|us| (us * 1e6).round() / 1e6)), told, "{account:?}");
+            let sum: f64 = account.parts.iter().map(|part| part.us).sum();
+            assert!((sum - account.busy_us).abs() < 1e-9, "{account:?}");
+        }
     }
 
     #[test]
