@@ -43,11 +43,12 @@ use tare_core::fault::Fault;
 use tare_core::host::{
     Availability, CachedItem, Facts, Host, Layer, Leftover, LocalOuter, MachineServices, OpenError, TrialContext,
 };
-use tare_core::layer::{LayerRung, LayerUse, LayerVariant};
+use tare_core::layer::{LayerRung, LayerUse, LayerVariant, Listens};
 use tare_core::load::LoadOrigin;
 use tare_core::workload::Service;
 
-/// The layer `vm`. A guest has its own address, so it is in nobody's way. A guest inside a guest would need QEMU, a
+/// The layer `vm`. A guest has its own address. With passt that is an address of this machine too, at which passt
+/// listens; then only a form that listens at every address is in its way. A guest inside a guest would need QEMU, a
 /// kernel and its disks there; none of these are brought along, and opening the layer there says so.
 pub struct Vm;
 
@@ -88,6 +89,14 @@ impl Layer for Vm {
         surroundings: &TrialContext,
     ) -> Result<Box<dyn Host>, OpenError> {
         boot::open(outer, options, surroundings)
+    }
+
+    fn listens(options: &VmOptions) -> Listens {
+        match options.network {
+            Network::Tap => Listens::Apart,
+            // It listens on this machine, at the guest's address.
+            Network::Passt => Listens::AtItsAddress,
+        }
     }
 
     fn memory_bytes(options: &VmOptions, services: u64, inner: u64) -> u64 {
@@ -179,6 +188,14 @@ fn words(facts: &Facts) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_passt_listens_on_this_machine() {
+        for (network, wanted) in [(Network::Tap, Listens::Apart), (Network::Passt, Listens::AtItsAddress)] {
+            let options = VmOptions { network, ..VmOptions::default() };
+            assert_eq!(Vm::listens(&options), wanted, "{network:?}");
+        }
+    }
 
     #[test]
     fn what_is_other_than_usual_is_named() {
