@@ -39,7 +39,7 @@ pub mod waits;
 pub use doctor::{DoctorCheck, PROFILE, TELEMETRY, Verdict, checks, checks_at, disk_check, profiler_checks};
 pub use environment::{environment, environment_at};
 pub use noise::{NoiseReport, Spread, noise};
-pub use prober::process_prober;
+pub use prober::{guest_prober, process_prober};
 pub use resources::{resource_report, resource_report_at};
 pub use root::Root;
 pub use sampler::Sampler;

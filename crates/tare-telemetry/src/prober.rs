@@ -23,15 +23,35 @@ const NAMING: Duration = Duration::from_secs(60);
 /// # Errors
 /// When this program cannot find itself.
 pub fn process_prober() -> Result<Box<dyn Prober>, Fault> {
+    prober(false)
+}
+
+/// The same inside a guest, where some of what is costly to read is left out.
+///
+/// # Errors
+/// See [`process_prober`].
+pub fn guest_prober() -> Result<Box<dyn Prober>, Fault> {
+    prober(true)
+}
+
+fn prober(inside: bool) -> Result<Box<dyn Prober>, Fault> {
     let program = "/proc/self/exe";
     std::fs::metadata(program).doing("find this program in order to start its sampler")?;
-    Ok(Box::new(ProcessProber { running: None, profiling: None }))
+    Ok(Box::new(ProcessProber { running: None, profiling: None, inside }))
 }
 
 struct ProcessProber {
     running: Option<Running<TelemetryRow>>,
     /// Sends `None` when it has begun, and the profile at its end.
     profiling: Option<Running<Option<Profile>>>,
+    /// Whether it is inside a guest.
+    inside: bool,
+}
+
+impl ProcessProber {
+    fn plan(&self, scopes: &[Scope], period_ms: u64, profile: bool) -> ProbePlan {
+        ProbePlan { scopes: scopes.to_vec(), period_ms, cpus: CpuSet::default(), profile, inside: self.inside }
+    }
 }
 
 /// A process of this program that prints one `T` per line.
@@ -48,8 +68,7 @@ impl Prober for ProcessProber {
             return Err(Fault::new("sampling was started twice"));
         }
         let period_ms = u64::try_from(period.as_millis()).unwrap_or(u64::MAX).max(1);
-        let plan = ProbePlan { scopes: scopes.to_vec(), period_ms, cpus: CpuSet::default(), profile: false };
-        let mut running = Running::start(&plan)?;
+        let mut running = Running::start(&self.plan(scopes, period_ms, false))?;
         // The first rows show that it works; a broken sampler is noticed here, not at the end of the trial.
         match running.rows.recv_timeout(PATIENCE) {
             Ok(row) => running.first.push(row),
@@ -99,8 +118,7 @@ impl Prober for ProcessProber {
         if self.profiling.is_some() {
             return Err(Fault::new("profiling was started twice"));
         }
-        let plan = ProbePlan { scopes: scopes.to_vec(), period_ms: 0, cpus: CpuSet::default(), profile: true };
-        let mut profiling = Running::start(&plan)?;
+        let mut profiling = Running::start(&self.plan(scopes, 0, true))?;
         match profiling.rows.recv_timeout(PATIENCE) {
             Ok(None) => {}
             _ => return Err(profiling.fail("the profiler did not start")),

@@ -30,6 +30,9 @@ pub struct ProbePlan {
     /// Whether to profile the scopes instead of sampling them.
     #[serde(default)]
     pub profile: bool,
+    /// Whether the sampler runs inside a guest, see [`Sampler::inside_a_guest`].
+    #[serde(default)]
+    pub inside: bool,
 }
 
 /// Runs `tare probe`: reads a [`ProbePlan`], then writes [`tare_core::telemetry::TelemetryRow`]s, one JSON document per
@@ -54,6 +57,9 @@ fn run(stdin: impl Read + Send + 'static, stdout: impl Write) -> Result<(), Faul
         return profile(&plan.scopes, &told, stdout);
     }
     let mut sampler = Sampler::new(&Root::machine(), &[plan.scopes, vec![own_scope()]].concat())?;
+    if plan.inside {
+        sampler = sampler.inside_a_guest();
+    }
     let mut out = BufWriter::new(stdout);
     let period = Duration::from_millis(plan.period_ms.max(1));
     let (mut due, mut rests) = (Instant::now(), Rests::default());

@@ -40,6 +40,9 @@ pub trait SourceReader: Send {
     /// Reads the source and puts what could be read.
     fn read(&mut self, into: &mut Reading);
 
+    /// Makes it leave out what is costly and nobody asks of a guest.
+    fn trim_for_guest(&mut self) {}
+
     /// Pauses or resumes what it does between readings.
     fn rest(&mut self, _rests: bool) {}
 }

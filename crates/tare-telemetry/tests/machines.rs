@@ -229,6 +229,24 @@ fn how_long_cpus_had_tasks_is_told_where_it_is_told_of_all() {
 }
 
 #[test]
+fn inside_a_guest_nobody_adds_up_its_tasks() {
+    let (_keep, root) = tree(&[
+        ("proc/stat", "cpu 1 0 0 0 0 0 0 0 0 0\ncpu0 1 0 0 0 0 0 0 0 0 0\n"),
+        ("proc/schedstat", "version 15\ncpu0 0 0 0 0 0 0 1500000000 31280123173 14390\n"),
+        ("sys/fs/cgroup/cgroup.controllers", "cpu\n"),
+        ("sys/fs/cgroup/cgroup.threads", "2\n"),
+        ("proc/2/schedstat", "250000000 1 1\n"),
+    ]);
+    let told = |mut sampler: Sampler| {
+        let rows = sampler.sample();
+        ["cpu_tasks_s", "cpu_occupied_s", "cpu_user_s@0"].map(|metric| rows[0].values.get(metric).copied())
+    };
+    let sampler = || Sampler::new(&root, &[]).unwrap();
+    assert_eq!(told(sampler()), [Some(0.25), Some(1.5), Some(0.01)]);
+    assert_eq!(told(sampler().inside_a_guest()), [None, None, Some(0.01)]);
+}
+
+#[test]
 fn the_machine_counts_disks_and_interfaces_once() {
     let stat = "cpu  300 0 100 900 50 2 3 20 100 0\ncpu1 300 0 100 900 50 2 3 20 100 0\nctxt 77\nprocs_running 2\n";
     let disks =

@@ -65,7 +65,7 @@ fn keep_others_from_writing() {
 fn main() -> ExitCode {
     // In a guest the kernel appends arguments of its own, and nobody would read usage errors.
     if std::env::args_os().nth(1).is_some_and(|verb| verb == "agent") {
-        tare_layers::agent::run_guest(tare_telemetry::process_prober, layers::LAYERS);
+        tare_layers::agent::run_guest(tare_telemetry::guest_prober, layers::LAYERS);
     }
     paths::keep_current_directory_off_path();
     keep_others_from_writing();
@@ -102,7 +102,7 @@ fn main() -> ExitCode {
         Verb::Probe => return cmd::probe(),
         Verb::Resources => cmd::resources(),
         Verb::Peer(args) => cmd::peer(&args),
-        Verb::Agent => tare_layers::agent::run_guest(tare_telemetry::process_prober, layers::LAYERS),
+        Verb::Agent => tare_layers::agent::run_guest(tare_telemetry::guest_prober, layers::LAYERS),
     };
     match done {
         Ok(EXIT_OK) if !terminal::all_was_printed() => ExitCode::from(EXIT_FAILED),
