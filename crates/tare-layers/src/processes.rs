@@ -2,9 +2,10 @@
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 use tare_core::fault::Fault;
+use tare_core::workload::StopSignal;
 
 /// How long killed processes may take to disappear.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
@@ -108,6 +109,22 @@ pub(crate) fn roots(first: u32, members: BTreeSet<u32>, command: Option<u32>) ->
 /// Sends a signal to those of `pids` that `meant` picks out, and to nobody else: each is held by a descriptor before it
 /// is examined, so an id that passes to another process in between reaches nobody. Returns how many were picked out.
 pub(crate) fn signal_those(pids: &[u32], signal: Signal, meant: impl Fn(Vec<u32>) -> Vec<u32>) -> usize {
+    reach_those(pids, meant, |process| {
+        // It may have ended in between.
+        let _ = pidfd_send_signal(process, signal);
+    })
+}
+
+/// The same with the signal that asks a service to end, which may be a real-time one.
+pub(crate) fn ask_those_to_end(pids: &[u32], by: StopSignal, meant: impl Fn(Vec<u32>) -> Vec<u32>) -> usize {
+    reach_those(pids, meant, |process| {
+        let (process, no_facts) = (process.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
+        // SAFETY: plain numbers and no memory; a process that has ended is an error and nothing else.
+        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process, by.number(), no_facts, 0) };
+    })
+}
+
+fn reach_those(pids: &[u32], meant: impl Fn(Vec<u32>) -> Vec<u32>, reach: impl Fn(&OwnedFd)) -> usize {
     let hold = |pid: &u32| {
         let id = Pid::from_raw(pid.cast_signed())?;
         Some((*pid, pidfd_open(id, PidfdFlags::empty()).ok()?))
@@ -116,8 +133,7 @@ pub(crate) fn signal_those(pids: &[u32], signal: Signal, meant: impl Fn(Vec<u32>
         let held: BTreeMap<u32, OwnedFd> = some.iter().filter_map(hold).collect();
         let picked = meant(held.keys().copied().collect());
         for process in picked.iter().filter_map(|pid| held.get(pid)) {
-            // It may have ended in between.
-            let _ = pidfd_send_signal(process, signal);
+            reach(process);
         }
         picked.len()
     };
@@ -200,6 +216,24 @@ mod tests {
         std::thread::sleep(Duration::from_millis(50));
         assert!(other.try_wait().unwrap().is_none(), "it was killed for another");
         other.kill().and_then(|()| other.wait()).unwrap();
+    }
+
+    #[test]
+    fn only_those_that_are_meant_are_asked_to_end() {
+        use std::os::unix::process::ExitStatusExt;
+        let mut started = ["60", "61"].map(|time| std::process::Command::new("sleep").arg(time).spawn().unwrap());
+        let [meant, other] = started.each_ref().map(std::process::Child::id);
+        let by = StopSignal::parse("SIGRTMIN+3").unwrap();
+        let picked = ask_those_to_end(&[meant, other], by, |held| {
+            assert_eq!(held.into_iter().collect::<BTreeSet<u32>>(), BTreeSet::from([meant, other]));
+            vec![meant]
+        });
+        assert_eq!(picked, 1);
+        let [first, second] = &mut started;
+        assert_eq!(first.wait().unwrap().signal(), Some(by.number()));
+        assert!(second.try_wait().unwrap().is_none(), "it is not meant");
+        assert_eq!(ask_those_to_end(&[], by, |held| held), 0, "the service had ended before it was seen");
+        second.kill().and_then(|()| second.wait()).unwrap();
     }
 
     /// Ends and reaps a child of this process.

@@ -26,8 +26,8 @@ pub(crate) enum Rooted<'a> {
     New(&'a Root),
     /// That of a running service.
     Beside {
-        /// The service's process.
-        service: u32,
+        /// The folder of `/proc` of the service's process, open.
+        service: OwnedFd,
         /// What its root is made from.
         bundle: &'a Path,
     },
@@ -37,7 +37,7 @@ impl Rooted<'_> {
     fn enter(&self) -> Result<(), Fault> {
         match self {
             Rooted::New(root) => root.enter(),
-            Rooted::Beside { service, .. } => Root::join(*service),
+            Rooted::Beside { service, .. } => Root::join(service),
         }
     }
 
@@ -209,5 +209,17 @@ mod tests {
         let executable = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(folder.path().join("bin/script"), executable).unwrap();
         assert!(why("/bin/script").contains("interpreter"));
+    }
+
+    #[test]
+    fn a_command_enters_no_root_once_its_service_has_ended() {
+        let mut service = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let open = super::super::inside::open_tree(Path::new(&format!("/proc/{}", service.id()))).unwrap();
+        service.kill().unwrap();
+        service.wait().unwrap();
+        let rooted = Rooted::Beside { service: open, bundle: Path::new("/") };
+        // A thread of its own, which would give up its root.
+        let entered = std::thread::scope(|scope| scope.spawn(|| rooted.enter()).join().unwrap());
+        assert!(entered.is_err(), "it would have entered this process's own");
     }
 }

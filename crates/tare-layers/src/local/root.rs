@@ -177,13 +177,14 @@ impl Root {
         Ok(())
     }
 
-    /// Moves this thread, and what it starts, into the root and the namespaces of a running process. The thread must
-    /// end once it has started what it has to.
-    pub(crate) fn join(pid: u32) -> Result<(), Fault> {
+    /// Moves this thread, and what it starts, into the root and the namespaces of a running process, whose folder of
+    /// `/proc` this is: its id may pass to another process. The thread must end once it has started what it has to.
+    pub(crate) fn join(process: &OwnedFd) -> Result<(), Fault> {
         let doing = "enter the service's root";
-        join_namespaces(pid).doing("enter the service's namespaces")?;
-        let namespace = fs::File::open(format!("/proc/{pid}/ns/mnt")).doing(doing)?;
-        let root = open_tree(Path::new(&format!("/proc/{pid}/root")))?;
+        let at = format!("/proc/self/fd/{}", process.as_raw_fd());
+        join_namespaces(&at).doing("enter the service's namespaces")?;
+        let namespace = fs::File::open(format!("{at}/ns/mnt")).doing(doing)?;
+        let root = open_tree(Path::new(&format!("{at}/root")))?;
         // SAFETY: FS gives this thread its own root and working directory; descriptors stay shared.
         unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS) }.doing(doing)?;
         rustix::thread::move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Mount)).doing(doing)?;
@@ -330,10 +331,10 @@ fn mount_memory(inside: &OwnedFd) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Moves this thread, and what it starts, into those namespaces of a process that are not already this thread's own;
-/// except its mount and network namespaces, which a thread enters in other ways. After this, what the thread starts,
-/// but not the thread itself, is in another PID namespace.
-fn join_namespaces(pid: u32) -> std::io::Result<()> {
+/// Moves this thread, and what it starts, into those namespaces of a process, whose folder of `/proc` is at `process`,
+/// that are not already this thread's own; except its mount and network namespaces, which a thread enters in other
+/// ways. After this, what the thread starts, but not the thread itself, is in another PID namespace.
+fn join_namespaces(process: &str) -> std::io::Result<()> {
     let kinds = [
         ("cgroup", LinkNameSpaceType::ControlGroup),
         ("ipc", LinkNameSpaceType::InterProcessCommunication),
@@ -341,7 +342,7 @@ fn join_namespaces(pid: u32) -> std::io::Result<()> {
         ("pid", LinkNameSpaceType::ProcessID),
     ];
     for (name, kind) in kinds {
-        let (theirs, own) = (format!("/proc/{pid}/ns/{name}"), format!("/proc/thread-self/ns/{name}"));
+        let (theirs, own) = (format!("{process}/ns/{name}"), format!("/proc/thread-self/ns/{name}"));
         // A kernel may lack one of them.
         let Ok(there) = fs::read_link(&theirs) else { continue };
         if fs::read_link(own).is_ok_and(|here| here != there) {
@@ -379,8 +380,9 @@ pub(crate) fn enter_mounted(root: &Path) -> Result<(), Fault> {
 pub(crate) fn mount_beside(pid: u32, tree: &Path, place: &Path) -> Result<(), Fault> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let copy = rustix::mount::open_tree(CWD, tree, flags).doing(format!("copy the mount of {}", tree.display()))?;
+    let process = open_tree(Path::new(&format!("/proc/{pid}")))?;
     let join_and_mount = || {
-        Root::join(pid)?;
+        Root::join(&process)?;
         rustix::mount::move_mount(&copy, "", CWD, place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).doing(format!(
             "mount {} at {}",
             tree.display(),

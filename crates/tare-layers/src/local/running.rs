@@ -2,6 +2,7 @@
 
 use super::child::OwnChild;
 use super::command::Command;
+use super::inside::open_tree;
 use super::launch::{Launch, Rooted};
 use super::mapped::mapped_files;
 use super::shift::Shift;
@@ -11,8 +12,9 @@ use crate::processes;
 use rustix::process::Signal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::PipeReader;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -84,7 +86,18 @@ impl Running {
         living.ok_or_else(|| Fault::new("the service has ended"))
     }
 
-    /// The same; `None` when it has ended.
+    /// The folder of `/proc` of the service itself: what is found in it is that process's alone, whoever has its id
+    /// later.
+    ///
+    /// # Errors
+    /// As [`Running::pid`].
+    fn opened(&self) -> Result<OwnedFd, Fault> {
+        let folder = open_tree(Path::new(&format!("/proc/{}", self.pid()?)))?;
+        // Again, now that it is held: the id may have passed to another process before.
+        self.pid().map(|_| folder)
+    }
+
+    /// The same as [`Running::pid`]; `None` when it has ended.
     pub(crate) fn runs_as(&mut self) -> Option<u32> {
         matches!(self.state(), Ok(InstanceState::Running)).then(|| self.pid().ok()).flatten()
     }
@@ -140,7 +153,7 @@ impl Running {
         let mut environment: BTreeMap<String, String> = service.environment.clone();
         environment.extend(wanted.environment.clone());
         let launch = Launch {
-            root: Rooted::Beside { service: self.pid()?, bundle: &self.bundle },
+            root: Rooted::Beside { service: self.opened()?, bundle: &self.bundle },
             group: &self.group,
             command: &wanted.command,
             directory: Some(&wanted.directory),
@@ -183,15 +196,28 @@ impl Running {
         // Whatever is left of the command goes with the group below, and only a failure there counts.
         let _ = self.end_command();
         if self.state()? == InstanceState::Running {
-            if let Some(asked) = self.pid().ok().and_then(OwnChild::adopted) {
-                asked.ask_to_end(self.start.service.stop_signal);
-            }
+            self.ask_to_end();
             let deadline = Instant::now() + self.start.service.stop_within;
             while self.state()? == InstanceState::Running && Instant::now() < deadline {
                 std::thread::sleep(LOOK_EVERY);
             }
         }
         self.end()
+    }
+
+    /// Sends the service itself the signal that asks it to end.
+    fn ask_to_end(&self) {
+        let by = self.start.service.stop_signal;
+        match &self.inside {
+            None => self.child.ask_to_end(by),
+            Some(inside) => {
+                // Its parent collects it, so its id may pass to another process at any moment.
+                processes::ask_those_to_end(inside.pid.as_slice(), by, |held| {
+                    let members = self.group.members();
+                    held.into_iter().filter(|pid| members.contains(pid)).collect()
+                });
+            }
+        }
     }
 
     /// Kills what is left of the process and its children, and removes what was made for it.
