@@ -15,6 +15,7 @@ use crate::cgroup::{self, Group};
 use crate::local::accounts::Accounts;
 use crate::local::child::OwnChild;
 use crate::local::confinement::{bind_memory, bind_to_cpus, check_user, cpu_mask, leave_open_files, node_mask};
+use crate::local::hosts::on_machine;
 use crate::local::root::Root;
 use crate::local::running::{Inside, describe_end};
 use crate::local::volumes::{make_volumes, volume_folders};
@@ -63,8 +64,10 @@ pub(super) fn start(launch: &Launch, log: &Path, stdout: File, stderr: File) -> 
     }
     let scratch = &launch.surroundings.scratch;
     let directory = scratch.join(launch.name);
-    let accounts = Accounts::write(scratch, launch.name, launch.bundle, launch.start)
-        .and_then(|accounts| accounts.with_names(scratch, launch.name, launch.bundle, launch.start));
+    let accounts = Accounts::write(scratch, launch.name, launch.bundle, launch.start).and_then(|accounts| {
+        let start = on_machine(launch.start, launch.surroundings.address);
+        accounts.with_names(scratch, launch.name, launch.bundle, &start)
+    });
     let made = accounts.and_then(|accounts| {
         let started = start_in(launch, &directory, &accounts, log, (stdout, stderr))?;
         Ok(Started { warnings: accounts.warnings, ..started })
