@@ -24,6 +24,7 @@ const PERMITTED: &[(&str, &str)] = &[
     ("there is no lxc-start on this machine", "it is weighed where somebody has it"),
     ("rootless Podman needs", "a user with subordinate ids, and programs, are there where somebody has set it up"),
     ("rootless Podman could run as any of", "its users are the machine's"),
+    ("rootless Podman has 'network: host' only as a user", "its users are the machine's"),
     ("knows no network pasta", "how old its Podman is"),
     ("the container engine has no runtime crun", "its settings are the machine's"),
     ("the container engine has no runtime runsc", "its settings are the machine's"),

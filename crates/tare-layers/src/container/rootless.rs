@@ -46,11 +46,15 @@ pub(super) struct User {
 /// The user as whom a form has Podman run: the one that it names, or the only one there is.
 ///
 /// # Errors
-/// When there is none, or more than one, or this machine lacks something that Podman needs for it.
+/// When there is none, or more than one, or the only one would have to be named, or this machine lacks something that
+/// Podman needs for it.
 pub(super) fn user(options: &ContainerOptions) -> Result<User, Fault> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let [uids, gids] = SUBORDINATE.map(read);
     let found = chosen(&read(USERS), &uids, &gids, options.user.named())?;
+    if let Some(refused) = unnamed_on_host(options, &found.name) {
+        return Err(refused);
+    }
     for (program, package) in [("newuidmap", "uidmap"), ("newgidmap", "uidmap")].into_iter().chain(network(options)) {
         if programs::find(program).is_none() {
             let message = format!("rootless Podman needs {program}, and it is not installed on this machine");
@@ -63,6 +67,18 @@ pub(super) fn user(options: &ContainerOptions) -> Result<User, Fault> {
             .remedy("sysctl user.max_user_namespaces=15000"));
     }
     Ok(found)
+}
+
+/// Why Podman does not run as the only user there is: mostly that is a person. A socket without a file belongs to a
+/// network, and what listens at one in a person's session, such as a display, serves whoever has that person's user.
+fn unnamed_on_host(options: &ContainerOptions, name: &str) -> Option<Fault> {
+    let unnamed = options.network == Network::Host && options.user.named().is_none();
+    let message = format!(
+        "rootless Podman has 'network: host' only as a user that the form names: a service of it could speak to \
+         {name}'s own session, by sockets without a file"
+    );
+    let remedy = format!("say 'user: {name}' if nobody works as that user, or use 'network: slirp4netns'");
+    unnamed.then(|| Fault::new(message).remedy(remedy))
 }
 
 /// The program that makes the network of such containers, and its package.
@@ -359,6 +375,15 @@ mod tests {
         assert_eq!(read_options(refused).unwrap_err().len(), 4);
         let others = read_options("engine: podman\nuser: ada\nnetwork: pasta\n").unwrap_err();
         assert!(others.len() == 2 && others.iter().all(|one| one.contains("rootless")), "{others:#?}");
+    }
+
+    #[test]
+    fn on_the_machine_s_network_the_user_is_named() {
+        let refused = |text: &str| unnamed_on_host(&read_options(text).unwrap(), "ada");
+        let fault = refused("{engine: podman-rootless, network: host}").unwrap();
+        assert!(fault.message.contains("ada's own session") && fault.remedy.contains("'user: ada'"), "{fault}");
+        assert_eq!(refused("{engine: podman-rootless, network: host, user: ada}"), None);
+        assert_eq!(refused("{engine: podman-rootless}"), None, "its network is its own");
     }
 
     #[test]

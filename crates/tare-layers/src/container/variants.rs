@@ -26,7 +26,9 @@ pub(super) fn variants(now: &ContainerOptions, from: LoadOrigin) -> Vec<LayerVar
     };
     let trades = "isolation of the network: its ports are the host's";
     let other = ContainerOptions { network: Network::Host, ..now };
-    add(now.network != Network::Host, "host-network", changes, trades, other);
+    // There a plain user has to be named, which is nothing to try.
+    let may_be_there = !rootless || !now.user.is_auto();
+    add(may_be_there && now.network != Network::Host, "host-network", changes, trades, other);
     let changes = "a published port that is reached by address translation instead of the user-land proxy";
     let trades = "clients of the host itself must not use the loopback";
     let other = ContainerOptions { network: Network::Translated, ..now };
@@ -108,6 +110,8 @@ mod tests {
         assert_eq!(names(ContainerOptions::usual(By::Nspawn, EngineKind::Auto)), ["no-limits", "no-seccomp"]);
         let quota = ContainerOptions { limits: Limits::Quota, ..ContainerOptions::usual(By::Lxc, EngineKind::Auto) };
         assert_eq!(names(quota), ["cpuset", "no-limits", "no-seccomp"]);
+        let rootless = ContainerOptions::usual(By::Engine, EngineKind::PodmanRootless);
+        assert_eq!(names(rootless), ["no-limits", "no-seccomp"]);
     }
 
     #[test]
