@@ -62,31 +62,52 @@ fn is_regular(file: &File) -> bool {
     file.metadata().is_ok_and(|data| data.is_file())
 }
 
-/// What a tool that has failed could not read, with what to do: a file that one of its arguments names, or one that its
+/// What a tool that has failed could not read: a file that one of its arguments names, with what to do, or one that its
 /// messages name as denied. `directory` is where it started.
 pub(super) fn denied(arguments: &[String], directory: Option<&str>, log: &str) -> Option<String> {
     let start = directory.map_or_else(PathBuf::new, PathBuf::from);
-    let named = arguments.iter().filter(|word| !word.is_empty() && !word.starts_with('-'));
+    let named = arguments.iter().filter_map(|word| match word.split_once('=') {
+        Some((_, value)) if word.starts_with('-') => Some(value),
+        _ => (!word.starts_with('-')).then_some(word.as_str()),
+    });
+    let named = named.filter(|word| !word.is_empty());
     // Of what lies in a folder that is closed nobody can say whether it is there, but the tool has wanted it.
     let named = named.map(|word| (start.join(word), word)).filter(|(file, word)| file.exists() || log.contains(*word));
-    let named = named.map(|(file, _)| file);
+    let mut named = named.map(|(file, _)| file);
     let quotes = |c: char| c.is_whitespace() || "'\"`()[]<>,;:=".contains(c);
     let denials = log.lines().filter(|line| line.contains("ermission denied"));
-    let told = denials.flat_map(|line| line.split(quotes)).filter(|word| word.starts_with('/')).map(PathBuf::from);
-    let (file, closed) = named.chain(told).find_map(|file| {
-        let file = std::path::absolute(file).ok()?;
-        let closed = in_the_way(&file, Access::READ_OK)?;
-        Some((file, closed))
-    })?;
+    let mut told = denials.flat_map(|line| line.split(quotes)).filter(|word| word.starts_with('/')).map(PathBuf::from);
+    if let Some((file, closed)) = named.find_map(closed) {
+        return Some(advice(&file, &closed));
+    }
+    let (file, _) = told.find_map(closed)?;
+    // A tool prints what it likes, and root reads this: it is not told to open that file to everybody.
+    Some(format!("the tool runs as a user without rights, and says that it may not read {}", file.display()))
+}
+
+/// A file by its whole path, with what keeps a tool from it.
+fn closed(file: PathBuf) -> Option<(PathBuf, PathBuf)> {
+    let file = std::path::absolute(file).ok()?;
+    let closed = in_the_way(&file, Access::READ_OK)?;
+    Some((file, closed))
+}
+
+/// What to do about a file that the command names, from which `closed` keeps the tool.
+fn advice(file: &Path, closed: &Path) -> String {
     let (shown, at) = (file.display(), closed.display());
-    Some(if file == closed {
-        format!("the tool runs as a user without rights, who may not read {at}: let every user, chmod a+r {at}")
-    } else {
-        format!(
-            "the tool runs as a user without rights, who may not enter {at}: copy {shown} to where every user may \
-             read it, such as /usr/local, and name it there"
-        )
-    })
+    // The tool may have put a link there: what it leads to is not told to be opened to everybody.
+    if file.canonicalize().is_ok_and(|real| real != file) {
+        return format!("the tool runs as a user without rights, who may not use {at}, and {shown} leads there");
+    }
+    if file == closed {
+        return format!(
+            "the tool runs as a user without rights, who may not read {at}: let every user, chmod a+r {at}"
+        );
+    }
+    format!(
+        "the tool runs as a user without rights, who may not enter {at}: copy {shown} to where every user may read it, \
+         such as /usr/local, and name it there"
+    )
 }
 
 /// What keeps a tool from its file: the file, or a folder that leads to it. Nothing if the file is not there.
@@ -178,12 +199,34 @@ mod tests {
         assert!(told.ends_with(&format!("chmod a+r {}", plan.display())), "{told}");
         assert_eq!(denied(&["-u".to_owned(), "plan".to_owned()], stage.path().to_str(), ""), Some(told.clone()));
         let log = format!("PermissionError: [Errno 13] Permission denied: '{}'", plan.display());
-        assert_eq!(denied(&["x".to_owned()], None, &log), Some(told));
+        let said = denied(&["x".to_owned()], None, &log).unwrap();
+        assert_eq!(
+            said,
+            format!("the tool runs as a user without rights, and says that it may not read {}", plan.display())
+        );
+        assert_eq!(denied(&command(&plan), None, &log), Some(told.clone()), "the command names it too");
+        assert_eq!(denied(&[format!("--plan={}", plan.display())], None, ""), Some(told));
         let script = own.join("load.py");
         fs::set_permissions(&own, Permissions::from_mode(0o600)).unwrap();
         let log = format!("cannot open {}", script.display());
         let told = denied(&command(&script), None, &log).unwrap();
         assert!(told.contains(&format!("may not enter {}: copy {}", own.display(), script.display())), "{told}");
         fs::set_permissions(&own, Permissions::from_mode(0o755)).unwrap();
+    }
+
+    #[test]
+    fn nobody_is_told_to_open_a_file_that_a_tool_only_speaks_of_or_links_to() {
+        let stage = stage(&[("shadow", "", 0o644)]);
+        let [shadow, link] = ["shadow", "link"].map(|name| stage.path().join(name));
+        std::os::unix::fs::symlink(&shadow, &link).unwrap();
+        close(&shadow);
+        let at = shadow.display();
+        let spoken = denied(&[], None, &format!("cat: {at}: Permission denied"));
+        let linked = denied(&[link.display().to_string()], None, "");
+        for told in [spoken, linked] {
+            let told = told.unwrap();
+            assert!(told.contains(&at.to_string()), "{told}");
+            assert!(["chmod", "copy"].iter().all(|word| !told.contains(word)), "{told}");
+        }
     }
 }
