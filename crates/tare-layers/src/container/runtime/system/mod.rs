@@ -117,10 +117,8 @@ fn start_in(
     let (pid, ended) = match seen? {
         Seen::Running(pid) => (Some(pid), None),
         Seen::Ended(status) => {
-            if let Some(why) = complaint(launch.options.by, directory, log, status) {
-                let name = launch.program.name();
-                let doing = format!("could not start the container of '{}'", launch.start.instance);
-                return Err(Fault::new(format!("{doing}: {name} refused: {why}")));
+            if let Some(why) = complaint(launch, directory, log, status) {
+                return Err(why);
             }
             let (status, killed) = end(status);
             (None, Some(describe_end(status, killed)))
@@ -250,16 +248,41 @@ fn await_service(manager: OwnChild, program: &Path, group: &impl Fn() -> Result<
     }
 }
 
-/// Why a container was not started, if whoever was to start it says so.
-fn complaint(by: By, directory: &Path, log: &Path, status: ExitStatus) -> Option<String> {
-    match by {
-        By::Nspawn => nspawn::complaint(status, &crate::local::logs::tail(log).unwrap_or_default()),
-        _ => lxc::complaint(status, &lxc::messages(directory)),
-    }
+/// Why a container was not started whose program was never seen, if whoever was to start it says so.
+fn complaint(launch: &Launch, directory: &Path, log: &Path, status: ExitStatus) -> Option<Fault> {
+    let (name, of) = (launch.program.name(), format!("the container of '{}'", launch.start.instance));
+    let said = match launch.options.by {
+        By::Nspawn => {
+            let words = nspawn::last_words(status, &crate::local::logs::tail(log).unwrap_or_default())?;
+            nspawn_said(&of, &words)
+        }
+        _ => format!("could not start {of}: {name} refused: {}", lxc::complaint(status, &lxc::messages(directory))?),
+    };
+    Some(Fault::new(said))
+}
+
+/// What is known where a service's log ends in words as nspawn's: they may be the service's, of which nothing was seen.
+fn nspawn_said(of: &str, words: &str) -> String {
+    format!("{of} has ended before its program was seen, and the log ends with what may be systemd-nspawn's: {words}")
 }
 
 /// Writes a file that contains the service's environment, including its secrets.
 fn write_secret(place: &Path, text: &str) -> Result<(), Fault> {
     let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(place);
     file.and_then(|mut file| file.write_all(text.as_bytes())).doing(format!("write {}", place.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn nspawn_is_not_said_to_have_refused_where_the_service_may_have_spoken() {
+        let printed = "src/nspawn/nspawn.c:1: a line that the service has printed\n";
+        let words = nspawn::last_words(ExitStatus::from_raw(1 << 8), printed).unwrap();
+        let said = nspawn_said("the container of 'web'", &words);
+        assert!(!said.contains("refused") && !said.contains("could not start"), "{said}");
+        assert!(said.ends_with("what may be systemd-nspawn's: a line that the service has printed"), "{said}");
+    }
 }

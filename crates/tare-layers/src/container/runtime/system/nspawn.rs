@@ -104,15 +104,17 @@ fn config(order: &Order) -> Value {
     })
 }
 
-/// The signal that has ended the service, which nspawn itself only writes down.
+/// The signal that has ended the service, which nspawn itself only writes down, in the service's own log: a service
+/// that prints such a line last and ends with exit code 1 is said to have been killed.
 fn signal_told(status: ExitStatus, said: &str, machine: &str) -> Option<i32> {
     let last = said.lines().next_back().filter(|_| status.code() == Some(1))?;
     let (_, name) = last.split_once(&format!("Container {machine} terminated by signal "))?;
     SIGNALS.iter().find(|(known, _)| *known == name.trim_end_matches('.')).map(|(_, number)| *number)
 }
 
-/// What nspawn says at the end of the service's log, if it has failed by itself.
-pub(super) fn complaint(status: ExitStatus, said: &str) -> Option<String> {
+/// What stands at the end of the service's log in the form of nspawn's messages, if nspawn may have failed by itself.
+/// The service writes to the same log, and may have printed it.
+pub(super) fn last_words(status: ExitStatus, said: &str) -> Option<String> {
     let message = |line: &str| {
         let (place, message) = line.split_once(": ")?;
         place.contains(ORIGIN).then(|| message.to_owned())
@@ -132,9 +134,9 @@ mod tests {
     const FAILED: i32 = 1 << 8;
 
     #[test]
-    fn what_nspawn_says_is_told_from_what_the_service_prints() {
+    fn what_nspawn_says_is_found_in_the_service_s_log() {
         let at = |line: &str| format!("ready\n../src/nspawn/nspawn.c:3310: {line}\n");
-        let why = |code: i32, said: &str| complaint(ExitStatus::from_raw(code), said);
+        let why = |code: i32, said: &str| last_words(ExitStatus::from_raw(code), said);
         let gone = at("execv(/bin/x) failed: No such file or directory");
         assert_eq!(why(FAILED, &gone).as_deref(), Some("execv(/bin/x) failed: No such file or directory"));
         let two =
@@ -142,6 +144,10 @@ mod tests {
         assert_eq!(why(FAILED, &two).as_deref(), Some("Failed to change to specified working directory /x: y"));
         assert_eq!(why(0, &gone), None);
         assert_eq!(why(FAILED, "error: no configuration\n"), None, "the service's own");
+        let forged = "started\nthe service prints src/nspawn/: refused\n";
+        assert_eq!(why(FAILED, forged).as_deref(), Some("refused"), "nothing tells it from nspawn's");
+        assert_eq!(why(2 << 8, forged), None, "nspawn ends otherwise");
+        assert_eq!(why(FAILED, &format!("{forged}and more\n")), None, "nspawn has the last word");
         let killed = at("Container tare-a1b2c3 terminated by signal KILL.");
         assert_eq!(why(FAILED, &killed), None);
         assert_eq!(signal_told(ExitStatus::from_raw(FAILED), &killed, "tare-a1b2c3"), Some(libc::SIGKILL));
