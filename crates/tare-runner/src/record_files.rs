@@ -28,7 +28,8 @@ pub(crate) const ROWS_MOST: u64 = 4 << 30;
 pub(crate) const ROW_MOST: u64 = 16 << 20;
 
 /// The largest file of lines that is held whole, bytes: call stacks, each distinct one once and rarely longer than 10
-/// KB, and events, two for each trial.
+/// KB, and events, one of about 400 bytes for each second of load and some for each trial and its stages, so this is a
+/// month of load.
 pub(crate) const LINES_MOST: u64 = 1 << 30;
 
 /// All files of a record together may be as large as the free memory divided by this: in memory they take about three
