@@ -9,8 +9,9 @@ use std::process::{Child, Command};
 /// not exact.
 const REST_AT_MOST: f64 = 0.01;
 /// Other processes, threads of the kernel and idle CPUs may be so much of it, of their own or in the rest: 2 % on a
-/// shared machine and more on an emulated one. A part that is left out, the generator or a service, is a third or more.
-const OTHERS_AT_MOST: f64 = 0.15;
+/// shared machine, and up to 20 % on an emulated one whose own CPUs are taken away. A part that is left out, the
+/// generator or a service, is a third or more.
+const OTHERS_AT_MOST: f64 = 0.25;
 /// And so much less than nothing: they are what is left of counters that are read once a second, less the generator's,
 /// which are read to the moment.
 const OTHERS_AT_LEAST: f64 = -0.05;
