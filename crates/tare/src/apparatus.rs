@@ -39,6 +39,9 @@ pub(crate) struct LocalApparatus {
     /// CPUs for hypervisors' own threads, which are no virtual CPUs; empty if they share those of services.
     pub(crate) hypervisor: CpuSet,
     pub(crate) scratch: PathBuf,
+    /// An empty group, with which the run's own lasts between loads: what a load used is still counted when it has
+    /// ended and the last counters are read.
+    pub(crate) group: Option<LoadGroup>,
     /// Where data sets are kept; none after one could not be kept.
     pub(crate) data_sets: Option<DataSets>,
     /// Whether deployments whose trial failed are kept standing for somebody to look into them.

@@ -24,6 +24,7 @@ use tare_core::trial::Outcome;
 use tare_core::units::CpuSet;
 use tare_layers::home;
 use tare_layers::leftovers;
+use tare_layers::local::LoadGroup;
 use tare_layers::lock::MachineLock;
 use tare_layers::network::{GeneratorSeat, Networks, free_subnets};
 use tare_layers::numbers;
@@ -214,6 +215,8 @@ fn open_machine(
     let reached = note_whom_networks_let_in(seat.as_ref(), &beside, false);
     let [cpus, hypervisor] = sets;
     let run = header.run.clone();
+    // Where none can be made, the load says why.
+    let group = LoadGroup::make(&run).ok().flatten();
     // Without a store, data are loaded in each trial.
     let data_sets = DataSets::open(&paths::bundles()).ok();
     Ok(LocalApparatus {
@@ -227,6 +230,7 @@ fn open_machine(
         cpus,
         hypervisor,
         scratch,
+        group,
         data_sets,
         keep_failed,
     })
@@ -247,6 +251,7 @@ fn note_whom_networks_let_in(seat: Option<&GeneratorSeat>, beside: &Networks, kn
 fn close_machine(machine: LocalApparatus) -> Result<(), Fault> {
     // Covers networks of later forms, and links that appeared during the run.
     note_whom_networks_let_in(machine.seat.as_ref(), &machine.beside, machine.reached);
+    drop(machine.group);
     machine.seat.map_or(Ok(()), GeneratorSeat::close)
 }
 
