@@ -150,6 +150,7 @@ impl Network {
             fs::remove_file(self.names()).doing(format!("remove {}", self.names().display()))?;
             tell_resolver();
         }
+        network::link_delete(&self.bridge)?;
         self.rules.remove().map_err(|fault| fault.context(format!("could not remove the rules of {}", self.name)))
     }
 }

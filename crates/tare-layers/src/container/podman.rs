@@ -7,8 +7,8 @@
 //! is; the service itself writes it before it becomes Podman, so that there is no moment at which a service runs
 //! without one.
 
+use super::programs;
 use super::rootless::{self, Seat, User};
-use super::{programs, spec};
 use crate::cgroup::Group;
 use crate::marks::run_directory;
 use crate::{home, owner, processes};
@@ -98,8 +98,6 @@ impl Service {
         runtime: Option<&str>,
     ) -> Result<Service, Fault> {
         let run = trial.map(|(run, _)| run);
-        // A plain user cannot raise the limit by itself.
-        spec::open_files();
         let folder = make_folder(run)?;
         let clean = |_: &Fault| drop(fs::remove_dir_all(&folder));
         let seat = Seat::make(user, &folder, trial.map(|(_, scratch)| scratch)).inspect_err(clean)?;

@@ -6,11 +6,12 @@
 //! Podman sees them in a mount namespace of its own, in which the folder of the trial stands alone.
 
 use super::options::{ContainerOptions, Network};
-use super::programs;
+use super::{programs, spec};
 use crate::cgroup::Group;
-use crate::local::shift;
 use crate::local::volumes::VolumeFolder;
+use crate::local::{self, shift};
 use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags};
+use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 use std::ffi::{CStr, CString};
 use std::fs::{self, DirBuilder, File};
@@ -218,7 +219,16 @@ impl Seat {
     pub(super) fn prepare(&self, command: &mut Command) -> Result<(), Fault> {
         let shown = self.shown.as_deref().map(Shown::of).transpose().doing("prepare what Podman is to see")?.flatten();
         let (uid, gid) = (self.user.uid, self.user.gid);
+        // Asked by a plain user, Podman 4 takes none of these from a request: containers get what it has itself.
+        let limits = [
+            (Resource::Nofile, spec::open_files()),
+            (Resource::Nproc, local::PROCESSES),
+            (Resource::Core, local::CORE_BYTES),
+        ];
         let begin = move || {
+            for (resource, most) in limits {
+                setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
+            }
             if let Some(shown) = &shown {
                 shown.put_up()?;
             }
