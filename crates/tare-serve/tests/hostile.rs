@@ -1,10 +1,12 @@
 //! What must not be answered, and records that mean no good.
 
 use crate::browser::{Site, sample};
+use crate::events;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use tare_core::record::Record;
+use tare_runner::Event;
 
 #[test]
 fn only_who_has_the_key_and_asks_from_here_is_answered() {
@@ -173,4 +175,33 @@ fn spoilt_records_are_named_and_the_others_stay() {
 fn cut(path: &Path) {
     let text = fs::read(path).unwrap();
     fs::write(path, &text[..text.len() / 2]).unwrap();
+}
+
+/// Events as the sample's, but with these throughputs by turns of blocks.
+fn with_rates(record: &Record, rates: [f64; 2]) -> String {
+    let lines = events::events(record).into_iter().map(|(at, mut event)| {
+        if let Event::TrialEnded { trial, throughput, .. } = &mut event {
+            let is_turned = trial.form == "container" && trial.block.is_multiple_of(2);
+            *throughput = Some(rates[usize::from(is_turned)]);
+        }
+        format!("{}\n", serde_json::json!({ "at": at, "event": event }))
+    });
+    lines.collect()
+}
+
+#[test]
+fn figures_beyond_all_measure_are_drawn_within_bounds() {
+    let rates = [("absurd", [1e-300, 1e300]), ("wide", [2e-9, 1e14]), ("even", [1e14, 1e14])];
+    let site = Site::of(|folder| {
+        for (name, rates) in rates {
+            let path = sample(folder, name, |_| {});
+            fs::write(path.join("events.jsonl"), with_rates(&crate::sample::record(), rates)).unwrap();
+        }
+    });
+    for (name, _) in rates {
+        let told: Vec<_> = site.follow(name).take_while(|(event, _)| event != "end").collect();
+        let (_, ratios) = told.iter().find(|(event, _)| event == "ratios").unwrap();
+        let html = ratios["html"].as_str().unwrap();
+        assert!(html.len() < 1 << 20 && html.contains("<svg") == (name != "absurd"), "{name}: {html}");
+    }
 }

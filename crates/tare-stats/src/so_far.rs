@@ -7,6 +7,8 @@ use crate::{Interval, ratio_text, student_quantile};
 
 /// The fewest blocks that give an interval.
 const BLOCKS_MIN: usize = 3;
+/// Rates that something can have, operations per second.
+const RATES: std::ops::Range<f64> = 1e-9..1e15;
 
 /// Throughputs of the trials that were measured.
 #[derive(Debug, Clone, Default)]
@@ -55,9 +57,10 @@ impl SoFar {
         SoFar { baseline: baseline.to_owned(), ..SoFar::default() }
     }
 
-    /// Adds a trial and its throughput, operations per second.
+    /// Adds a trial and its throughput, operations per second. A rate that nothing can have is none: events may be
+    /// anybody's.
     pub fn note(&mut self, trial: &PlannedTrial, throughput: Option<f64>) {
-        let Some(rate) = throughput.filter(|rate| *rate > 0.0 && !trial.profiled) else { return };
+        let Some(rate) = throughput.filter(|rate| RATES.contains(rate) && !trial.profiled) else { return };
         self.blocks.entry(trial.block).or_default().insert(trial.arm(), rate);
         self.again.extend(trial.again.map(|of| (trial.block, of)));
     }
@@ -140,6 +143,12 @@ mod tests {
         so_far.note(&trial(7, "plain", Some(1)), Some(220.0));
         assert_eq!(so_far.line().unwrap(), "box 0.81 [0.78, 0.84]");
         so_far.note(&trial(7, "box", Some(1)), Some(176.0));
+        assert_eq!(so_far.line().unwrap(), "box 0.800 [0.800, 0.800]");
+        // What nothing can reach does not count.
+        for rate in [0.0, -1.0, 1e-300, 1e300, f64::INFINITY, f64::NAN] {
+            so_far.note(&trial(9, "plain", None), Some(rate));
+        }
+        so_far.note(&trial(9, "box", None), Some(1.0));
         assert_eq!(so_far.line().unwrap(), "box 0.800 [0.800, 0.800]");
     }
 }

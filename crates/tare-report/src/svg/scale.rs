@@ -1,5 +1,8 @@
 //! From values to places, and the values worth a tick.
 
+/// More ticks than any scale of sound values has.
+const TICKS_MOST: usize = 1000;
+
 /// A scale of values onto an axis.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Scale {
@@ -17,9 +20,11 @@ impl Scale {
         Scale { log: false, low, high, from, to }
     }
 
-    /// The same on a logarithmic scale; both ends are positive.
+    /// The same on a logarithmic scale; both ends are positive. What a hostile record says is beyond all measure is cut
+    /// off, because a scale has a tick for each power of ten.
     pub(super) fn log(low: f64, high: f64, from: f64, to: f64) -> Self {
-        let low = low.max(1e-12);
+        let low = low.clamp(1e-12, 1e12);
+        let high = high.min(1e13);
         let high = if high > low { high } else { low * 2.0 };
         Scale { log: true, low, high, from, to }
     }
@@ -50,7 +55,7 @@ impl Scale {
         let step = round_step((self.high - self.low) / count as f64);
         let first = (self.low / step).ceil() as i64;
         let last = (self.high / step).floor() as i64;
-        (first..=last).map(|n| n as f64 * step).collect()
+        (first..=last).take(TICKS_MOST).map(|n| n as f64 * step).collect()
     }
 
     /// 1, 2 and 5 times powers of ten; only the powers when those are enough.
@@ -74,6 +79,7 @@ pub(super) fn tick_text(value: f64) -> String {
     let text = format!("{value:.4}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
     match value {
+        v if !v.is_finite() => v.to_string(),
         v if v >= 1e6 => format!("{}M", tick_text(v / 1e6)),
         v if v >= 1e4 => format!("{}k", tick_text(v / 1e3)),
         _ => text.to_owned(),
@@ -99,5 +105,18 @@ mod tests {
     fn a_scale_without_extent_still_places() {
         assert!(Scale::linear(3.0, 3.0, 0.0, 10.0).place(3.0).is_finite());
         assert!(Scale::log(0.0, 0.0, 0.0, 10.0).place(0.0).is_finite());
+    }
+
+    #[test]
+    fn values_beyond_all_measure_have_few_ticks() {
+        let ends = [0.0, 1e-320, 1.0, 1e300, f64::MAX, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
+        for (low, high) in ends.into_iter().flat_map(|low| ends.map(|high| (low, high))) {
+            for scale in [Scale::log(low, high, 0.0, 1.0), Scale::linear(low, high, 0.0, 1.0)] {
+                assert!(scale.ticks(5).len() <= TICKS_MOST, "{low} to {high}");
+            }
+        }
+        assert_eq!(tick_text(f64::INFINITY), "inf");
+        assert_eq!(tick_text(f64::NAN), "NaN");
+        assert!(tick_text(f64::MAX).ends_with('M'));
     }
 }
