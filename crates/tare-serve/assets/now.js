@@ -90,7 +90,7 @@ function trouble(text) {
 
 /** @param {string} run */
 function follow(run) {
-  const source = new EventSource(`/now/events?run=${encodeURIComponent(run)}`);
+  const source = new EventSource(`now/events?run=${encodeURIComponent(run)}`);
   /** @param {string} event @param {(data: any) => void} take */
   const on = (event, take) => source.addEventListener(event, (message) => take(JSON.parse(message.data)));
   on("begin", () => {

@@ -33,7 +33,7 @@ async function show(query) {
   const address = new URLSearchParams(query);
   address.set("part", "list");
   try {
-    const answer = await fetch(`/?${address}`, { signal: asking.signal });
+    const answer = await fetch(`?${address}`, { signal: asking.signal });
     if (!answer.ok) return;
     const chosen = picked();
     // The server has escaped what comes from records.
@@ -67,7 +67,7 @@ form.addEventListener("input", () => {
   clearTimeout(timer);
   timer = setTimeout(() => {
     const query = wanted();
-    history.replaceState(null, "", query.size ? `/?${query}` : "/");
+    history.replaceState(null, "", query.size ? `?${query}` : "./");
     show(query);
   }, PAUSE);
 });

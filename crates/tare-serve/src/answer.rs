@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, REFERRER_POLICY,
-    SET_COOKIE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use hyper::{Response, StatusCode};
 use std::convert::Infallible;
@@ -96,11 +96,9 @@ pub(crate) fn events(pieces: Receiver<Bytes>) -> Answer {
     answer(StatusCode::OK, "text/event-stream; charset=utf-8", OWN_POLICY, Content::Pieces(pieces))
 }
 
-/// To another page of this server.
-pub(crate) fn redirect(to: &'static str, cookie: &str) -> Answer {
-    let mut answer = page(StatusCode::SEE_OTHER, String::new());
-    answer.headers_mut().insert(LOCATION, HeaderValue::from_static(to));
-    let cookie = HeaderValue::from_str(cookie).expect("cookies are written here, in ASCII");
-    answer.headers_mut().insert(SET_COOKIE, cookie);
+/// Words for who is not let in, without anything of the pages: their addresses hold the key. The connection ends.
+pub(crate) fn refused(status: StatusCode, words: String) -> Answer {
+    let mut answer = answer(status, "text/plain; charset=utf-8", OWN_POLICY, Content::Whole(Some(words.into())));
+    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     answer
 }

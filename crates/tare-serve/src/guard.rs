@@ -1,8 +1,9 @@
 //! Who may ask. A page of another site can have a browser send requests here, and can have its own name resolve to this
 //! address; other users of the machine can connect, too. So requests must name this server as their host, come from its
-//! own pages, and bring the key that only the printed link holds.
+//! own pages, and bring the key that only the printed link holds. The key is the first part of each page's path: a
+//! cookie would be sent to whatever listens on another port of this address, too, because cookies know no ports.
 
-use hyper::header::{COOKIE, HOST, HeaderMap, HeaderValue, ORIGIN};
+use hyper::header::{HOST, HeaderMap, HeaderValue, ORIGIN};
 use hyper::{Method, StatusCode};
 use std::io::Read;
 use tare_core::fault::{Doing, Fault};
@@ -43,23 +44,18 @@ impl Guard {
 
     /// The link that lets a browser in.
     pub(crate) fn link(&self) -> String {
-        format!("http://127.0.0.1:{}/open?key={}", self.port, self.key)
+        format!("http://127.0.0.1:{}{}/", self.port, self.base())
     }
 
-    /// Whether this is the key.
-    pub(crate) fn is_key(&self, key: &str) -> bool {
+    /// What all paths begin with.
+    pub(crate) fn base(&self) -> String {
+        format!("/{}", self.key)
+    }
+
+    fn is_key(&self, key: &str) -> bool {
         // As long for a wrong one as for the right one.
         let differing = key.bytes().zip(self.key.bytes()).fold(0, |all, (one, other)| all | (one ^ other));
         key.len() == self.key.len() && differing == 0
-    }
-
-    /// The cookie that a browser keeps until it is closed. Cookies know no ports, so its name has this server's.
-    pub(crate) fn cookie(&self) -> String {
-        format!("{}={}; Path=/; HttpOnly; SameSite=Lax", self.cookie_name(), self.key)
-    }
-
-    fn cookie_name(&self) -> String {
-        format!("tare-{}", self.port)
     }
 
     /// Whether a request may be answered at all.
@@ -88,12 +84,11 @@ impl Guard {
         Ok(())
     }
 
-    /// Whether a request brings the key.
-    pub(crate) fn knows(&self, headers: &HeaderMap) -> bool {
-        let name = self.cookie_name();
-        let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-        let mut pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        pairs.any(|(key, value)| key == name && self.is_key(value))
+    /// What a path leads to behind the key, such as `/now`; none without the key.
+    pub(crate) fn behind_key<'a>(&self, path: &'a str) -> Option<&'a str> {
+        let path = path.strip_prefix('/')?;
+        let (key, page) = path.split_at(path.find('/')?);
+        self.is_key(key).then_some(page)
     }
 
     fn is_own(&self, value: &HeaderValue, before: &str) -> bool {
@@ -139,16 +134,17 @@ mod tests {
     }
 
     #[test]
-    fn the_key_is_in_the_link_and_in_the_cookie() {
+    fn every_path_begins_with_the_key() {
         let guard = Guard::new(4000).unwrap();
-        let key = guard.link().split_once("key=").unwrap().1.to_owned();
-        assert!(guard.is_key(&key) && !guard.is_key("") && !guard.is_key(&key[1..]));
-        let cookie = guard.cookie();
-        let pair = cookie.split(';').next().unwrap();
-        assert!(guard.knows(&headers(&[("cookie", &format!("other=1; {pair}"))])));
-        assert!(
-            !guard.knows(&headers(&[("cookie", &pair.replace("4000", "4001"))])) && !guard.knows(&HeaderMap::new())
-        );
-        assert_ne!(Guard::new(4000).unwrap().link(), guard.link());
+        let base = guard.base();
+        assert_eq!(guard.link(), format!("http://127.0.0.1:4000{base}/"));
+        for page in ["/", "/now", "/run/a/b", "//"] {
+            assert_eq!(guard.behind_key(&format!("{base}{page}")), Some(page));
+        }
+        let twice = format!("/{base}/");
+        let (whole, bare, part) = (base.as_str(), &base[1..], &base[..9]);
+        let wrong = ["/", "", "/now", "*", "//", whole, bare, part, twice.as_str(), "/\u{e4}/"];
+        assert!(wrong.into_iter().all(|path| guard.behind_key(path).is_none()));
+        assert!(guard.behind_key(&format!("{}/", &base[..9])).is_none() && Guard::new(4000).unwrap().base() != base);
     }
 }

@@ -40,13 +40,16 @@ const PLACES: [(&str, &str); 3] = [("/", "Runs"), ("/now", "Now"), ("/compare", 
 pub(crate) struct Pages(Environment<'static>);
 
 impl Pages {
+    /// Whose addresses begin with `base`, which needs no escaping.
+    ///
     /// # Errors
     /// When a template is broken.
-    pub(crate) fn new() -> Result<Pages, Fault> {
+    pub(crate) fn new(base: &str) -> Result<Pages, Fault> {
         let mut engine = Environment::new();
         engine.set_auto_escape_callback(|_| AutoEscape::Html);
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         engine.set_syntax(syntax.doing("set the template engine up")?);
+        engine.add_global("base", safe(base.to_owned()));
         engine.add_filter("address", |name: String| encoded(&name));
         for (name, template) in TEMPLATES {
             engine.add_template(name, template).doing("read a page's template")?;
@@ -89,8 +92,8 @@ pub(crate) fn bar(here: &str) -> Value {
 }
 
 /// The bar as markup, for pages that others render.
-pub(crate) fn bar_markup() -> String {
-    let link = |(address, name): (&str, &str)| format!("<a href=\"{address}\">{name}</a>");
+pub(crate) fn bar_markup(base: &str) -> String {
+    let link = |(address, name): (&str, &str)| format!("<a href=\"{base}{address}\">{name}</a>");
     let links: Vec<String> = PLACES.map(link).into();
     format!("<nav class=\"bar\" aria-label=\"Tare\"><b>Tare</b> {}</nav>", links.join(" "))
 }
@@ -112,10 +115,12 @@ mod tests {
     #[test]
     fn a_problem_is_told_in_sentences_and_escaped() {
         let fault = Fault::new("<script>alert(1)</script> is gone").remedy("restore it");
-        let pages = Pages::new().unwrap();
+        let pages = Pages::new("/key").unwrap();
         let content = context! { title => "t", bar => bar("/"), message => plain(sentence(&fault.message)) };
         let html = pages.fill("problem", content).unwrap();
         assert!(html.contains("&lt;script&gt;alert(1)") && !html.contains("<script>alert"), "{html}");
+        assert!(html.contains("href=\"/key/assets/serve.css\""), "{html}");
+        assert!(bar_markup("/key").contains("href=\"/key/now\""));
         assert_eq!(sentence("restore it"), "Restore it.");
     }
 }

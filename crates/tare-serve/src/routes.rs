@@ -21,6 +21,10 @@ const FOLLOWERS_MOST: usize = 32;
 /// Events that wait for a browser. One that takes none for long only holds its own thread up.
 const EVENTS_WAITING: usize = 64;
 
+/// For who comes without the key.
+const NOT_LET_IN: &str = "Not let in: this address does not hold the key that is in the link printed by `tare serve`.\n\
+    To do: open that link; each start of `tare serve` makes a new one.\n";
+
 /// What all answers are made from.
 pub(crate) struct Site {
     pub(crate) guard: Guard,
@@ -39,22 +43,16 @@ pub(crate) struct Site {
 /// Answers a request.
 pub(crate) async fn answer(site: Arc<Site>, method: Method, uri: Uri, headers: HeaderMap) -> Answer {
     if let Err(refusal) = site.guard.admit(&method, &headers) {
-        return site.pages.problem(refusal.status, "Refused", &Fault::new(refusal.why));
+        return answer::refused(refusal.status, format!("Refused: {}.\n", refusal.why));
     }
-    let query = Query::of(uri.query());
-    if uri.path() == "/open" && query.one("key").is_some_and(|key| site.guard.is_key(key)) {
-        return answer::redirect("/", &site.guard.cookie());
-    }
-    if let Some(name) = uri.path().strip_prefix("/assets/") {
+    let Some(path) = site.guard.behind_key(uri.path()) else {
+        return answer::refused(StatusCode::FORBIDDEN, NOT_LET_IN.to_owned());
+    };
+    if let Some(name) = path.strip_prefix("/assets/") {
         let asset = ASSETS.iter().find(|(known, ..)| *known == name);
         return asset.map_or_else(|| missing(&site), |&(_, kind, text)| answer::asset(kind, text));
     }
-    if !site.guard.knows(&headers) {
-        let fault = Fault::new("this browser has not opened the link that `tare serve` printed, which holds its key");
-        let fault = fault.remedy("open that link; each start of `tare serve` makes a new one");
-        return site.pages.problem(StatusCode::FORBIDDEN, "Not let in", &fault);
-    }
-    let path = uri.path().to_owned();
+    let (path, query) = (path.to_owned(), Query::of(uri.query()));
     let made_by = site.clone();
     let made = tokio::task::spawn_blocking(move || made_by.route(&path, &query)).await;
     made.unwrap_or_else(|_| {
@@ -100,7 +98,7 @@ impl Site {
     fn report(&self, path: &str) -> Answer {
         let Some(name) = path.strip_prefix("/run/").and_then(decoded) else { return missing(self) };
         let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.reports.of(&self.shelf, &name) {
+        match self.reports.of(&self.shelf, &name, &self.guard.base()) {
             Ok(Some(html)) => answer::report(html),
             Ok(None) => missing(self),
             Err(fault) => self.pages.problem(StatusCode::UNPROCESSABLE_ENTITY, "Cannot be read", &fault),

@@ -74,11 +74,12 @@ impl Server {
         let listening = listener.set_nonblocking(true).and_then(|()| listener.local_addr());
         let address = listening.doing("listen on 127.0.0.1")?;
         let (ask, asked) = sync_channel(1);
+        let guard = Guard::new(address.port())?;
         let site = Site {
-            guard: Guard::new(address.port())?,
+            pages: Pages::new(&guard.base())?,
+            guard,
             index: Index::open(shelf.path())?,
             shelf,
-            pages: Pages::new()?,
             reports: Reports::default(),
             surroundings,
             ask,

@@ -56,7 +56,7 @@ impl Site {
         let machine = Arc::new(Machine::default());
         let settings = Settings { records: folder.path().to_owned(), port: 0 };
         let server = Server::bind(&settings, machine.clone()).unwrap();
-        let key = server.link().split_once("key=").unwrap().1.to_owned();
+        let key = server.link().trim_end_matches('/').rsplit_once('/').unwrap().1.to_owned();
         let (address, stopper) = (server.address().unwrap(), server.stopper());
         let running = Some(std::thread::spawn(move || server.run()));
         Site { folder, address, key, machine, stopper, running }
@@ -67,20 +67,16 @@ impl Site {
         self.machine.0.lock().unwrap().push(run.to_owned());
     }
 
-    fn cookie(&self) -> String {
-        format!("Cookie: tare-{}={}\r\n", self.address.port(), self.key)
-    }
-
     fn host(&self) -> String {
         format!("Host: {}\r\n", self.address)
     }
 
     /// Asks for `path` as a browser does that has the key.
     pub(crate) fn get(&self, path: &str) -> Said {
-        self.ask(&format!("GET {path} HTTP/1.1\r\n{}{}", self.host(), self.cookie()))
+        self.get_with(&format!("/{}{path}", self.key), &self.host())
     }
 
-    /// Asks for `path` with these lines instead of the host's and the key's.
+    /// Asks for `path` as it stands, with these lines instead of the host's.
     pub(crate) fn get_with(&self, path: &str, lines: &str) -> Said {
         self.ask(&format!("GET {path} HTTP/1.1\r\n{lines}"))
     }
@@ -119,7 +115,7 @@ impl Site {
     /// Follows a run, and returns its events as they come.
     pub(crate) fn follow(&self, name: &str) -> impl Iterator<Item = (String, serde_json::Value)> + use<> {
         let mut stream = self.connect();
-        let head = format!("GET /now/events?run={name} HTTP/1.1\r\n{}{}\r\n", self.host(), self.cookie());
+        let head = format!("GET /{}/now/events?run={name} HTTP/1.1\r\n{}\r\n", self.key, self.host());
         stream.write_all(head.as_bytes()).unwrap();
         // Pieces of the chunked answer are whole events, whose lines are told apart by how they begin.
         let lines = BufReader::new(stream).lines().map_while(Result::ok);

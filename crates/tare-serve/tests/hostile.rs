@@ -12,27 +12,35 @@ use tare_runner::Event;
 fn only_who_has_the_key_and_asks_from_here_is_answered() {
     let site = Site::of(|folder| _ = sample(folder, "one", |_| {}));
     let port = site.address.port();
-    let cookie = format!("Cookie: tare-{port}={}\r\n", site.key);
-    let status = |lines: &str| site.get_with("/", lines).status;
-    assert_eq!(status(&format!("Host: 127.0.0.1:{port}\r\n{cookie}")), 200);
-    assert_eq!(status(&format!("Host: localhost:{port}\r\nOrigin: http://localhost:{port}\r\n{cookie}")), 200);
+    let key = format!("/{}", site.key);
+    let status = |lines: &str| site.get_with(&format!("{key}/"), lines).status;
+    assert_eq!(status(&format!("Host: 127.0.0.1:{port}\r\n")), 200);
+    assert_eq!(status(&format!("Host: localhost:{port}\r\nOrigin: http://localhost:{port}\r\n")), 200);
     for host in [format!("evil.example:{port}"), "127.0.0.1".to_owned(), "127.0.0.1:1".to_owned()] {
-        assert_eq!(status(&format!("Host: {host}\r\n{cookie}")), 421, "{host}");
+        assert_eq!(status(&format!("Host: {host}\r\n")), 421, "{host}");
     }
     let host = format!("Host: 127.0.0.1:{port}\r\n");
-    assert_eq!(status(&format!("{host}Origin: http://evil.example\r\n{cookie}")), 403);
-    assert_eq!(status(&format!("{host}Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n{cookie}")), 403);
-    for none in [String::new(), format!("Cookie: tare-{port}=0000\r\n"), format!("Cookie: tare-1={}\r\n", site.key)] {
-        for path in ["/", "/run/one", "/now/events?run=one", "/compare", "/open?key=0000", "/open"] {
-            assert_eq!(site.get_with(path, &format!("{host}{none}")).status, 403, "{path} {none}");
-        }
+    assert_eq!(status(&format!("{host}Origin: http://evil.example\r\n")), 403);
+    assert_eq!(status(&format!("{host}Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n")), 403);
+    let pages = ["", "/", "/run/one", "/now/events?run=one", "/compare", "/assets/serve.css"];
+    for (before, page) in ["", "/0000", &key[..9]].into_iter().flat_map(|before| pages.map(|page| (before, page))) {
+        let path = if page.is_empty() && before.is_empty() { "/open".to_owned() } else { format!("{before}{page}") };
+        // Neither in the path nor where a browser would send it to other ports of this address, too.
+        let said = site.get_with(&path, &format!("{host}Cookie: tare-{port}={}\r\n", site.key));
+        assert_eq!(said.status, 403, "{path}");
+        assert!(!said.body.contains(&site.key) && !said.head.contains(&site.key), "{path}: {said:?}");
     }
     for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
-        assert_eq!(site.ask(&format!("{method} / HTTP/1.1\r\n{host}{cookie}")).status, 405, "{method}");
+        assert_eq!(site.ask(&format!("{method} {key}/ HTTP/1.1\r\n{host}")).status, 405, "{method}");
     }
-    let opened = site.get_with(&format!("/open?key={}", site.key), &host);
-    assert!(opened.status == 303 && opened.head.contains("location: /"), "{}", opened.head);
-    assert!(opened.head.contains("httponly; samesite=lax"), "{}", opened.head);
+    assert_eq!(site.get("/assets/serve.css").status, 200);
+    for page in ["/", "/run/one", "/now", "/compare", "/nobody"] {
+        let said = site.get(page);
+        assert!(!said.head.contains("set-cookie") && said.head.contains("no-referrer"), "{page}: {}", said.head);
+        let body = said.body.replace("&#x2f;", "/");
+        let (links, own) = (body.matches("=\"/").count(), body.matches(&format!("=\"{key}/")).count());
+        assert!(own > 0 && own == links, "{page} has links that lack the key: {}", said.body);
+    }
     let said = site.get("/");
     for wanted in ["script-src 'self'", "nosniff", "no-referrer", "no-store", "x-frame-options: deny"] {
         assert!(said.head.contains(wanted), "{wanted}: {}", said.head);

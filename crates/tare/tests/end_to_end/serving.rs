@@ -21,7 +21,8 @@ forms: {native: []}
 /// A browser that has the key.
 struct Browser {
     host: String,
-    cookie: String,
+    /// What all paths begin with.
+    key: String,
 }
 
 impl Browser {
@@ -31,19 +32,14 @@ impl Browser {
         BufReader::new(server.stdout.take().unwrap()).read_line(&mut link).unwrap();
         let rest = link.trim().strip_prefix("http://").unwrap();
         let (host, path) = rest.split_once('/').unwrap();
-        let mut browser = Browser { host: host.to_owned(), cookie: String::new() };
-        let mut opened = String::new();
-        browser.ask(&format!("/{path}"), "Connection: close\r\n").read_to_string(&mut opened).unwrap();
-        let cookie = opened.split("set-cookie: ").nth(1).and_then(|rest| rest.split(';').next());
-        cookie.unwrap_or_else(|| panic!("no cookie in {opened}")).clone_into(&mut browser.cookie);
-        browser
+        Browser { host: host.to_owned(), key: path.trim_end_matches('/').to_owned() }
     }
 
     fn ask(&self, path: &str, more: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.host).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let Browser { host, cookie } = self;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\n{more}\r\n").unwrap();
+        let Browser { host, key } = self;
+        write!(stream, "GET /{key}{path} HTTP/1.1\r\nHost: {host}\r\n{more}\r\n").unwrap();
         stream
     }
 
