@@ -11,10 +11,11 @@ use crate::surroundings::Surroundings;
 use crate::{compared, now, runs};
 use hyper::header::HeaderMap;
 use hyper::{Method, StatusCode, Uri};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, PoisonError};
 use tare_core::fault::Fault;
+use tokio::sync::Semaphore;
 
 /// Browsers that follow runs at the same time, each with a thread.
 const FOLLOWERS_MOST: usize = 32;
@@ -35,26 +36,40 @@ pub(crate) struct Site {
     pub(crate) surroundings: Arc<dyn Surroundings>,
     /// Asks for the folder to be looked through again.
     pub(crate) ask: SyncSender<()>,
-    /// Records are large: one is read at a time.
-    pub(crate) reading: Mutex<()>,
+    /// Records are large: one is read at a time. Who waits for it holds no thread, so that other pages come meanwhile.
+    pub(crate) reading: Arc<Semaphore>,
     pub(crate) followers: AtomicUsize,
 }
 
-/// Answers a request.
-pub(crate) async fn answer(site: Arc<Site>, method: Method, uri: Uri, headers: HeaderMap) -> Answer {
+/// Answers a request. `is_known` becomes true if it brings the key.
+pub(crate) async fn answer(
+    site: Arc<Site>,
+    is_known: &AtomicBool,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Answer {
     if let Err(refusal) = site.guard.admit(&method, &headers) {
         return answer::refused(refusal.status, format!("Refused: {}.\n", refusal.why));
     }
     let Some(path) = site.guard.behind_key(uri.path()) else {
         return answer::refused(StatusCode::FORBIDDEN, NOT_LET_IN.to_owned());
     };
+    is_known.store(true, Ordering::Relaxed);
     if let Some(name) = path.strip_prefix("/assets/") {
         let asset = ASSETS.iter().find(|(known, ..)| *known == name);
         return asset.map_or_else(|| missing(&site), |&(_, kind, text)| answer::asset(kind, text));
     }
     let (path, query) = (path.to_owned(), Query::of(uri.query()));
+    let reads = path.starts_with("/run/") || path == "/compare";
+    let turn = if reads { site.reading.clone().acquire_owned().await.ok() } else { None };
     let made_by = site.clone();
-    let made = tokio::task::spawn_blocking(move || made_by.route(&path, &query)).await;
+    let made = tokio::task::spawn_blocking(move || {
+        // Kept until it is made, even if the browser has gone.
+        let _turn = turn;
+        made_by.route(&path, &query)
+    });
+    let made = made.await;
     made.unwrap_or_else(|_| {
         let fault = Fault::new("something in this record made Tare stumble; the terminal of `tare serve` says where");
         site.pages.problem(StatusCode::INTERNAL_SERVER_ERROR, "Cannot be shown", &fault)
@@ -74,10 +89,7 @@ impl Site {
                 let _ = self.ask.try_send(());
                 runs::page(&self.pages, &self.index, query, &self.surroundings.live_runs())
             }
-            "/compare" => {
-                let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-                compared::page(&self.pages, &self.index, &self.shelf, self.surroundings.as_ref(), query)
-            }
+            "/compare" => compared::page(&self.pages, &self.index, &self.shelf, self.surroundings.as_ref(), query),
             "/now" => {
                 let _ = self.ask.try_send(());
                 self.now(query).and_then(|name| now::page(&self.pages, &self.shelf, name.as_deref()))
@@ -97,7 +109,6 @@ impl Site {
 
     fn report(&self, path: &str) -> Answer {
         let Some(name) = path.strip_prefix("/run/").and_then(decoded) else { return missing(self) };
-        let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         match self.reports.of(&self.shelf, &name, &self.guard.base()) {
             Ok(Some(html)) => answer::report(html),
             Ok(None) => missing(self),
@@ -138,5 +149,68 @@ struct Counted<'a>(&'a AtomicUsize);
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::header::HOST;
+    use std::time::Duration;
+    use tare_core::record::Header;
+
+    struct Nothing;
+
+    impl Surroundings for Nothing {
+        fn occasions(&self, _: &Header, _: &Header) -> Result<tare_stats::Occasions, Fault> {
+            Ok(tare_stats::Occasions::new())
+        }
+
+        fn live_runs(&self) -> Vec<String> {
+            Vec::new()
+        }
+    }
+
+    fn site(folder: &std::path::Path) -> Arc<Site> {
+        let guard = Guard::new(4000).unwrap();
+        Arc::new(Site {
+            pages: Pages::new(&guard.base()).unwrap(),
+            guard,
+            shelf: Shelf::open(folder).unwrap(),
+            index: Index::open(folder).unwrap(),
+            reports: Reports::default(),
+            surroundings: Arc::new(Nothing),
+            ask: std::sync::mpsc::sync_channel(1).0,
+            reading: Arc::new(Semaphore::new(1)),
+            followers: AtomicUsize::new(0),
+        })
+    }
+
+    #[test]
+    fn the_list_does_not_wait_for_those_who_wait_for_a_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let site = site(folder.path());
+        let ask = |page: &str| {
+            let uri: Uri = format!("{}{page}", site.guard.base()).parse().unwrap();
+            let site = site.clone();
+            async move {
+                let mut headers = HeaderMap::new();
+                headers.insert(HOST, "127.0.0.1:4000".parse().unwrap());
+                answer(site, &AtomicBool::new(false), Method::GET, uri, headers).await.status()
+            }
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().max_blocking_threads(2).build();
+        runtime.unwrap().block_on(async {
+            let held = site.reading.clone().acquire_owned().await.unwrap();
+            let waiting: Vec<_> = (0..4).map(|_| tokio::spawn(ask("/run/nobody"))).collect();
+            tokio::task::yield_now().await;
+            let list = tokio::time::timeout(Duration::from_secs(10), ask("/")).await;
+            assert_eq!(list.unwrap(), StatusCode::OK);
+            assert!(waiting.iter().all(|one| !one.is_finished()));
+            drop(held);
+            for one in waiting {
+                assert_eq!(one.await.unwrap(), StatusCode::NOT_FOUND);
+            }
+        });
     }
 }

@@ -15,9 +15,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tare_core::fault::{Doing, Fault};
 use tokio::sync::{Notify, Semaphore};
@@ -30,6 +30,8 @@ const CONNECTIONS_MOST: usize = 128;
 const HEAD_MOST: usize = 32 << 10;
 /// How long a browser may take to send one.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
+/// How long a connection stays in all while nothing on it has brought the key.
+const STRANGER_WITHIN: Duration = Duration::from_secs(5);
 /// The least time between two looks at the whole folder.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -83,7 +85,7 @@ impl Server {
             reports: Reports::default(),
             surroundings,
             ask,
-            reading: Mutex::new(()),
+            reading: Arc::new(Semaphore::new(1)),
             followers: AtomicUsize::new(0),
         };
         Ok(Server { listener, site: Arc::new(site), asked, stop: Arc::new(Notify::new()) })
@@ -159,18 +161,32 @@ async fn accept(listener: &tokio::net::TcpListener, site: &Arc<Site>) {
         };
         let site = site.clone();
         tokio::spawn(async move {
+            let is_known = Arc::new(AtomicBool::new(false));
+            let known = is_known.clone();
             let service = service_fn(move |request: Request<Incoming>| {
-                let site = site.clone();
+                let (site, known) = (site.clone(), known.clone());
                 async move {
                     let (head, _) = request.into_parts();
-                    Ok::<_, Infallible>(answer(site, head.method, head.uri, head.headers).await)
+                    Ok::<_, Infallible>(answer(site, &known, head.method, head.uri, head.headers).await)
                 }
             });
             let mut builder = http1::Builder::new();
             builder.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN).max_buf_size(HEAD_MOST);
-            // A browser that goes away in the middle is no error.
-            let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+            tokio::select! {
+                // A browser that goes away in the middle is no error.
+                _ = builder.serve_connection(TokioIo::new(stream), service) => {}
+                () = stays_strange(&is_known) => {}
+            }
             drop(place);
         });
+    }
+}
+
+/// Is over when a connection has had its time without the key, whether it sends nothing or takes no answer: others of
+/// this machine cannot hold the places of who has it.
+async fn stays_strange(is_known: &AtomicBool) {
+    tokio::time::sleep(STRANGER_WITHIN).await;
+    if is_known.load(Ordering::Relaxed) {
+        std::future::pending::<()>().await;
     }
 }

@@ -3,8 +3,11 @@
 use crate::browser::{Site, sample};
 use crate::events;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::time::{Duration, Instant};
 use tare_core::record::Record;
 use tare_runner::Event;
 
@@ -46,6 +49,38 @@ fn only_who_has_the_key_and_asks_from_here_is_answered() {
         assert!(said.head.contains(wanted), "{wanted}: {}", said.head);
     }
     assert!(!said.head.contains("script-src 'self' 'unsafe-inline'") && !said.body.contains("<script>"));
+}
+
+#[test]
+fn who_has_no_key_holds_no_connection() {
+    let site = Site::of(|_| {});
+    let connect = || {
+        let stream = TcpStream::connect(site.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream
+    };
+    let mut asking = connect();
+    let one = format!("GET /assets/report.css HTTP/1.1\r\nHost: {}\r\n\r\n", site.address);
+    // What is sent behind the first request may be refused by then.
+    let _ = asking.write_all(one.repeat(100).as_bytes());
+    let mut said = Vec::new();
+    let _ = asking.read_to_end(&mut said);
+    let said = String::from_utf8(said).unwrap().to_lowercase();
+    assert!(said.matches("http/1.1 ").count() == 1 && said.contains("connection: close"), "{said}");
+    // All places are taken by who says nothing, but not for long.
+    let silent: Vec<_> = (0..200).map(|_| connect()).collect();
+    let began = Instant::now();
+    assert_eq!(site.get("/").status, 200);
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    drop(silent);
+    // Who has the key stays for as long as it takes.
+    let mut known = connect();
+    for wait in [Duration::ZERO, Duration::from_secs(6)] {
+        std::thread::sleep(wait);
+        let one = format!("GET /{}/assets/bar.css HTTP/1.1\r\nHost: {}\r\n\r\n", site.key, site.address);
+        known.write_all(one.as_bytes()).unwrap();
+        assert!(known.read(&mut [0; 1 << 16]).unwrap() > 0);
+    }
 }
 
 #[test]
