@@ -16,6 +16,16 @@ use tare_stats::SoFar;
 const TRIALS_DRAWN: usize = 5;
 /// Lines that are kept for who comes later: the last ones.
 const LINES_KEPT: usize = 300;
+/// Bytes that are kept of a line, of the end of a log, and of a time.
+const TEXT_MOST: usize = 4 << 10;
+const LOG_MOST: usize = 16 << 10;
+const TIME_MOST: usize = 40;
+/// Seconds of a trial that are drawn: the first ones.
+const SECONDS_MOST: usize = 20_000;
+/// Blocks of which ratios are made: the first ones.
+const BLOCKS_MOST: u32 = 100_000;
+/// Trials whose warnings are told: the last ones.
+const WARNED: usize = 50;
 /// Last lines of a log that are told of what failed.
 const LOG_LINES: usize = 8;
 
@@ -63,9 +73,9 @@ pub(crate) struct News {
     pub(crate) has_ratios: bool,
     /// The arms of which there are new seconds.
     pub(crate) seconds: BTreeSet<String>,
-    pub(crate) said: Vec<Said>,
-    /// Trials that have ended, by their numbers, and when: their warnings are in the record now.
-    pub(crate) ended: Vec<(u32, String)>,
+    pub(crate) said: VecDeque<Said>,
+    /// The last trials that have ended, by their numbers, and when: their warnings are in the record now.
+    pub(crate) ended: VecDeque<(u32, String)>,
 }
 
 /// A run that is followed.
@@ -130,13 +140,15 @@ impl Followed {
     }
 
     /// Says something that is not in the events.
-    pub(crate) fn say(&mut self, at: &str, kind: &'static str, text: String, log: String) {
-        let said = Said { at: at.to_owned(), kind, text, log };
-        if self.said.len() == LINES_KEPT {
-            self.said.pop_front();
-        }
-        self.said.push_back(said.clone());
-        self.news.said.push(said);
+    pub(crate) fn say(&mut self, at: &str, kind: &'static str, text: &str, log: &str) {
+        let said = Said { at: cut(at, TIME_MOST), kind, text: cut(text, TEXT_MOST), log: cut(log, LOG_MOST) };
+        keep_last(&mut self.said, said.clone(), LINES_KEPT);
+        keep_last(&mut self.news.said, said, LINES_KEPT);
+    }
+
+    /// Whether the header has this arm; others are kept nowhere.
+    fn is_known(&self, arm: &str) -> bool {
+        self.looks.names().any(|name| name == arm)
     }
 
     fn happened(&mut self, at: &str, event: Event) {
@@ -146,18 +158,18 @@ impl Followed {
                 self.news.is_elsewhere = true;
                 let continued = format!("continued: {done} of {trials} trials are on disk");
                 let text = if done > 0 { continued } else { "started".to_owned() };
-                self.say(at, "told", text, String::new());
+                self.say(at, "told", &text, "");
             }
             Event::Fitted { most, blocks, of, trials, round } => {
                 self.at.trials = trials;
                 self.news.is_elsewhere = true;
                 let (most, round) = (show_duration(most), show_duration(round));
                 let text = format!("{blocks} of {of} blocks fit into {most}; another one takes about {round}");
-                self.say(at, "told", text, String::new());
+                self.say(at, "told", &text, "");
             }
             Event::TrialStarted { trial, blocks, left } => {
                 self.is_at(&trial, Some(blocks));
-                (self.at.told_at, self.at.left_s) = (at.to_owned(), left.as_secs_f64());
+                (self.at.told_at, self.at.left_s) = (cut(at, TIME_MOST), left.as_secs_f64());
                 self.at.stage = Stage::Provision.to_string();
             }
             Event::StageStarted { stage } => {
@@ -168,15 +180,15 @@ impl Followed {
             Event::Second { row } => self.second(row),
             Event::Held { window, unit } => {
                 let kept = if window.passed { "kept" } else { "broken" };
-                self.say(at, "told", format!("{} {unit}: QoS {kept}", level_text(window.level)), String::new());
+                self.say(at, "told", &format!("{} {unit}: QoS {kept}", level_text(window.level)), "");
             }
-            Event::Searched { words } => self.say(at, "told", format!("peak: {words}"), String::new()),
+            Event::Searched { words } => self.say(at, "told", &format!("peak: {words}"), ""),
             Event::TrialEnded { trial, outcome, throughput, p99_us } => {
                 self.trial_ended(at, &trial, &outcome, throughput, p99_us);
             }
             Event::RunEnded { how } => {
-                self.say(at, "told", format!("ended: {how}"), String::new());
-                self.at.ended = Some(how);
+                self.say(at, "told", &format!("ended: {how}"), "");
+                self.at.ended = Some(cut(&how, TEXT_MOST));
                 self.news.is_elsewhere = true;
             }
             // Of the terminal that runs it.
@@ -185,7 +197,7 @@ impl Followed {
     }
 
     fn is_at(&mut self, trial: &PlannedTrial, blocks: Option<u32>) {
-        let (arm, block) = (trial.arm(), trial.block + 1);
+        let (arm, block) = (trial.arm(), trial.block.saturating_add(1));
         self.at.class = self.looks.key_class(&arm);
         self.at.place = match (trial.profiled, blocks) {
             (true, _) => "profile".to_owned(),
@@ -199,9 +211,10 @@ impl Followed {
     }
 
     fn second(&mut self, row: SecondRow) {
-        let Some(block) = self.block else { return };
+        let Some(block) = self.block.filter(|_| self.is_known(&self.at.arm)) else { return };
         let trials = self.seconds.entry(self.at.arm.clone()).or_default();
         match trials.back_mut().filter(|(of, _)| *of == block) {
+            Some((_, rows)) if rows.len() >= SECONDS_MOST => return,
             Some((_, rows)) => rows.push(row),
             None => trials.push_back((block, vec![row])),
         }
@@ -219,11 +232,13 @@ impl Followed {
         throughput: Option<f64>,
         p99_us: Option<f64>,
     ) {
-        self.at.done += 1;
-        self.so_far.note(trial, throughput);
+        self.at.done = self.at.done.saturating_add(1);
+        if self.is_known(&trial.arm()) && trial.again.unwrap_or(trial.block) < BLOCKS_MOST {
+            self.so_far.note(trial, throughput);
+        }
         (self.news.has_ratios, self.news.is_elsewhere) = (true, true);
-        self.news.ended.push((trial.index, at.to_owned()));
-        let label = format!("block {}, {}", trial.block + 1, trial.arm());
+        keep_last(&mut self.news.ended, (trial.index, cut(at, TIME_MOST)), WARNED);
+        let label = format!("block {}, {}", trial.block.saturating_add(1), trial.arm());
         let p99 = p99_us.map(|us| format!(", p99 {}", plain_quantity(us, "us"))).unwrap_or_default();
         let (kind, text) = match (outcome, throughput) {
             (Outcome::Measured, Some(rate)) => ("told", format!("{}{p99}", plain_quantity(rate, "op/s"))),
@@ -233,8 +248,21 @@ impl Followed {
             (Outcome::Skipped { why }, _) => ("warning", format!("SKIPPED: {why}")),
         };
         let log = outcome.why().map(|why| last_lines(&why.log)).unwrap_or_default();
-        self.say(at, kind, format!("{label}: {text}"), log);
+        self.say(at, kind, &format!("{label}: {text}"), &log);
     }
+}
+
+/// Adds to a queue; the first of it goes if there are more than so many.
+fn keep_last<T>(queue: &mut VecDeque<T>, new: T, most: usize) {
+    if queue.len() >= most {
+        queue.pop_front();
+    }
+    queue.push_back(new);
+}
+
+/// The beginning of a text.
+fn cut(text: &str, most: usize) -> String {
+    text[..text.floor_char_boundary(most)].to_owned()
 }
 
 fn last_lines(log: &str) -> String {

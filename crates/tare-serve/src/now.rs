@@ -6,7 +6,7 @@ use crate::pages::{Pages, bar, plain, safe};
 use crate::query::Query;
 use crate::shelf::{Shelf, Shelved};
 use crate::surroundings::Surroundings;
-use crate::tail::Tail;
+use crate::tail::{Piece, Tail};
 use bytes::Bytes;
 use minijinja::context;
 use serde::Deserialize;
@@ -24,8 +24,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const BREATH_EVERY: Duration = Duration::from_secs(5);
 /// For how many looks the event that a run has ended is waited for, once the record says so.
 const PATIENCE: u32 = 4;
-/// Trials whose warnings are told: the last ones.
-const WARNED: usize = 50;
 /// The largest header and the largest trial that are read here, bytes.
 const JSON_MOST: u64 = 64 << 20;
 /// The events of a record.
@@ -98,8 +96,10 @@ pub(crate) fn follow(
         // Before the events, so that none of them is missed.
         let has_ended = shelved.has_ended();
         events = events.or_else(|| shelved.file(EVENTS).map(Tail::of));
-        while let Some(lines) = events.as_mut().and_then(|events| events.lines().ok()).filter(|all| !all.is_empty()) {
-            lines.iter().for_each(|line| told.followed.note(line));
+        if let Some(events) = &mut events
+            && !told.read(events)
+        {
+            return;
         }
         let mut news = told.followed.news();
         told.warnings(&shelved, &news);
@@ -131,6 +131,24 @@ struct Telling<'a> {
 }
 
 impl Telling<'_> {
+    /// Takes in all that there is; returns whether the browser is still there.
+    fn read(&mut self, events: &mut Tail) -> bool {
+        loop {
+            match events.piece() {
+                Ok(Piece::Lines(lines)) => lines.iter().for_each(|line| self.followed.note(line)),
+                Ok(Piece::Beyond) => {
+                    let at = self.followed.at.told_at.clone();
+                    let text = "these events are longer than 1 GiB: what comes after that is not shown here";
+                    self.followed.say(&at, "warning", text, "");
+                }
+                Ok(Piece::End) | Err(_) => return true,
+            }
+            if self.browser.is_closed() {
+                return false;
+            }
+        }
+    }
+
     /// Sends an event; returns whether the browser is still there.
     fn tell(&self, event: &str, data: &Value) -> bool {
         // JSON has no line feeds of its own, which would end the event.
@@ -185,12 +203,12 @@ impl Telling<'_> {
 
     /// Says what the trials that have ended warn of.
     fn warnings(&mut self, shelved: &Shelved, news: &News) {
-        for (index, at) in &news.ended[news.ended.len().saturating_sub(WARNED)..] {
+        for (index, at) in &news.ended {
             let Some(file) = shelved.file(&format!("trials/{index:04}/trial.json")) else { continue };
             let file = std::io::BufReader::new(std::io::Read::take(file, JSON_MOST));
             let Ok(Warnings { warnings }) = serde_json::from_reader(file) else { continue };
             for warning in warnings {
-                self.followed.say(at, "warning", format!("trial {index}: {warning}"), String::new());
+                self.followed.say(at, "warning", &format!("trial {index}: {warning}"), "");
             }
         }
     }

@@ -248,3 +248,30 @@ fn figures_beyond_all_measure_are_drawn_within_bounds() {
         assert!(html.len() < 1 << 20 && html.contains("<svg") == (name != "absurd"), "{name}: {html}");
     }
 }
+
+#[test]
+fn events_without_measure_are_kept_and_told_within_bounds() {
+    let record = crate::sample::record();
+    let mut trial = record.trials[0].record.trial.clone();
+    (trial.form, trial.block, trial.control, trial.profiled) = ("nobody".to_owned(), u32::MAX, false, false);
+    let row = record.trials.iter().find_map(|data| data.seconds.first()).cloned().unwrap_or_default();
+    let outcome = tare_core::trial::Outcome::Measured;
+    let mut all = vec![
+        Event::RunStarted { trials: 1, done: u32::MAX },
+        Event::TrialStarted { trial: trial.clone(), blocks: 1, left: Duration::MAX },
+        Event::Second { row },
+        Event::TrialEnded { trial, outcome, throughput: Some(1.0), p99_us: Some(1e300) },
+    ];
+    let words = "\u{e4}".repeat(5000);
+    all.extend((0..1000).map(|_| Event::Searched { words: words.clone() }));
+    let line = |event: &Event| format!("{}\n", serde_json::json!({ "at": words, "event": event }));
+    let site = Site::of(|folder| {
+        let path = sample(folder, "loud", |_| {});
+        fs::write(path.join("events.jsonl"), all.iter().map(line).collect::<String>()).unwrap();
+    });
+    let told: Vec<_> = site.follow("loud").take_while(|(event, _)| event != "end").collect();
+    assert!(told.iter().all(|(event, _)| event != "seconds"), "an arm that the header does not have is drawn");
+    let said: Vec<_> = told.iter().filter(|(event, _)| event == "said").collect();
+    assert_eq!(said.len(), 300);
+    assert!(said.iter().all(|(_, data)| data.to_string().len() < 5000), "{:?}", said[0]);
+}
