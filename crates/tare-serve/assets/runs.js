@@ -7,7 +7,7 @@ const list = /** @type {HTMLElement} */ (document.getElementById("list"));
 /** Milliseconds from the last letter to the question. */
 const PAUSE = 150;
 /** Milliseconds until the list is asked for again while records are read. */
-const AGAIN = 1000;
+const AGAIN = 500;
 
 /** @type {AbortController | undefined} */
 let asking;
@@ -26,12 +26,14 @@ function picked() {
   return new Set([...boxes].map((box) => box.value));
 }
 
-/** Shows the list for these filters. @param {URLSearchParams} query */
-async function show(query) {
+/** Shows the list for these filters; `again` only waits for the look that goes on.
+ *  @param {URLSearchParams} query @param {boolean} again */
+async function show(query, again = false) {
   asking?.abort();
   asking = new AbortController();
   const address = new URLSearchParams(query);
   address.set("part", "list");
+  if (again) address.set("again", "yes");
   try {
     const answer = await fetch(`?${address}`, { signal: asking.signal });
     if (!answer.ok) return;
@@ -60,7 +62,7 @@ function counted() {
 function watch() {
   clearTimeout(timer);
   const count = /** @type {HTMLElement | null} */ (list.querySelector(".count"));
-  if (count?.dataset.busy === "yes") timer = setTimeout(() => show(new URLSearchParams(location.search)), AGAIN);
+  if (count?.dataset.busy === "yes") timer = setTimeout(() => show(new URLSearchParams(location.search), true), AGAIN);
 }
 
 form.addEventListener("input", () => {

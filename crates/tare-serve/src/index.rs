@@ -14,7 +14,7 @@ const FILE: &str = ".tare-serve.sqlite";
 /// Marks the file as Tare's own: "TARE".
 const MARK: i64 = 0x5441_5245;
 /// The version of the table. Another one is made anew.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 const TABLES: &str = "
     CREATE TABLE records (
@@ -27,21 +27,26 @@ const TABLES: &str = "
 pub(crate) const PAGE: usize = 50;
 
 /// How far the index is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// Records that have been read anew, and that are to be.
     pub(crate) done: usize,
     pub(crate) of: usize,
-    /// Whether the folder has been looked through at least once.
-    pub(crate) is_known: bool,
+    /// How often the folder was asked to be looked through, and up to which of these it has been.
+    asked: u64,
+    looked: u64,
     /// Folders left out because their names are not UTF-8.
     pub(crate) unnamed: usize,
+    /// Folders left out because this user may not open them.
+    pub(crate) closed: usize,
+    /// Why the last look failed, or nothing.
+    pub(crate) trouble: String,
 }
 
 impl Progress {
-    /// Whether records are being read.
+    /// Whether the folder is still to be looked through.
     pub(crate) fn is_busy(&self) -> bool {
-        !self.is_known || self.done < self.of
+        self.looked < self.asked
     }
 }
 
@@ -101,23 +106,39 @@ impl Index {
             Ok(db) => db,
             Err(_) => in_memory().doing("make an index of the records")?,
         };
-        Ok(Index { db: Mutex::new(db), progress: Mutex::default() })
+        // The first look is taken unasked.
+        let progress = Progress { asked: 1, ..Progress::default() };
+        Ok(Index { db: Mutex::new(db), progress: Mutex::new(progress) })
     }
 
     /// How far it is.
     pub(crate) fn progress(&self) -> Progress {
-        *self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        self.progress_now().clone()
+    }
+
+    /// The folder is to be looked through again: what is listed until then may be old.
+    pub(crate) fn expect(&self) {
+        self.progress_now().asked += 1;
+    }
+
+    fn progress_now(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn db(&self) -> MutexGuard<'_, Connection> {
         self.db.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads what is new or newer, the latest records first, and forgets what is gone.
-    ///
-    /// # Errors
-    /// When the folder cannot be listed, or the index not be written.
-    pub(crate) fn refresh(&self, shelf: &Shelf) -> Result<(), Fault> {
+    /// Reads what is new or newer, the latest records first, and forgets what is gone. The progress says what failed.
+    pub(crate) fn refresh(&self, shelf: &Shelf) {
+        let asked = self.progress_now().asked;
+        let looked = self.look_through(shelf);
+        let mut progress = self.progress_now();
+        (progress.done, progress.of, progress.looked) = (0, 0, asked);
+        progress.trouble = looked.err().map(|fault| fault.to_string()).unwrap_or_default();
+    }
+
+    fn look_through(&self, shelf: &Shelf) -> Result<(), Fault> {
         let found = shelf.found()?;
         let known = self.stamps().doing("read the index")?;
         let names: BTreeSet<&String> = found.names.iter().collect();
@@ -131,8 +152,9 @@ impl Index {
         });
         let newer: Vec<(&String, String)> = newer.collect();
         let tell = |done| {
-            let progress = Progress { done, of: newer.len(), is_known: true, unnamed: found.unnamed };
-            *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
+            let mut progress = self.progress_now();
+            (progress.done, progress.of) = (done, newer.len());
+            (progress.unnamed, progress.closed) = (found.unnamed, found.closed);
         };
         tell(0);
         for (done, (name, stamp)) in newer.iter().enumerate() {
@@ -266,7 +288,14 @@ fn in_file(path: &Path) -> rusqlite::Result<Connection> {
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NOFOLLOW
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let db = Connection::open_with_flags(path, flags)?;
+    ours(Connection::open_with_flags(path, flags)?)
+}
+
+/// This database, if it is new or ours and can be written: `SQLite` opens one that cannot be, too.
+fn ours(db: Connection) -> rusqlite::Result<Connection> {
+    if db.is_readonly("main")? {
+        return Err(rusqlite::Error::InvalidQuery);
+    }
     db.busy_timeout(std::time::Duration::from_secs(2))?;
     // Whoever else can write to the folder has made a schema that this process would run.
     db.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;")?;
@@ -274,7 +303,8 @@ fn in_file(path: &Path) -> rusqlite::Result<Connection> {
     let (mark, version) = (number("PRAGMA application_id")?, number("PRAGMA user_version")?);
     let tables = number("SELECT count(*) FROM sqlite_schema")?;
     if (mark, version) == (MARK, VERSION) {
-        number("SELECT count(*) FROM records")?;
+        // Whether a record can be read depends on more than its files: on the user and the free memory, for two.
+        db.execute("DELETE FROM records WHERE ended = ?1", [UNREADABLE])?;
         return Ok(db);
     }
     if mark != MARK && tables > 0 {
@@ -328,10 +358,40 @@ mod tests {
         let days = Wanted { from: Some("2026-01-02"), to: Some("2026-01-02"), ..Wanted::default() };
         assert_eq!(of(&days), ["02"]);
         assert_eq!(index.choices().unwrap().forms, ["vm"]);
-        // What was put there is there again, without a second reading.
+        // What was put there is there again, without a second reading, unless it could not be read.
+        index.put(&entry("04", "spoilt", UNREADABLE), "s").unwrap();
         drop(index);
         let again = Index::open(folder.path()).unwrap();
         assert_eq!(again.stamps().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FILE);
+        Index::open(folder.path()).unwrap().put(&entry("01", "s", ""), "s").unwrap();
+        let read_only = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+        assert!(ours(read_only).is_err());
+        // Root may write to it nevertheless.
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o400)).unwrap();
+        let index = Index::open(folder.path()).unwrap();
+        index.put(&entry("02", "s", ""), "s").unwrap();
+        assert!(index.stamps().unwrap().contains_key("02"));
+    }
+
+    #[test]
+    fn a_look_ends_whether_or_not_it_fails_and_another_may_be_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let shelf = Shelf::open(folder.path()).unwrap();
+        let index = Index::open(folder.path()).unwrap();
+        assert!(index.progress().is_busy());
+        index.refresh(&shelf);
+        assert_eq!((index.progress().is_busy(), index.progress().trouble.as_str()), (false, ""));
+        index.expect();
+        assert!(index.progress().is_busy());
+        index.db().execute_batch("DROP TABLE records").unwrap();
+        index.refresh(&shelf);
+        assert!(!index.progress().is_busy() && index.progress().trouble.contains("index"));
     }
 
     #[test]

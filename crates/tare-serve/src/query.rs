@@ -5,6 +5,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 /// What is written plainly in an address.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
+/// What scripts add to an address, and links do not have.
+const OF_SCRIPTS: [&str; 2] = ["part", "again"];
+
 /// The parameters of an address, in their order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Query(Vec<(String, String)>);
@@ -28,7 +31,10 @@ impl Query {
 
     /// The same parameters, but this one with another value, as an address has them.
     pub(crate) fn with(&self, name: &str, value: &str) -> String {
-        let others = self.0.iter().filter(|(key, value)| key != name && key != "part" && !value.is_empty());
+        let others = self
+            .0
+            .iter()
+            .filter(|(key, value)| key != name && !OF_SCRIPTS.contains(&key.as_str()) && !value.is_empty());
         let mut text = form_urlencoded::Serializer::new(String::new());
         text.extend_pairs(others.map(|(key, value)| (key, value)));
         text.append_pair(name, value);

@@ -36,7 +36,8 @@ pub(crate) struct Site {
     pub(crate) surroundings: Arc<dyn Surroundings>,
     /// Asks for the folder to be looked through again.
     pub(crate) ask: SyncSender<()>,
-    /// Records are large: one is read at a time. Who waits for it holds no thread, so that other pages come meanwhile.
+    /// Records are large: one is read at a time for reports and comparisons, and another one for the index. Who waits for
+    /// it holds no thread, so that other pages come meanwhile.
     pub(crate) reading: Arc<Semaphore>,
     pub(crate) followers: AtomicUsize,
 }
@@ -85,13 +86,15 @@ impl Site {
     fn route(self: Arc<Site>, path: &str, query: &Query) -> Answer {
         let html = match path {
             "/" => {
-                // If it is asked already, once is enough.
-                let _ = self.ask.try_send(());
+                // Whoever only waits for the look that was asked for does not ask for another one.
+                if query.one("again").is_none() {
+                    self.look();
+                }
                 runs::page(&self.pages, &self.index, query, &self.surroundings.live_runs())
             }
             "/compare" => compared::page(&self.pages, &self.index, &self.shelf, self.surroundings.as_ref(), query),
             "/now" => {
-                let _ = self.ask.try_send(());
+                self.look();
                 self.now(query).and_then(|name| now::page(&self.pages, &self.shelf, name.as_deref()))
             }
             "/now/events" => return self.events(query),
@@ -101,6 +104,13 @@ impl Site {
             Ok(html) => answer::page(StatusCode::OK, html),
             Err(fault) => self.pages.problem(StatusCode::UNPROCESSABLE_ENTITY, "Cannot be shown", &fault),
         }
+    }
+
+    /// Has the folder be looked through again.
+    fn look(&self) {
+        self.index.expect();
+        // If it is asked already, once is enough.
+        let _ = self.ask.try_send(());
     }
 
     fn now(&self, query: &Query) -> Result<Option<String>, Fault> {

@@ -84,6 +84,6 @@ fn list(index: &Index, query: &Query, live: &[String]) -> Result<Value, Fault> {
         is_narrowed => is_narrowed, before => plain((page > 1).then(|| other(page - 1))),
         after => plain((page < pages).then(|| other(page + 1))), busy => progress.is_busy(),
         done => plain(progress.done), of => plain(progress.of), unnamed => plain(progress.unnamed),
-        unreadable => plain(unreadable),
+        unreadable => plain(unreadable), closed => plain(progress.closed), trouble => plain(&progress.trouble),
     })
 }

@@ -141,8 +141,7 @@ impl Server {
 /// Keeps the index as the records are: at once, and whenever it is asked to. It ends with the process.
 fn keep_index(site: &Site, asked: &Receiver<()>) {
     loop {
-        // What cannot be listed now may be later, and pages say what they lack.
-        let _ = site.index.refresh(&site.shelf);
+        site.index.refresh(&site.shelf);
         std::thread::sleep(LOOK_EVERY);
         if asked.recv().is_err() {
             return;

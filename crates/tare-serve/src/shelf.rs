@@ -3,6 +3,7 @@
 
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, openat, openat2, statat};
+use rustix::io::Errno;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use tare_core::fault::{Doing, Fault};
@@ -29,6 +30,8 @@ pub(crate) struct Found {
     pub(crate) names: Vec<String>,
     /// How many entries were left out because their names are not UTF-8.
     pub(crate) unnamed: usize,
+    /// How many folders this user may not open.
+    pub(crate) closed: usize,
 }
 
 /// A record's folder, held open.
@@ -70,29 +73,48 @@ impl Shelf {
         let (names, unnamed) = names_in(&self.root, ".").doing(format!("list {}", self.path.display()))?;
         found.unnamed = unnamed;
         for name in names {
-            let Some(record) = self.folder(&name) else { continue };
-            if has(&record, HEADER) {
-                found.names.push(name);
-            } else if has(&record, SUITE) {
-                let (parts, _) = names_in(&record, ".").unwrap_or_default();
-                let parts = parts.into_iter().map(|part| format!("{name}/{part}"));
-                found.names.extend(parts.filter(|part| self.folder(part).is_some_and(|part| has(&part, HEADER))));
+            if let Some(record) = self.entered(&name, &mut found) {
+                if has(&record, HEADER) {
+                    found.names.push(name);
+                } else if has(&record, SUITE) {
+                    self.parts(&name, &record, &mut found);
+                }
             }
         }
         Ok(found)
     }
 
+    /// The parts of a record of several.
+    fn parts(&self, name: &str, record: &OwnedFd, found: &mut Found) {
+        let (parts, _) = names_in(record, ".").unwrap_or_default();
+        for part in parts.into_iter().map(|part| format!("{name}/{part}")) {
+            if self.entered(&part, found).is_some_and(|folder| has(&folder, HEADER)) {
+                found.names.push(part);
+            }
+        }
+    }
+
+    /// A folder, unless this user may not look into it: such a folder is counted.
+    fn entered(&self, name: &str, found: &mut Found) -> Option<OwnedFd> {
+        let entered = self.folder(name).and_then(|folder| match kind(&folder, HEADER) {
+            Err(error @ (Errno::ACCESS | Errno::PERM)) => Err(error),
+            _ => Ok(folder),
+        });
+        found.closed += usize::from(matches!(entered, Err(Errno::ACCESS | Errno::PERM)));
+        entered.ok()
+    }
+
     /// The record of this name; none if there is none, or the name leads elsewhere.
     pub(crate) fn record(&self, name: &str) -> Option<Shelved> {
-        let fd = self.folder(name)?;
+        let fd = self.folder(name).ok()?;
         (has(&fd, HEADER) || has(&fd, SUITE)).then(|| Shelved { fd, name: name.to_owned() })
     }
 
-    fn folder(&self, name: &str) -> Option<OwnedFd> {
+    fn folder(&self, name: &str) -> rustix::io::Result<OwnedFd> {
         let parts: Vec<&str> = name.split('/').collect();
         let is_plain = |part: &&str| !part.is_empty() && !part.starts_with('.') && part.len() <= NAME_MOST;
         if parts.len() > 2 || !parts.iter().all(is_plain) || name.contains('\0') {
-            return None;
+            return Err(Errno::NOENT);
         }
         beneath(&self.root, name, OFlags::RDONLY | OFlags::DIRECTORY)
     }
@@ -128,18 +150,22 @@ impl Shelved {
     /// A regular file in it, by its path; none if there is none, or a link is on the way.
     pub(crate) fn file(&self, path: &str) -> Option<File> {
         // A pipe is not waited for.
-        let fd = beneath(&self.fd, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+        let fd = beneath(&self.fd, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY).ok()?;
         let file = File::from(fd);
         file.metadata().ok().filter(std::fs::Metadata::is_file).map(|_| file)
     }
 
-    /// What changes when the record does.
+    /// What changes when the record does, or who may read it, or the version of Tare that reads it.
     pub(crate) fn stamp(&self) -> String {
         let of = |name: &str| match statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => format!("{}.{}.{}.{}", stat.st_mtime, stat.st_mtime_nsec, stat.st_size, stat.st_ino),
+            Ok(stat) => {
+                let changed = format!("{}.{}", stat.st_ctime, stat.st_ctime_nsec);
+                format!("{}.{}.{changed}.{}.{}", stat.st_mtime, stat.st_mtime_nsec, stat.st_size, stat.st_ino)
+            }
             Err(_) => "-".to_owned(),
         };
-        [HEADER, SUITE, "end.json", "trials", "profiles"].map(of).join(" ")
+        let files = [HEADER, SUITE, "end.json", "trials", "profiles"].map(of).join(" ");
+        format!("{} {files}", env!("CARGO_PKG_VERSION"))
     }
 
     /// The open folder as a path, which leads to this very folder whatever its name leads to meanwhile.
@@ -155,15 +181,39 @@ impl Shelved {
 }
 
 /// Opens what is below `folder`, over no link, and never the folders above.
-fn beneath(folder: &OwnedFd, path: &str, flags: OFlags) -> Option<OwnedFd> {
+fn beneath(folder: &OwnedFd, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let flags = flags | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    openat2(folder, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve).ok()
+    match openat2(folder, path, flags, Mode::empty(), resolve) {
+        // Filters of system calls that do not know it.
+        Err(Errno::NOSYS | Errno::PERM) => walk(folder, path, flags),
+        opened => opened,
+    }
+}
+
+/// The same step by step.
+fn walk(folder: &OwnedFd, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut here = openat(folder, ".", step, Mode::empty())?;
+    let mut parts = path.split('/').peekable();
+    while let Some(part) = parts.next() {
+        if ["", ".", ".."].contains(&part) {
+            return Err(Errno::XDEV);
+        }
+        let flags = if parts.peek().is_some() { step } else { flags };
+        here = openat(&here, part, flags | OFlags::NOFOLLOW, Mode::empty())?;
+    }
+    Ok(here)
+}
+
+fn kind(folder: &OwnedFd, name: &str) -> rustix::io::Result<FileType> {
+    let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(FileType::from_raw_mode(stat.st_mode))
 }
 
 /// Whether there is a regular file of this name in `folder`.
 fn has(folder: &OwnedFd, name: &str) -> bool {
-    let kind = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| FileType::from_raw_mode(stat.st_mode));
-    kind == Ok(FileType::RegularFile)
+    kind(folder, name) == Ok(FileType::RegularFile)
 }
 
 /// The names in a folder that do not begin with a dot, sorted, and how many others are not UTF-8.
@@ -209,6 +259,12 @@ mod tests {
         }
         let good = shelf.record("good").unwrap();
         assert!(good.file("events.jsonl").is_none() && good.file("../../outside/record.json").is_none());
+        // Without `openat2`, too.
+        let walked = |path: &str| walk(&good.fd, path, OFlags::RDONLY | OFlags::CLOEXEC);
+        assert!(walked(HEADER).is_ok() && walked("events.jsonl").is_err() && walked("../suite/suite.json").is_err());
+        let root = &shelf.root;
+        assert!(walk(root, "suite/part/record.json", OFlags::RDONLY).is_ok());
+        assert!(walk(root, "link/record.json", OFlags::RDONLY).is_err());
         assert!(good.file(HEADER).is_some() && !good.has_ended() && shelf.record("suite").unwrap().is_suite());
         let fault = good.read().unwrap_err();
         assert!(fault.message.contains("good/record.json") && !fault.message.contains("/proc/"), "{fault}");

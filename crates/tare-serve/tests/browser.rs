@@ -99,17 +99,18 @@ impl Site {
         stream
     }
 
-    /// Waits until the list holds `wanted`, and returns it.
+    /// Asks for the list once, waits until the folder has been looked through, and returns the list, which must hold
+    /// `wanted`.
     pub(crate) fn listed(&self, wanted: &str) -> String {
         let began = Instant::now();
-        loop {
-            let list = self.get("/?part=list").body;
-            if list.contains(wanted) && list.contains("data-busy=\"no\"") {
-                return list;
-            }
-            assert!(began.elapsed() < WITHIN, "{wanted} is not in the list: {list}");
+        let mut list = self.get("/?part=list").body;
+        while list.contains("data-busy=\"yes\"") {
+            assert!(began.elapsed() < WITHIN, "the folder is never looked through: {list}");
             std::thread::sleep(Duration::from_millis(100));
+            list = self.get("/?part=list&again=yes").body;
         }
+        assert!(list.contains(wanted), "{wanted} is not in the list: {list}");
+        list
     }
 
     /// Follows a run, and returns its events as they come.

@@ -215,6 +215,24 @@ fn spoilt_records_are_named_and_the_others_stay() {
     assert_eq!(told, ["begin", "state", "ratios"]);
 }
 
+#[test]
+fn a_record_that_was_mended_is_read_again_though_size_and_time_are_the_same() {
+    let site = Site::of(|folder| {
+        let header = sample(folder, "one", |_| {}).join("record.json");
+        let text = fs::read_to_string(&header).unwrap();
+        fs::write(folder.join("kept.json"), &text).unwrap();
+        fs::write(&header, "x".repeat(text.len())).unwrap();
+    });
+    assert!(site.listed("1 run").contains("1 cannot be read"));
+    let header = site.folder.path().join("one/record.json");
+    let before = fs::metadata(&header).unwrap().modified().unwrap();
+    let text = fs::read(site.folder.path().join("kept.json")).unwrap();
+    fs::write(&header, text).unwrap();
+    fs::File::options().write(true).open(&header).unwrap().set_modified(before).unwrap();
+    let list = site.listed("native = 1");
+    assert!(!list.contains("cannot be read"), "{list}");
+}
+
 fn cut(path: &Path) {
     let text = fs::read(path).unwrap();
     fs::write(path, &text[..text.len() / 2]).unwrap();
