@@ -97,7 +97,11 @@ function follow(run) {
     by("said").replaceChildren();
     trouble("");
   });
-  on("state", whereabouts);
+  // Whatever was wrong, the run says where it is again.
+  on("state", (state) => {
+    trouble("");
+    whereabouts(state);
+  });
   // Drawings and tables are made by the server, which has escaped what comes from the record.
   on("ratios", ({ html }) => (by("ratios").innerHTML = html));
   on("seconds", ({ arm, html }) => {
@@ -116,6 +120,7 @@ function follow(run) {
     source.close();
     if (at && !at.ended) whereabouts({ ...at, ended: "its record is complete" });
     by("report").textContent = "report";
+    by("next").hidden = false;
   });
   source.addEventListener("error", () => {
     if (source.readyState === EventSource.CLOSED) trouble("tare serve has ended, or the record is gone.");

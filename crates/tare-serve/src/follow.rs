@@ -88,6 +88,8 @@ pub(crate) struct Followed {
     block: Option<u32>,
     /// By arm, the seconds of its last trials, each with its block.
     seconds: BTreeMap<String, VecDeque<(u32, Vec<SecondRow>)>>,
+    /// The blocks and arms of the trials that have ended.
+    ended: BTreeSet<(u32, String)>,
     said: VecDeque<Said>,
     news: News,
 }
@@ -103,6 +105,7 @@ impl Followed {
             open_ended: header.study.design.ends_by_itself(),
             block: None,
             seconds: BTreeMap::new(),
+            ended: BTreeSet::new(),
             said: VecDeque::new(),
             news: News::default(),
         }
@@ -156,6 +159,7 @@ impl Followed {
             Event::RunStarted { trials, done } => {
                 (self.at.trials, self.at.done, self.at.ended) = (trials, done, None);
                 self.news.is_elsewhere = true;
+                self.forget_killed();
                 let continued = format!("continued: {done} of {trials} trials are on disk");
                 let text = if done > 0 { continued } else { "started".to_owned() };
                 self.say(at, "told", &text, "");
@@ -196,6 +200,19 @@ impl Followed {
         }
     }
 
+    /// The trials in which a run was killed are repeated: what they had comes again.
+    fn forget_killed(&mut self) {
+        let ended = &self.ended;
+        self.seconds.retain(|arm, trials| {
+            trials.retain(|(block, _)| ended.contains(&(*block, arm.clone())));
+            !trials.is_empty()
+        });
+        self.block = None;
+        self.at.arm.clear();
+        self.at.stage.clear();
+        self.at.told_at.clear();
+    }
+
     fn is_at(&mut self, trial: &PlannedTrial, blocks: Option<u32>) {
         let (arm, block) = (trial.arm(), trial.block.saturating_add(1));
         self.at.class = self.looks.key_class(&arm);
@@ -234,6 +251,9 @@ impl Followed {
     ) {
         self.at.done = self.at.done.saturating_add(1);
         if self.is_known(&trial.arm()) && trial.again.unwrap_or(trial.block) < BLOCKS_MOST {
+            if !trial.profiled {
+                self.ended.insert((trial.block, trial.arm()));
+            }
             self.so_far.note(trial, throughput);
         }
         (self.news.has_ratios, self.news.is_elsewhere) = (true, true);

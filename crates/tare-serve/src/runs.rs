@@ -6,10 +6,14 @@ use crate::pages::{Pages, bar, plain};
 use crate::query::Query;
 use minijinja::{Value, context};
 use serde::Serialize;
+use std::collections::BTreeSet;
 use tare_core::fault::Fault;
 
 /// Words of a search, at most.
 const WORDS: usize = 16;
+
+/// The state of a part that did not end while another one of its folder goes on.
+const TO_COME: &str = "to come";
 
 /// A record as a row shows it.
 #[derive(Serialize)]
@@ -24,9 +28,12 @@ struct Row {
 }
 
 impl Row {
-    fn of(entry: Entry, live: &[String]) -> Row {
+    /// `folders` are those of several parts of which one goes on.
+    fn of(entry: Entry, live: &[String], folders: &BTreeSet<String>) -> Row {
+        let is_to_come = entry.name.split_once('/').is_some_and(|(folder, _)| folders.contains(folder));
         let state = match entry.ended.as_str() {
             "" if live.contains(&entry.run) => RUNNING,
+            "" if is_to_come => TO_COME,
             "" => UNFINISHED,
             ended => ended,
         };
@@ -74,10 +81,11 @@ fn list(index: &Index, query: &Query, live: &[String]) -> Result<Value, Fault> {
     };
     let (progress, unreadable) = (index.progress(), index.unreadable()?);
     let listed = index.list(&wanted, live)?;
+    let folders = live_folders(index, live)?;
     let pages = listed.count.div_ceil(PAGE).max(1);
     let is_narrowed =
         ["q", "study", "form", "machine", "state", "from", "to"].iter().any(|name| query.one(name).is_some());
-    let rows: Vec<Row> = listed.entries.into_iter().map(|entry| Row::of(entry, live)).collect();
+    let rows: Vec<Row> = listed.entries.into_iter().map(|entry| Row::of(entry, live, &folders)).collect();
     let other = |page: usize| query.with("page", &page.to_string());
     Ok(context! {
         rows => plain(rows), count => plain(listed.count), page => plain(page), pages => plain(pages),
@@ -86,4 +94,10 @@ fn list(index: &Index, query: &Query, live: &[String]) -> Result<Value, Fault> {
         done => plain(progress.done), of => plain(progress.of), unnamed => plain(progress.unnamed),
         unreadable => plain(unreadable), closed => plain(progress.closed), trouble => plain(&progress.trouble),
     })
+}
+
+/// The folders of several parts of which one goes on.
+fn live_folders(index: &Index, live: &[String]) -> Result<BTreeSet<String>, Fault> {
+    let running = index.list(&Wanted { state: Some(RUNNING), ..Wanted::default() }, live)?.entries;
+    Ok(running.iter().filter_map(|entry| entry.name.split_once('/')).map(|(folder, _)| folder.to_owned()).collect())
 }

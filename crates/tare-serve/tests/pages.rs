@@ -2,6 +2,7 @@
 
 use crate::browser::{Site, sample};
 use crate::events;
+use std::collections::BTreeMap;
 use std::path::Path;
 use tare_runner::{Event, RecordDir};
 
@@ -117,6 +118,50 @@ fn a_run_that_goes_on_is_told_from_its_beginning_and_as_it_goes() {
     let late = texts(&late);
     assert!(texts(&rest).iter().all(|text| late.contains(text)), "{late:#?}");
     assert_eq!(late.first().map(String::as_str), Some("started"));
+}
+
+#[test]
+fn a_trial_that_a_resumed_run_repeats_is_drawn_once() {
+    let record = crate::sample::record();
+    let all = events::events(&record);
+    let first_end = all.iter().position(|(_, event)| matches!(event, Event::TrialEnded { .. })).unwrap();
+    let later = all[first_end..].iter().position(|(_, event)| matches!(event, Event::Second { .. })).unwrap();
+    let trials = record.trials.len() as u32;
+    let resumed = ("2026-03-05T11:00:00Z".to_owned(), Event::RunStarted { trials, done: 1 });
+    let site = Site::of(|folder| {
+        sample(folder, "whole", |_| {});
+        // It was killed after a second of another trial, which it begins again.
+        let mut written = RecordDir::create(&folder.join("killed"), &record.header).unwrap();
+        record.trials.iter().for_each(|trial| written.write_trial(trial).unwrap());
+        let before = &all[..=first_end + later];
+        for (at, event) in before.iter().chain([&resumed]).chain(&all[first_end + 1..]) {
+            written.write_event(at, event).unwrap();
+        }
+        written.write_end(record.end.as_ref().unwrap()).unwrap();
+    });
+    let drawn = |name: &str| {
+        let told = site.follow(name).take_while(|(event, _)| event != "end");
+        let seconds = told.filter(|(event, _)| event == "seconds");
+        seconds.map(|(_, data)| (data["arm"].to_string(), data["html"].to_string())).collect::<BTreeMap<_, _>>()
+    };
+    let whole = drawn("whole");
+    assert!(!whole.is_empty());
+    assert_eq!(drawn("killed"), whole);
+}
+
+#[test]
+fn parts_whose_turn_has_not_come_are_to_come_while_another_one_runs() {
+    let site = Site::of(|folder| {
+        std::fs::create_dir(folder.join("suite")).unwrap();
+        std::fs::write(folder.join("suite/suite.json"), "{}").unwrap();
+        for part in ["suite/one", "suite/two"] {
+            sample(folder, part, |record| record.end = None);
+        }
+    });
+    assert!(site.listed("2 runs").matches(">unfinished<").count() == 2);
+    site.lives("one");
+    let list = site.listed(">running<");
+    assert!(list.contains(">to come<") && !list.contains(">unfinished<"), "{list}");
 }
 
 #[test]
