@@ -1,7 +1,7 @@
 //! The page "Compare": two records side by side, by the code of `tare compare`. Its address says which.
 
 use crate::entry::Entry;
-use crate::index::{Index, Wanted};
+use crate::index::{Index, PAGE, Wanted};
 use crate::pages::{Pages, bar, plain};
 use crate::query::Query;
 use crate::shelf::Shelf;
@@ -31,7 +31,9 @@ pub(crate) fn page(
     query: &Query,
 ) -> Result<String, Fault> {
     let names: Vec<&str> = query.all("run").collect();
-    let choices = index.list(&Wanted::default(), &[])?.entries;
+    let listed = index.list(&Wanted::default(), &[])?;
+    let latest = (listed.count > PAGE).then_some(PAGE);
+    let choices = listed.entries;
     let mut choices: Vec<(String, String)> =
         choices.iter().filter(|entry| entry.fault.is_empty()).map(choice).collect();
     // The list has the latest records only, but an address may name any.
@@ -43,7 +45,7 @@ pub(crate) fn page(
     let [one, other] = names[..] else {
         let content = context! {
             title => "Compare", bar => bar("/compare"), script => "compare.js", choices => plain(choices),
-            too_many => names.len() > 2, one => plain(names.first()),
+            too_many => names.len() > 2, one => plain(names.first()), latest => plain(latest),
         };
         return pages.fill("compare", content);
     };
@@ -55,6 +57,7 @@ pub(crate) fn page(
     let compared = comparison(&before.1, &after.1, &occasions);
     let content = context! {
         title => "Compare", bar => bar("/compare"), script => "compare.js", choices => plain(choices),
+        latest => plain(latest),
         before => plain(before.0), after => plain(after.0), compared => plain(&compared),
         forms => plain(by_form(&compared)), markdown => plain(compared.markdown()),
         swap => if is_swapped { query.with("swap", "") } else { query.with("swap", "yes") },
