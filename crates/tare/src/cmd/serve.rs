@@ -12,6 +12,9 @@ use tare_layers::owner;
 use tare_serve::{Server, Settings, Surroundings};
 use tare_stats::Occasions;
 
+/// How much of its priority the server gives up.
+const NICENESS: i32 = 10;
+
 /// What is known on this machine: its history, and the runs that go on.
 struct ThisMachine;
 
@@ -38,6 +41,8 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<u8> {
         (true, false) => open(&link),
         (false, _) => {}
     }
+    // A run that measures comes first. The threads of the server inherit this, and the browser does not.
+    let _ = rustix::process::nice(NICENESS);
     server.run()?;
     Ok(EXIT_OK)
 }
