@@ -235,7 +235,7 @@ fn names_in(folder: &OwnedFd, path: &str) -> rustix::io::Result<(Vec<String>, us
 mod tests {
     use super::*;
     use std::os::unix::ffi::OsStrExt;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
     fn no_name_leads_out_of_the_folder() {
@@ -269,5 +269,36 @@ mod tests {
         let fault = good.read().unwrap_err();
         assert!(fault.message.contains("good/record.json") && !fault.message.contains("/proc/"), "{fault}");
         assert!(Shelf::open(&above.path().join("outside")).unwrap_err().mistake);
+    }
+
+    #[test]
+    fn folders_that_this_user_may_not_open_are_counted() {
+        let records = tempfile::tempdir().unwrap();
+        let allow = |path: &Path, bits: u32| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(bits)).unwrap();
+        };
+        allow(records.path(), 0o755);
+        let folders = [("closed", 0o000), ("listed", 0o444), ("open", 0o755)];
+        for (name, bits) in folders {
+            let path = records.path().join(name);
+            std::fs::create_dir(&path).unwrap();
+            std::fs::write(path.join(HEADER), "{}").unwrap();
+            allow(&path, bits);
+        }
+        std::fs::write(records.path().join("a file"), "").unwrap();
+        allow(&records.path().join("a file"), 0o000);
+        let shelf = Shelf::open(records.path()).unwrap();
+        let look = || {
+            // Root may open everything, so this thread is somebody else's.
+            if rustix::process::geteuid().is_root() {
+                let nobody = rustix::process::Uid::from_raw(65_534);
+                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+            }
+            shelf.found().unwrap()
+        };
+        let found = std::thread::scope(|scope| scope.spawn(look).join().unwrap());
+        // So that they can be removed.
+        folders.iter().for_each(|(name, _)| allow(&records.path().join(name), 0o755));
+        assert_eq!((found.names, found.closed), (vec!["open".to_owned()], 2));
     }
 }
