@@ -36,8 +36,8 @@ pub(crate) struct Site {
     pub(crate) surroundings: Arc<dyn Surroundings>,
     /// Asks for the folder to be looked through again.
     pub(crate) ask: SyncSender<()>,
-    /// Records are large: one is read at a time for reports and comparisons, and another one for the index. Who waits for
-    /// it holds no thread, so that other pages come meanwhile.
+    /// Records are large: one is read at a time for reports and comparisons, and another one for the index. Who waits
+    /// for it holds no thread, so that other pages come meanwhile.
     pub(crate) reading: Arc<Semaphore>,
     pub(crate) followers: AtomicUsize,
 }

@@ -121,8 +121,8 @@ fn is_in(text: &str, first: u32) -> bool {
     })
 }
 
-/// A user namespace whose users and groups stand for those of this machine as these maps have it. A child makes it as the
-/// user `first`, since a process with several threads cannot, and ends.
+/// A user namespace whose users and groups stand for those of this machine as these maps have it. A child makes it as
+/// the user `first`, since a process with several threads cannot, and ends.
 fn namespace(first: u32, [users, groups]: [&str; 2]) -> io::Result<OwnedFd> {
     let (mut told, tell) = io::pipe()?;
     let parent = std::process::id().cast_signed();
