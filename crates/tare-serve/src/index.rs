@@ -4,6 +4,8 @@
 use crate::entry::{Entry, UNREADABLE};
 use crate::shelf::Shelf;
 use rusqlite::{Connection, OpenFlags, params, params_from_iter};
+use rustix::fd::OwnedFd;
+use rustix::fs::{CWD, FileType, Mode, OFlags, fchmod, fstat, openat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -282,37 +284,71 @@ fn in_memory() -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
-/// The index in a file, which is only changed if it is new or ours.
+/// The index in a file, which is only changed if it is new or ours. Its file is its owner's alone, as records are.
 fn in_file(path: &Path) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_CREATE
-        | OpenFlags::SQLITE_OPEN_NOFOLLOW
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    ours(Connection::open_with_flags(path, flags)?)
+    let file = private(path)?;
+    let db = connect(path)?;
+    let number = |text: &str| db.query_row(text, [], |row| row.get::<_, i64>(0));
+    let (mark, version) = (number("PRAGMA application_id")?, number("PRAGMA user_version")?);
+    let found = schema(&db)?;
+    if mark != MARK && !found.is_empty() {
+        return Err(rusqlite::Error::InvalidQuery);
+    }
+    // One of an earlier version may be open to all; that of another user stays as it is.
+    let _ = fchmod(&file, OWNERS);
+    // A view of this name may have no end, and a trigger may do anything: whoever made the folder has made the file.
+    if (mark, version) == (MARK, VERSION) && found == schema(&in_memory()?)? {
+        // Whether a record can be read depends on more than its files: on the user and the free memory, for two.
+        db.execute("DELETE FROM records WHERE ended = ?1", [UNREADABLE])?;
+        return Ok(db);
+    }
+    if found.is_empty() {
+        return made_anew(db);
+    }
+    drop(db);
+    std::fs::remove_file(path).map_err(|_| rusqlite::Error::InvalidPath(path.to_owned()))?;
+    drop(private(path)?);
+    made_anew(connect(path)?)
 }
 
-/// This database, if it is new or ours and can be written: `SQLite` opens one that cannot be, too.
-fn ours(db: Connection) -> rusqlite::Result<Connection> {
+/// Read and written by its owner.
+const OWNERS: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// Opens the file, or makes it: `SQLite` would make one that all can read.
+fn private(path: &Path) -> rusqlite::Result<OwnedFd> {
+    // A pipe is not waited for.
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let none = || rusqlite::Error::InvalidPath(path.to_owned());
+    let file = openat(CWD, path, flags, OWNERS).map_err(|_| none())?;
+    let kind = fstat(&file).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    if kind == Ok(FileType::RegularFile) { Ok(file) } else { Err(none()) }
+}
+
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NOFOLLOW | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    usable(Connection::open_with_flags(path, flags)?)
+}
+
+/// This database, if it can be written: `SQLite` opens one that cannot be, too.
+fn usable(db: Connection) -> rusqlite::Result<Connection> {
     if db.is_readonly("main")? {
         return Err(rusqlite::Error::InvalidQuery);
     }
     db.busy_timeout(std::time::Duration::from_secs(2))?;
     // Whoever else can write to the folder has made a schema that this process would run.
     db.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;")?;
-    let number = |text: &str| db.query_row(text, [], |row| row.get::<_, i64>(0));
-    let (mark, version) = (number("PRAGMA application_id")?, number("PRAGMA user_version")?);
-    let tables = number("SELECT count(*) FROM sqlite_schema")?;
-    if (mark, version) == (MARK, VERSION) {
-        // Whether a record can be read depends on more than its files: on the user and the free memory, for two.
-        db.execute("DELETE FROM records WHERE ended = ?1", [UNREADABLE])?;
-        return Ok(db);
-    }
-    if mark != MARK && tables > 0 {
-        return Err(rusqlite::Error::InvalidQuery);
-    }
+    Ok(db)
+}
+
+/// The texts of everything that is declared in it; nothing of it is run.
+fn schema(db: &Connection) -> rusqlite::Result<Vec<String>> {
+    let text = "SELECT concat_ws(' ', type, name, tbl_name, sql) FROM sqlite_schema ORDER BY 1";
+    db.prepare(text)?.query_map([], |row| row.get(0))?.collect()
+}
+
+fn made_anew(db: Connection) -> rusqlite::Result<Connection> {
     db.execute_batch(&format!(
-        "BEGIN; DROP TABLE IF EXISTS records; {TABLES} PRAGMA application_id = {MARK}; PRAGMA user_version = {VERSION};
-         COMMIT;"
+        "BEGIN; {TABLES} PRAGMA application_id = {MARK}; PRAGMA user_version = {VERSION}; COMMIT;"
     ))?;
     Ok(db)
 }
@@ -371,7 +407,7 @@ mod tests {
         let path = folder.path().join(FILE);
         Index::open(folder.path()).unwrap().put(&entry("01", "s", ""), "s").unwrap();
         let read_only = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
-        assert!(ours(read_only).is_err());
+        assert!(usable(read_only).is_err());
         // Root may write to it nevertheless.
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o400)).unwrap();
         let index = Index::open(folder.path()).unwrap();
@@ -392,6 +428,40 @@ mod tests {
         index.db().execute_batch("DROP TABLE records").unwrap();
         index.refresh(&shelf);
         assert!(!index.progress().is_busy() && index.progress().trouble.contains("index"));
+    }
+
+    #[test]
+    fn the_file_is_its_owners_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FILE);
+        let mode = || std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions()) & 0o777;
+        drop(Index::open(folder.path()).unwrap());
+        assert_eq!(mode(), 0o600);
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+        drop(Index::open(folder.path()).unwrap());
+        assert_eq!(mode(), 0o600);
+        // Another one's is not touched.
+        std::fs::remove_file(&path).unwrap();
+        Connection::open(&path).unwrap().execute_batch("CREATE TABLE records (theirs TEXT);").unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+        drop(Index::open(folder.path()).unwrap());
+        assert_eq!(mode(), 0o644);
+    }
+
+    #[test]
+    fn an_index_that_only_pretends_to_be_ours_is_made_anew() {
+        let endless = "CREATE VIEW records AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
+            SELECT i AS name FROM n;";
+        let trap = format!("{TABLES} CREATE TRIGGER trap BEFORE INSERT ON records BEGIN SELECT RAISE(IGNORE); END;");
+        for (schema, version) in [(endless, VERSION), (trap.as_str(), VERSION), (TABLES, VERSION - 1)] {
+            let folder = tempfile::tempdir().unwrap();
+            let mark = format!("PRAGMA application_id = {MARK}; PRAGMA user_version = {version};");
+            let db = Connection::open(folder.path().join(FILE)).unwrap();
+            db.execute_batch(&format!("{schema} {mark}")).unwrap();
+            drop(db);
+            Index::open(folder.path()).unwrap().put(&entry("01", "s", ""), "s").unwrap();
+            assert_eq!(Index::open(folder.path()).unwrap().stamps().unwrap().len(), 1, "{schema}");
+        }
     }
 
     #[test]
