@@ -135,6 +135,11 @@ pub(crate) fn shown(path: &Path) -> String {
     relative(path).components().collect::<PathBuf>().display().to_string()
 }
 
+/// The folder of the user's session, which nobody else can open, if there is one.
+pub(crate) fn runtime_folder() -> Option<PathBuf> {
+    std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,8 +2,10 @@
 
 use crate::cli::ServeArgs;
 use crate::terminal::{note, print};
-use crate::{EXIT_OK, history};
+use crate::{EXIT_OK, history, paths};
 use anyhow::Result;
+use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use tare_core::fault::Fault;
@@ -11,6 +13,7 @@ use tare_core::record::Header;
 use tare_layers::owner;
 use tare_serve::{Server, Settings, Surroundings};
 use tare_stats::Occasions;
+use tempfile::NamedTempFile;
 
 /// How much of its priority the server gives up.
 const NICENESS: i32 = 10;
@@ -36,23 +39,65 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<u8> {
     let link = server.link();
     note("open this link, which is for this machine and you alone; Ctrl-C ends");
     print(&link);
-    match (args.open, rustix::process::geteuid().is_root()) {
-        (true, true) => note("no browser was opened: it would be root's; open the link as yourself"),
+    // Kept for as long as the link is good.
+    let _page = match (args.open, rustix::process::geteuid().is_root()) {
+        (true, true) => {
+            note("no browser was opened: it would be root's; open the link as yourself");
+            None
+        }
         (true, false) => open(&link),
-        (false, _) => {}
-    }
+        (false, _) => None,
+    };
     // A run that measures comes first. The threads of the server inherit this, and the browser does not.
     let _ = rustix::process::nice(NICENESS);
     server.run()?;
     Ok(EXIT_OK)
 }
 
-/// Has the user's browser show it. Where there is none, the link is printed anyway.
-fn open(link: &str) {
-    let browser =
-        Command::new("xdg-open").arg(link).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    match browser {
+/// Has the user's browser show it, by way of a page that leads there: the arguments of a browser can be read by all
+/// users of a machine for as long as it runs, and the link holds the key. Where there is no browser, the link is printed
+/// anyway.
+fn open(link: &str) -> Option<NamedTempFile> {
+    let mut folders = paths::runtime_folder().into_iter().chain([std::env::temp_dir()]);
+    let Some(page) = folders.find_map(|folder| page_to(link, &folder).ok()) else {
+        note("no browser was opened: there is no folder for the page that leads it here; open the link yourself");
+        return None;
+    };
+    let mut browser = Command::new("xdg-open");
+    browser.arg(page.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    match browser.spawn() {
         Ok(mut browser) => drop(std::thread::spawn(move || browser.wait())),
         Err(error) => note(&format!("no browser was opened: could not start xdg-open: {error}")),
+    }
+    Some(page)
+}
+
+/// A page that leads to the link and that only its owner can read. It goes when this is dropped.
+fn page_to(link: &str, folder: &Path) -> std::io::Result<NamedTempFile> {
+    let mut page = tempfile::Builder::new().prefix("tare-serve-").suffix(".html").tempfile_in(folder)?;
+    write!(
+        page,
+        "<!doctype html>\n<meta charset=\"utf-8\"><meta name=\"referrer\" content=\"no-referrer\">\n\
+         <meta http-equiv=\"refresh\" content=\"0; url={link}\"><title>Tare</title>\n<a href=\"{link}\">Tare</a>\n"
+    )?;
+    page.flush()?;
+    Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn the_page_that_leads_a_browser_here_is_its_owners_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let page = page_to("http://127.0.0.1:1/key/", folder.path()).unwrap();
+        assert_eq!(page.as_file().metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let text = std::fs::read_to_string(page.path()).unwrap();
+        assert!(text.contains("content=\"0; url=http://127.0.0.1:1/key/\""), "{text}");
+        drop(page);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert!(page_to("http://127.0.0.1:1/key/", &folder.path().join("missing")).is_err());
     }
 }
