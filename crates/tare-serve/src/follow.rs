@@ -23,7 +23,7 @@ const TIME_MOST: usize = 40;
 /// Seconds of a trial that are drawn: the first ones.
 const SECONDS_MOST: usize = 20_000;
 /// Blocks of which ratios are made: the first ones.
-const BLOCKS_MOST: u32 = 100_000;
+const BLOCKS_MOST: u32 = 10_000;
 /// Trials whose warnings are told: the last ones.
 const WARNED: usize = 50;
 /// Last lines of a log that are told of what failed.
@@ -250,7 +250,7 @@ impl Followed {
         p99_us: Option<f64>,
     ) {
         self.at.done = self.at.done.saturating_add(1);
-        if self.is_known(&trial.arm()) && trial.again.unwrap_or(trial.block) < BLOCKS_MOST {
+        if self.is_known(&trial.arm()) && trial.block < BLOCKS_MOST {
             if !trial.profiled {
                 self.ended.insert((trial.block, trial.arm()));
             }
