@@ -73,7 +73,7 @@ mod tests {
             let mut known: BTreeSet<&str> = options.as_object().unwrap().keys().map(String::as_str).collect();
             // Options that came later are not written down where they are as usual.
             known.extend(match layer.name() {
-                "container" => &["engine"][..],
+                "container" => &["engine", "user"][..],
                 "vm" => &["network", "vhost_user"],
                 _ => &[],
             });
