@@ -3,7 +3,7 @@
 use super::engine::{CallError, Engine, IMPORT_LIMIT, call_limit};
 use super::find;
 use super::leftovers::labelled;
-use super::spec;
+use super::{run, spec};
 use bollard::models::ContainerSummary;
 use bollard::query_parameters::{
     CreateImageOptionsBuilder, ListContainersOptionsBuilder, ListImagesOptionsBuilder, RemoveImageOptionsBuilder,
@@ -212,7 +212,7 @@ fn foreign_user(engine: &Engine, image: &str) -> Result<Option<String>, Fault> {
         other => other.map_err(|error| error.doing(format!("look at the image {image}")))?.id,
     };
     let options = ListContainersOptionsBuilder::new().all(true).build();
-    let containers = engine.call(engine.docker().list_containers(Some(options)));
+    let containers = run::once_tidied(|| engine.call(engine.docker().list_containers(Some(options.clone()))));
     let containers = containers.map_err(|error| error.doing("list the containers of the engine"))?;
     let foreign = containers.into_iter().find(|one| one.image_id == id && labelled(one).is_none());
     let name = |container: ContainerSummary| container.names.into_iter().flatten().next().or(container.id);

@@ -77,7 +77,7 @@ fn standing_in_all(engines: &[Engine]) -> Result<Vec<Leftover>, Fault> {
 fn standing(engine: &Engine) -> Result<Vec<Leftover>, Fault> {
     let filters = HashMap::from([("label", vec![RUN_LABEL, NAME_LABEL])]);
     let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
-    let containers = engine.call(engine.docker().list_containers(Some(options)));
+    let containers = run::once_tidied(|| engine.call(engine.docker().list_containers(Some(options.clone()))));
     let containers = containers.map_err(|error| error.doing("list the containers of Tare's runs"))?;
     let options = ListNetworksOptionsBuilder::new().filters(&filters).build();
     let networks = engine.call(engine.docker().list_networks(Some(options)));

@@ -148,13 +148,23 @@ fn is_port_conflict(message: &str) -> bool {
 /// # Errors
 /// When the engine does not answer.
 pub(crate) fn inspect(engine: &Engine, name: &str) -> Result<Option<ContainerInspectResponse>, Fault> {
+    match once_tidied(|| engine.call(engine.docker().inspect_container(name, None))) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.is_missing() => Ok(None),
+        Err(error) => Err(error.doing(format!("look at the container {name}"))),
+    }
+}
+
+/// What a call returns, once the engine has tidied up what has ended. See [`CallError::Ending`].
+///
+/// # Errors
+/// Those of the call.
+pub(super) fn once_tidied<T>(call: impl Fn() -> Result<T, CallError>) -> Result<T, CallError> {
     let until = Instant::now() + TIDIED_WITHIN;
     loop {
-        match engine.call(engine.docker().inspect_container(name, None)) {
-            Ok(found) => return Ok(Some(found)),
-            Err(error) if error.is_missing() => return Ok(None),
+        match call() {
             Err(CallError::Ending(_)) if Instant::now() < until => std::thread::sleep(ASK_AGAIN),
-            Err(error) => return Err(error.doing(format!("look at the container {name}"))),
+            ended => return ended,
         }
     }
 }
