@@ -57,6 +57,8 @@ pub(super) fn prepare(told: &Told, tree: &Root, command: &mut Command) -> Result
     }
     command.args(["--quiet", "--register=no", "--keep-unit", "--console=pipe"]);
     command.args(["--resolv-conf=off", "--timezone=off", "--link-journal=no"]);
+    // nspawn takes no notice of the bundle's `noNewPrivileges`.
+    command.arg("--no-new-privileges=yes");
     command.arg(format!("--machine={}", told.machine));
     command.arg(format!("--rlimit=NOFILE={}", order.open_files));
     command.arg(format!("--rlimit=NPROC={PROCESSES}")).arg(format!("--rlimit=CORE={CORE_BYTES}"));
@@ -98,7 +100,6 @@ fn config(order: &Order) -> Value {
             "env": environment.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>(),
             "cwd": service.directory.as_deref().unwrap_or("/"),
             "capabilities": { "bounding": all, "effective": all, "permitted": all },
-            "noNewPrivileges": true,
         },
         "linux": { "namespaces": namespaces },
     })
