@@ -54,9 +54,9 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<u8> {
     Ok(EXIT_OK)
 }
 
-/// Has the user's browser show it, by way of a page that leads there: the arguments of a browser can be read by all
-/// users of a machine for as long as it runs, and the link holds the key. Where there is no browser, the link is printed
-/// anyway.
+/// Has the user's browser show it, by way of a page that leads there: the arguments of a browser can be read by
+/// all users of a machine for as long as it runs, and the link holds the key. Where there is no browser, the link is
+/// printed anyway.
 fn open(link: &str) -> Option<NamedTempFile> {
     let mut folders = paths::runtime_folder().into_iter().chain([std::env::temp_dir()]);
     let Some(page) = folders.find_map(|folder| page_to(link, &folder).ok()) else {
