@@ -75,6 +75,16 @@ pub(crate) fn doomed(run: &str, options: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// A process that deploys a service in a form with these options, and waits to be killed; and what it says of that.
+fn doomed_run(run: &str, options: &str) -> (std::process::Child, String) {
+    let mut doomed = Command::new(std::env::current_exe().unwrap());
+    let mut doomed = doomed.args(["doomed", run, options]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(doomed.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("made: "), "{line}");
+    (doomed, line)
+}
+
 fn killed_run(options: &str) {
     if !options.is_empty() {
         let layer = checks::layer(checks::named("container"), options);
@@ -85,11 +95,7 @@ fn killed_run(options: &str) {
         }
     }
     let run = stage::run_id();
-    let mut doomed = Command::new(std::env::current_exe().unwrap());
-    let mut doomed = doomed.args(["doomed", &run, options]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(doomed.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.starts_with("made: "), "{line}");
+    let (mut doomed, line) = doomed_run(&run, options);
     assert!(live_runs().contains(&run));
     doomed.kill().unwrap();
     doomed.wait().unwrap();
@@ -137,11 +143,7 @@ fn killed_rootless() {
         return;
     }
     let run = stage::run_id();
-    let mut doomed = Command::new(std::env::current_exe().unwrap());
-    let mut doomed = doomed.args(["doomed", &run, options]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(doomed.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.starts_with("made: "), "{line}");
+    let (mut doomed, _) = doomed_run(&run, options);
     doomed.kill().unwrap();
     doomed.wait().unwrap();
     let found = left_of(&run);

@@ -131,7 +131,8 @@ pub(super) fn config(order: &Order) -> Value {
     })
 }
 
-fn process(order: &Order) -> Value {
+/// The process that a container begins with.
+pub(super) fn process(order: &Order) -> Value {
     let service = &order.start.service;
     let environment = environment(&service.environment, order.home);
     let command = match order.probe {

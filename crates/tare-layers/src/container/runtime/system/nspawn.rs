@@ -2,9 +2,8 @@
 //! process inside, its user a number: with `--user`, nspawn would run the image's own `getent` as root to look it up.
 
 use super::super::super::options::Seccomp;
-use super::super::config::{Order, capabilities};
+use super::super::config::{Order, process};
 use super::{End, Told, write_secret};
-use crate::local::accounts::environment;
 use crate::local::root::{PROGRAM_INSIDE, Root, mount_private_memory, place_in};
 use crate::local::{CORE_BYTES, PROCESSES, logs};
 use serde_json::{Value, json};
@@ -81,26 +80,18 @@ fn escaped(path: &Path) -> String {
 
 /// The whole of `config.json`.
 fn config(order: &Order) -> Value {
-    let service = &order.start.service;
-    let environment = environment(&service.environment, order.home);
-    let command = match order.probe {
-        Some(_) => vec![PROGRAM_INSIDE.to_owned(), "resources".to_owned()],
-        None => service.command.clone(),
-    };
-    let all = capabilities(order.machine.capabilities);
     let namespaces: Vec<Value> =
         ["mount", "pid", "ipc", "uts", "cgroup"].iter().map(|kind| json!({ "type": kind })).collect();
+    let mut process = process(order);
+    // Refused, or told by arguments.
+    let without = |of: &mut Value, key| of.as_object_mut().and_then(|of| of.remove(key));
+    without(&mut process["user"], "umask");
+    without(&mut process, "rlimits");
+    without(&mut process, "noNewPrivileges");
     json!({
         "ociVersion": VERSION,
         "root": { "path": order.root, "readonly": order.options.read_only },
-        "process": {
-            "terminal": false,
-            "user": { "uid": service.user.0, "gid": service.user.1 },
-            "args": command,
-            "env": environment.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>(),
-            "cwd": service.directory.as_deref().unwrap_or("/"),
-            "capabilities": { "bounding": all, "effective": all, "permitted": all },
-        },
+        "process": process,
         "linux": { "namespaces": namespaces },
     })
 }
