@@ -67,9 +67,14 @@ install_packages() {
         die "apt could not install: ${missing[*]}" "see the lines above; 'apt-get update' and a working mirror are needed"
     fi
     local server
-    for server in redis-server nginx postgresql mariadb-server; do
+    for server in redis-server nginx postgresql mariadb-server lxc podman; do
         if has_systemd && [[ " ${missing[*]} " == *" $server "* ]]; then
-            as_root systemctl disable --quiet "${server/mariadb-server/mariadb}" </dev/null || true
+            local units=("${server/mariadb-server/mariadb}")
+            case $server in
+            lxc) units+=(lxc-net) ;;
+            podman) units+=(podman.socket podman-restart podman-auto-update.timer) ;;
+            esac
+            as_root systemctl disable --quiet "${units[@]}" </dev/null || true
         fi
     done
 }
@@ -98,6 +103,9 @@ build_needs() { say gcc=gcc libc6-dev=/usr/include/stdio.h; }
 test_needs() {
     say git=git redis-server=redis-server redis-tools=redis-cli cpio=cpio nginx=nginx crun=crun nftables=nft
     say postgresql=/usr/lib/postgresql mariadb-server=mariadbd qemu-utils=qemu-img
+    # Runtimes and networks beside Docker's and QEMU's own: Podman by root and by a user, LXC, systemd-nspawn, passt.
+    say podman=podman netavark=/usr/lib/podman/netavark aardvark-dns=/usr/lib/podman/aardvark-dns uidmap=newuidmap
+    say slirp4netns=slirp4netns lxc=lxc-start systemd-container=systemd-nspawn passt=passt
     # The program of the workload auction, and what its own tests run with.
     local java=/usr/share/java
     say default-jdk-headless=javac junit4=$java/junit4.jar libtomcat10-embed-java=$java/tomcat10-embed-core.jar
