@@ -1,12 +1,14 @@
 //! Which tests run beside which. Tests that measure run alone, at the end. Before them, tests that run the whole of
 //! Tare run one after the other, at the machine's full speed, and the others take the CPU time that these leave,
-//! because they wait most of the time. So do tests in the guest.
+//! because they wait most of the time. So do tests in the guest. Tests that are still being built are waited for only by
+//! those that would run as nice as their compiler.
 
 use crate::ci::guest;
 use crate::ci::left;
 use crate::ci::one::{self, Cost, End, Surroundings};
 use crate::ci::programs::Test;
-use std::collections::{BTreeMap, VecDeque};
+use crate::ci::queue::Queue;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -176,34 +178,53 @@ pub(super) fn list(tests: &[Test]) {
     println!("{} tests", tests.len());
 }
 
+/// Classes whose tests begin while others are still built: their tests wait most of the time, or go first anyway.
+const EARLY: [Class; 4] = [Class::Waits, Class::Fetches, Class::Owns, Class::Runs];
+
 /// Runs all tests, and runs those that failed once more, alone. A test that fails twice has failed; one that fails once
-/// is named, so that somebody finds out why.
-pub(super) fn run(tests: Vec<Test>, surroundings: &Surroundings<'_>) -> Outcomes {
+/// is named, so that somebody finds out why. Meanwhile has `others` find more tests, and runs those that are not among
+/// the first; when it finds none at all, those that are running are the last.
+pub(super) fn run(
+    tests: Vec<Test>,
+    others: impl FnOnce() -> Option<Vec<Test>> + Send,
+    surroundings: &Surroundings<'_>,
+) -> Outcomes {
     let stand = Stand { surroundings, began: Instant::now(), ends: Mutex::default() };
-    let mut tests = tests;
-    tests.sort_by_key(|test| place(&test.name));
-    let mut lanes: [VecDeque<Test>; NICENESS.len()] = Default::default();
-    for test in tests {
-        lanes[class(&test.name) as usize].push_back(test);
-    }
-    let [calm, waits, fetches, owns, runs, alone, times, guest, guest_alone] = lanes.map(Mutex::new);
+    let first: BTreeSet<String> = tests.iter().map(|test| test.name.clone()).collect();
+    let lanes = NICENESS.map(|(class, ..)| Queue::new(EARLY.contains(&class)));
+    let put = |tests: Vec<Test>| {
+        let mut by_class: [Vec<Test>; NICENESS.len()] = Default::default();
+        for test in tests {
+            by_class[class(&test.name) as usize].push(test);
+        }
+        for (queue, tests) in lanes.iter().zip(by_class) {
+            queue.add(tests, |test| place(&test.name));
+        }
+    };
+    put(tests);
+    let [calm, waits, fetches, owns, runs, alone, times, guest, guest_alone] = &lanes;
     std::thread::scope(|scope| {
-        for (queue, workers) in
-            [(&calm, COMPUTING), (&waits, WAITING), (&fetches, FETCHING), (&owns, OWNING), (&runs, 1)]
-        {
+        scope.spawn(|| {
+            match others() {
+                Some(others) => put(others.into_iter().filter(|test| !first.contains(&test.name)).collect()),
+                None => lanes.iter().for_each(Queue::clear),
+            }
+            lanes.iter().for_each(Queue::complete);
+        });
+        for (queue, workers) in [(calm, COMPUTING), (waits, WAITING), (fetches, FETCHING), (owns, OWNING), (runs, 1)] {
             for _ in 0..workers {
                 scope.spawn(|| stand.work(queue));
             }
         }
         // By this thread: the guest ends with the one that booted it, and is wanted once more below.
-        stand.work(&guest);
+        stand.work(guest);
     });
-    stand.work(&guest_alone);
+    stand.work(guest_alone);
     surroundings.guest.end();
-    stand.work(&alone);
+    stand.work(alone);
     std::thread::scope(|scope| {
         for _ in 0..TIMING {
-            scope.spawn(|| stand.work(&times));
+            scope.spawn(|| stand.work(times));
         }
     });
     let mut ends = stand.ends.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -275,9 +296,8 @@ struct Stand<'a> {
 
 impl Stand<'_> {
     /// Runs the tests of a queue, one after the other, until it is empty.
-    fn work(&self, queue: &Mutex<VecDeque<Test>>) {
-        loop {
-            let Some(test) = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front() else { return };
+    fn work(&self, queue: &Queue) {
+        while let Some(test) = queue.next() {
             let (end, cost) = one::run(&test, niceness(&test.name), self.surroundings);
             // Held while it is said, so that what two tests say is not mixed.
             let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
@@ -340,11 +360,21 @@ mod tests {
         let guest = Guest::new(folder.path(), &program, &[]);
         let surroundings = Surroundings { root: folder.path(), binary: &program, thorough: false, guest };
         let tests = ["steady", "bad", "unsteady", "lacking"].map(|within| test_of(within, &program, false));
-        let mut outcomes = run(tests.to_vec(), &surroundings);
+        let mut outcomes = run(tests[..1].to_vec(), || Some(tests.to_vec()), &surroundings);
         outcomes.failed.sort();
         assert_eq!(outcomes.failed, ["x::bad", "x::lacking"]);
         assert_eq!(outcomes.unsteady, [("x::unsteady".to_owned(), String::new())]);
         assert_eq!((outcomes.costs.len(), outcomes.skipped.len()), (4, 0));
+    }
+
+    #[test]
+    fn of_what_cannot_be_built_no_test_runs() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let nowhere = folder.path().join("nothing");
+        let guest = Guest::new(folder.path(), &nowhere, &[]);
+        let surroundings = Surroundings { root: folder.path(), binary: &nowhere, thorough: false, guest };
+        let outcomes = run(vec![test_of("calm", &nowhere, false)], || None, &surroundings);
+        assert!(outcomes.failed.is_empty() && outcomes.costs.is_empty());
     }
 
     #[test]

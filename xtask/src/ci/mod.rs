@@ -7,10 +7,13 @@ mod lanes;
 mod left;
 mod one;
 mod programs;
+mod queue;
 mod skips;
 mod standstill;
 mod times;
 
+use crate::ci::one::Surroundings;
+use crate::ci::programs::{Test, Which};
 use crate::{Mistyped, output_of, tidy};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
@@ -63,10 +66,31 @@ enum Part {
 
 impl Wanted {
     /// Whether a test is in the parts of the tests that were asked for: in all, unless some were.
-    fn includes(&self, test: &programs::Test) -> bool {
+    fn includes(&self, test: &Test) -> bool {
         let part = if test.name.starts_with(guest::PREFIX) { Part::Guest } else { Part::Here };
         let asked = |part: &Part| self.only.contains(part);
         asked(&part) || asked(&Part::Tests) || !(asked(&Part::Here) || asked(&Part::Guest))
+    }
+
+    /// The tests of these programs that were asked for.
+    fn tests(&self, programs: &[programs::Program], root: &Path) -> Result<Vec<Test>> {
+        let mut tests = programs::tests(programs, root)?;
+        // A named crate or test is run here; in the guest only on request.
+        let names_guest = self.names.iter().any(|name| name.starts_with(guest::PREFIX));
+        if self.names.is_empty() || self.thorough || names_guest {
+            tests.extend(guest::tests(&tests));
+        }
+        let is_named = |test: &Test| self.names.iter().any(|name| test.name.contains(name.as_str()));
+        tests.retain(|test| self.includes(test) && (self.names.is_empty() || is_named(test)));
+        Ok(tests)
+    }
+
+    /// The tests to run, and those to leave out, with the reasons. A named test is always run: only the plain gate
+    /// leaves out long ones.
+    fn without_long(&self, mut tests: Vec<Test>) -> (Vec<Test>, Vec<(String, &'static str)>) {
+        let leaves = !self.thorough && self.names.is_empty();
+        let left = if leaves { left::take(&mut tests) } else { Vec::new() };
+        (tests, left)
     }
 }
 
@@ -90,58 +114,39 @@ pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<bool> {
     if wants(Part::Dependencies) {
         gate.dependencies(root)?;
     }
+    // The longest tests begin before the rest is built. What is named or listed is built at once, and so is all for
+    // --thorough, whose tests measure for longer.
+    let in_two = wants_tests && wanted.names.is_empty() && !wanted.list && !wanted.thorough;
     let mut built = None;
     if wants_tests || wants(Part::Lints) {
         gate.step("lints and build", || {
-            built = programs::build(root)?;
+            built = programs::build(root, if in_two { Which::Integration } else { Which::All })?;
             Ok(built.is_some())
         })?;
     }
     let Some(programs) = built.filter(|_| wants_tests) else { return Ok(gate.end(&lanes::Outcomes::default())) };
-
-    let mut tests = programs::tests(&programs, root)?;
-    // A named crate or test is run here; in the guest only on request.
-    let names_guest = wanted.names.iter().any(|name| name.starts_with(guest::PREFIX));
-    if wanted.names.is_empty() || wanted.thorough || names_guest {
-        tests.extend(guest::tests(&tests));
-    }
-    tests.retain(|test| wanted.includes(test));
-    if !wanted.names.is_empty() {
-        tests.retain(|test| wanted.names.iter().any(|name| test.name.contains(name.as_str())));
-        if tests.is_empty() {
-            let names = wanted.names.join(" or ");
-            bail!(Mistyped(format!("no test's name contains {names}; './test --list' lists all")));
-        }
+    let tests = wanted.tests(&programs, root)?;
+    if tests.is_empty() && !wanted.names.is_empty() {
+        let names = wanted.names.join(" or ");
+        bail!(Mistyped(format!("no test's name contains {names}; './test --list' lists all")));
     }
     if wanted.list {
         lanes::list(&tests);
         return Ok(gate.end(&lanes::Outcomes::default()));
     }
-    // A named test is always run; only the plain gate leaves out long ones.
-    let left = if wanted.thorough || !wanted.names.is_empty() { Vec::new() } else { left::take(&mut tests) };
     gate.step("leftovers of dead runs", || well(Command::new(&binary).arg("clean").current_dir(root)))?;
-    let guest = guest::Guest::new(root, &binary, &tests);
-    let surroundings = one::Surroundings { root, binary: &binary, thorough: wanted.thorough, guest };
-    let mut outcomes = lanes::Outcomes::default();
+    let surroundings = one::Surroundings {
+        root,
+        binary: &binary,
+        thorough: wanted.thorough,
+        guest: guest::Guest::new(root, &binary, &tests),
+    };
     // Without a handler, an interrupt would leave the tests running, each in its own process group.
     let _ = ctrlc::set_handler(|| {
         one::end_all();
         std::process::exit(130);
     });
-    if let Some(times) = wanted.repeat {
-        gate.step("repeated tests", || {
-            outcomes = again::run(&tests, times, wanted.busy, &surroundings);
-            Ok(outcomes.failed.is_empty())
-        })?;
-        return Ok(gate.end(&outcomes));
-    }
-    gate.step("tests", || {
-        outcomes = lanes::run(tests, &surroundings);
-        Ok(outcomes.failed.is_empty())
-    })?;
-    outcomes.left = left;
-    keep_times(root, &outcomes)?;
-    Ok(gate.end(&outcomes))
+    gate.tests(wanted, tests, in_two, &surroundings)
 }
 
 /// Writes the time of each test into the workspace, wherever the builds are.
@@ -214,6 +219,47 @@ impl Gate {
         );
         self.steps.push(Step { name, well, seconds, lacked });
         Ok(())
+    }
+
+    /// Runs the tests and ends the gate. With `in_two`, the tests that are not built yet are built meanwhile.
+    fn tests(&mut self, wanted: &Wanted, tests: Vec<Test>, in_two: bool, given: &Surroundings<'_>) -> Result<bool> {
+        let mut outcomes = lanes::Outcomes::default();
+        if let Some(times) = wanted.repeat {
+            self.step("repeated tests", || {
+                outcomes = again::run(&tests, times, wanted.busy, given);
+                Ok(outcomes.failed.is_empty())
+            })?;
+            return Ok(self.end(&outcomes));
+        }
+        let (tests, mut left) = wanted.without_long(tests);
+        let mut rest = None;
+        let others = || {
+            if !in_two {
+                return Some(Vec::new());
+            }
+            let started = Instant::now();
+            let others = programs::build(given.root, Which::RestBesideTests)
+                .and_then(|programs| programs.map(|programs| wanted.tests(&programs, given.root)).transpose())
+                .unwrap_or_else(|error| {
+                    println!("the rest could not be built: {error:#}");
+                    None
+                });
+            rest = Some((others.is_some(), started.elapsed()));
+            let (others, too_long) = wanted.without_long(others?);
+            left = too_long;
+            Some(others)
+        };
+        self.step("tests", || {
+            outcomes = lanes::run(tests, others, given);
+            Ok(outcomes.failed.is_empty())
+        })?;
+        if let Some((well, took)) = rest {
+            let name = "lints and build of unit tests, beside the first tests";
+            self.steps.push(Step { name, well, seconds: took.as_secs_f64(), lacked: None });
+        }
+        outcomes.left = left;
+        keep_times(given.root, &outcomes)?;
+        Ok(self.end(&outcomes))
     }
 
     fn dependencies(&mut self, root: &Path) -> Result<()> {

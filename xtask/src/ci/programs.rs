@@ -31,15 +31,31 @@ pub(super) struct Test {
     pub(super) in_guest: bool,
 }
 
-/// Builds every test with clippy as the compiler: one pass over the workspace in place of two. `None` when it does not
+/// Which programs with tests to build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Which {
+    /// All.
+    All,
+    /// Those of integration tests, which run the longest, and what they run.
+    Integration,
+    /// All, beside tests: as nice to others as tests that compute.
+    RestBesideTests,
+}
+
+/// Builds tests with Clippy as the compiler: one pass over the workspace in place of two. `None` when something does not
 /// build or a lint has something to say, which is shown.
-pub(super) fn build(root: &Path) -> Result<Option<Vec<Program>>> {
+pub(super) fn build(root: &Path, which: Which) -> Result<Option<Vec<Program>>> {
     let sysroot = output_of("rustc", &["--print", "sysroot"], root)?;
     let clippy = Path::new(sysroot.trim()).join("bin/clippy-driver");
     ensure!(clippy.exists(), "{} is missing; install it with 'rustup component add clippy'", clippy.display());
-    let mut command = Command::new("cargo");
+    let mut command = Command::new("nice");
+    command.args(["-n", if which == Which::RestBesideTests { "19" } else { "0" }, "cargo"]);
     command.args(["test", "--workspace", "--no-run", "--locked", "--message-format=json-render-diagnostics"]);
-    command.env("RUSTC_WORKSPACE_WRAPPER", clippy).env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
+    if which == Which::Integration {
+        command.args(["--test", "*"]);
+    }
+    command.env("RUSTC_WORKSPACE_WRAPPER", root.join("xtask/lint.sh")).env("CLIPPY_DRIVER", clippy);
+    command.env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
     command.current_dir(root).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut cargo = command.spawn().context("could not run cargo")?;
     let output = cargo.stdout.take().context("cargo has no output")?;
@@ -88,6 +104,23 @@ pub(super) fn tests(programs: &[Program], root: &Path) -> Result<Vec<Test>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_crate_is_linted_at_least_once() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+        let metadata = output_of("cargo", &["metadata", "--no-deps", "--format-version=1"], root).expect("it is ours");
+        let metadata: Value = serde_json::from_str(&metadata).expect("cargo prints JSON");
+        let targets = metadata["packages"].as_array().into_iter().flatten().flat_map(|package| {
+            let targets = package["targets"].as_array().cloned().unwrap_or_default();
+            targets.into_iter().map(|target| (package["name"].clone(), target))
+        });
+        let linter = include_str!("../../lint.sh");
+        for (package, target) in targets.filter(|(_, target)| target["test"] == false) {
+            let name = package.as_str().expect("packages have names");
+            let compiled_with_the_tests = ["lib", "bin"].iter().any(|kind| target["kind"][0] == *kind);
+            assert!(!compiled_with_the_tests || linter.contains(&format!("crates/{name}/")), "{target}");
+        }
+    }
 
     #[test]
     fn a_tests_full_name_begins_with_its_package() {

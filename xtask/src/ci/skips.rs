@@ -17,11 +17,7 @@ const PERMITTED: &[(&str, &str)] = &[
     ("that another had", "chance"),
     ("memory cannot be bounded here", "the kernel's, which may be without that controller"),
     ("Podman's is another than Docker's", "the engine's"),
-    ("passt is not installed", "it is weighed where somebody has it"),
     ("has no option --vhost-user", "the distribution's, whose passt may be older"),
-    ("Podman is not installed", "it is weighed where somebody has it"),
-    ("there is no systemd-nspawn on this machine", "it is weighed where somebody has it"),
-    ("there is no lxc-start on this machine", "it is weighed where somebody has it"),
     ("rootless Podman needs", "a user with subordinate ids, and programs, are there where somebody has set it up"),
     ("rootless Podman could run as any of", "its users are the machine's"),
     ("rootless Podman has 'network: host' only as a user", "its users are the machine's"),
@@ -40,7 +36,14 @@ const OUTSIDE: &[(&str, &str)] = &[
     ("no cgroups of version 2", "the kernel's"),
 ];
 /// The same, but not on the machine that decides (`CI=true`), which has a network.
-const UNDECIDED: &[(&str, &str)] = &[("no package archive can be reached", "the network's")];
+const UNDECIDED: &[(&str, &str)] = &[
+    ("no package archive can be reached", "the network's"),
+    ("passt is not installed", "it is weighed where somebody has it"),
+    ("Podman is not installed", "it is weighed where somebody has it"),
+    ("there is no systemd-nspawn on this machine", "it is weighed where somebody has it"),
+    ("there is no lxc-start on this machine", "it is weighed where somebody has it"),
+    ("there is no chromedriver on this machine", "its package is large, and only for what people see"),
+];
 
 /// Whether this is the machine that decides on changes.
 pub(super) fn decides() -> bool {

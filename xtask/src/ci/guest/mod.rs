@@ -1,6 +1,6 @@
 //! Tests that run once more inside an emulated guest, whose kernel has control groups of version 2 alone, with systemd,
-//! a Docker Engine and both OCI runtimes: the machine that most users have, whatever this one is. One guest serves all
-//! of them, one after the other; it is booted when the first of them is run.
+//! a Docker Engine, both OCI runtimes, Podman, LXC and systemd-nspawn: the machine that most users have, whatever this
+//! one is. One guest serves all of them, one after the other; it is booted when the first of them is run.
 
 mod machine;
 mod system;
@@ -20,6 +20,9 @@ pub(super) const PREFIX: &str = "cgroup2::";
 /// runtimes decide.
 const INSIDE: &[&str] = &[
     "tare-layers::contract::a_container_by_crun_",
+    "tare-layers::contract::a_container_by_lxc_",
+    "tare-layers::contract::a_container_by_nspawn_",
+    "tare-layers::contract::a_container_of_rootless_",
     "tare-layers::contract::a_service_alone_",
     "tare-layers::contract::every_layer_",
     "tare-layers::contract::native_",

@@ -12,10 +12,23 @@ use std::process::{Command, Stdio};
 /// What the system is made of besides the distribution's kernel. Not every kernel brings what makes the files that it
 /// finds its disk with.
 const PACKAGES: &str = "systemd-sysv,dbus,udev,kmod,procps,iproute2,iptables,apparmor,docker.io,runc,crun,mmdebstrap,\
-                        e2fsprogs,xz-utils,zstd,ca-certificates,initramfs-tools";
+                        e2fsprogs,xz-utils,zstd,ca-certificates,initramfs-tools,\
+                        lxc,systemd-container,podman,netavark,aardvark-dns,uidmap,slirp4netns";
 /// Units of it that have nothing to do here and take an emulated machine's time.
-const MASKED: [&str; 5] =
-    ["apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "getty@tty1.service", "fstrim.timer"];
+const MASKED: [&str; 12] = [
+    "apt-daily.timer",
+    "apt-daily-upgrade.timer",
+    "e2scrub_all.timer",
+    "getty@tty1.service",
+    "fstrim.timer",
+    "lxc.service",
+    "lxc-net.service",
+    "podman.service",
+    "podman.socket",
+    "podman-auto-update.service",
+    "podman-auto-update.timer",
+    "podman-restart.service",
+];
 const ORDERS: &str = include_str!("orders.sh");
 const SERVICE: &str = include_str!("orders.service");
 /// Sizes of the disks. They are sparse: only what is written takes room.
