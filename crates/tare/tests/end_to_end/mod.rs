@@ -3,6 +3,7 @@
 
 mod accounts;
 mod auction;
+mod browsing;
 mod building;
 mod canaries;
 mod chopped;
@@ -30,5 +31,6 @@ mod suites;
 mod tools;
 mod traces;
 mod trouble;
+mod webdriver;
 mod weighing;
 mod whole;

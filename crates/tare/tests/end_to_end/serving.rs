@@ -14,7 +14,7 @@ workload: redis
 repeat: 3
 design: blocks
 load: {closed: {connections: 4}}
-time: {settle: 0s, measure: 2s}
+time: {settle: 0s, measure: 1s}
 forms: {native: []}
 ";
 
@@ -28,9 +28,8 @@ struct Browser {
 impl Browser {
     /// Opens the link that the server prints.
     fn of(server: &mut Child) -> Browser {
-        let mut link = String::new();
-        BufReader::new(server.stdout.take().unwrap()).read_line(&mut link).unwrap();
-        let rest = link.trim().strip_prefix("http://").unwrap();
+        let link = link(server);
+        let rest = link.strip_prefix("http://").unwrap();
         let (host, path) = rest.split_once('/').unwrap();
         Browser { host: host.to_owned(), key: path.trim_end_matches('/').to_owned() }
     }
@@ -48,6 +47,13 @@ impl Browser {
         self.ask(path, "Connection: close\r\n").read_to_string(&mut page).unwrap();
         page
     }
+}
+
+/// The link that the server prints.
+pub(crate) fn link(server: &mut Child) -> String {
+    let mut link = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut link).unwrap();
+    link.trim().to_owned()
 }
 
 #[test]
