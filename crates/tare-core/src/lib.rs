@@ -12,6 +12,7 @@ pub mod config;
 mod counted;
 pub mod design;
 pub mod draws;
+mod ending;
 mod environment;
 pub mod fault;
 pub mod form;

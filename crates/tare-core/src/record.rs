@@ -17,6 +17,10 @@ use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use crate::ending::{
+    Asker, BUDGET_SPENT, COMPLETE, DECIDED, End, EndRequest, FITTED, INTERRUPTED, ON_REQUEST, PRECISE_ENOUGH,
+};
+
 /// The version of the record's format. A reader refuses a newer one.
 pub const SCHEMA: u32 = 1;
 
@@ -405,8 +409,8 @@ pub struct Record {
     pub trials: Vec<TrialData>,
     /// The recorded profiled trials, by index. They are separate because they never count.
     pub profiles: Vec<TrialData>,
-    /// How the run ended: "complete", "fitted", "precise enough", "decided", "interrupted", "budget spent"; none while
-    /// it runs or after a crash.
+    /// How the run ended: "complete", "fitted", "precise enough", "decided", "on request", "interrupted", "budget
+    /// spent"; none while it runs or after a crash.
     pub end: Option<End>,
 }
 
@@ -421,7 +425,7 @@ impl Record {
         let last_block = planned.map(|trial| trial.block).max();
         let was_run = |trial: &&PlannedTrial| match self.end.as_ref().map(|end| end.how.as_str()) {
             Some(COMPLETE) => true,
-            Some(FITTED | PRECISE_ENOUGH | DECIDED) => last_block.is_some_and(|last| trial.block <= last),
+            Some(FITTED | PRECISE_ENOUGH | DECIDED | ON_REQUEST) => last_block.is_some_and(|last| trial.block <= last),
             _ => last_block.is_some_and(|last| trial.block < last),
         };
         let again = plan.len() as u32..there.last().copied().unwrap_or(0);
@@ -429,46 +433,6 @@ impl Record {
         run.filter(|index| !there.contains(index)).collect()
     }
 }
-
-/// `end.json`: written when the run is over.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct End {
-    /// When, RFC 3339.
-    pub ended: String,
-    /// `complete`, `fitted`, `precise enough`, `decided`, `interrupted` or `budget spent`.
-    pub how: String,
-}
-
-impl End {
-    /// Whether the run ended by itself before its plan was carried out: no trial is missing.
-    pub fn is_early(&self) -> bool {
-        [FITTED, PRECISE_ENOUGH, DECIDED].contains(&self.how.as_str())
-    }
-
-    /// Whether there is nothing left to run.
-    pub fn is_whole(&self) -> bool {
-        self.how == COMPLETE || self.is_early()
-    }
-}
-
-/// [`End::how`] of a run that carried out its whole plan.
-pub const COMPLETE: &str = "complete";
-
-/// [`End::how`] of a run that carried out as many whole rounds of its plan as fitted into the given time.
-pub const FITTED: &str = "fitted";
-
-/// [`End::how`] of a run that ended because its intervals were as narrow as the study wanted them.
-pub const PRECISE_ENOUGH: &str = "precise enough";
-
-/// [`End::how`] of a run that ended because one form was better than every other beyond chance.
-pub const DECIDED: &str = "decided";
-
-/// [`End::how`] of a run that its user ended.
-pub const INTERRUPTED: &str = "interrupted";
-
-/// [`End::how`] of a run that ended because another block would have exceeded the given time, before it had found what
-/// it was looking for.
-pub const BUDGET_SPENT: &str = "budget spent";
 
 #[cfg(test)]
 mod tests {

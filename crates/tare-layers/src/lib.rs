@@ -4,6 +4,7 @@
 //! the same code runs inside a guest, where [`agent`] makes it reachable.
 
 pub mod agent;
+pub mod asking;
 mod cgroup;
 pub mod container;
 mod environment;

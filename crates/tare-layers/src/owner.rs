@@ -24,7 +24,22 @@ impl Owner {
         Some(Owner { pid, started, boot: words.next().map(str::to_owned) })
     }
 
-    fn lives(&self) -> bool {
+    /// The owner of the run with this id, if that has a directory here.
+    pub(crate) fn of_run(run: &str) -> Option<Owner> {
+        if is_run(run) { Owner::of(&run_directory(run)) } else { None }
+    }
+
+    /// A process that was started then, in this boot.
+    #[cfg(test)]
+    pub(crate) fn made(pid: u32, started: u64) -> Owner {
+        Owner { pid, started, boot: None }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    pub(crate) fn lives(&self) -> bool {
         self.boot.as_deref().is_none_or(|of| of == boot()) && processes::start_time(self.pid) == Some(self.started)
     }
 }

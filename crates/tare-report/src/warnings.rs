@@ -5,10 +5,14 @@ use crate::probe_cost;
 use crate::quantity::{digits, plain_quantity};
 use crate::resting;
 use crate::warming;
-use tare_core::record::Record;
+use tare_core::record::{Asker, Record};
 use tare_stats::{
     Analysis, Counted, MachineFacts, Missing, Stall, Stalls, Unfinished, Unsteady, Warning, percent_text,
 };
+
+/// Of a run that ended because of what it had found.
+const ENDED_BY_FINDING: &str = "the run ended because of what it had found: its ratios are biased away from 1, and \
+    their intervals are not corrected for the interim looks; the search's own comparison is";
 
 /// Every warning of an analysis, gravest first.
 pub(crate) fn lines(analysis: &Analysis) -> Vec<String> {
@@ -99,12 +103,17 @@ fn words(warning: &Warning) -> String {
             plain_quantity(*slice_ns as f64 / 1e3, "us")
         ),
         Warning::ProbeCosts { form, changes, cost } => probe_cost::weighs(form, *changes, *cost),
-        Warning::EndedByFinding => {
-            "the run ended because of what it had found: its ratios are biased away from 1, and their intervals are not \
-             corrected for the interim looks; the search's own comparison is"
-                .to_owned()
-        }
+        Warning::EndedByFinding => ENDED_BY_FINDING.to_owned(),
+        Warning::EndedOnRequest { by, there, planned } => ended_on_request(by.as_ref(), *there, *planned),
     }
+}
+
+fn ended_on_request(by: Option<&Asker>, there: usize, planned: usize) -> String {
+    let who = by.map_or_else(|| "a user".to_owned(), Asker::to_string);
+    format!(
+        "{who} asked the run to end early, after {there} of {planned} planned trials; if its figures were the reason, its \
+         intervals are too narrow"
+    )
 }
 
 fn missing_words(missing: &Missing) -> String {
@@ -216,6 +225,15 @@ mod tests {
         let one = Warning::NeverSteady { arms: vec![unsteady("box", Some(0.00202))] };
         let why = "; box more often than the others (Fisher p = 0.0020): its ratios depend on how long it ran";
         assert_eq!(words(&one), format!("{begin}box 4 of 4 trials{why}"));
+    }
+
+    #[test]
+    fn who_asked_a_run_to_end_is_said() {
+        let asked = |by| words(&Warning::EndedOnRequest { by, there: 8, planned: 20 });
+        let why = "asked the run to end early, after 8 of 20 planned trials; if its figures were the reason, its \
+                   intervals are too narrow";
+        assert_eq!(asked(Some(Asker { user: 0, program: Some("bash".into()) })), format!("root (bash) {why}"));
+        assert_eq!(asked(None), format!("a user {why}"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use tare_core::design::Arrangement;
 use tare_core::fault::Fault;
 use tare_core::load::LoadOrigin;
 use tare_core::plan::rounds_after;
-use tare_core::record::{FITTED, Record};
+use tare_core::record::{End, FITTED, ON_REQUEST, Record};
 use tare_core::units::{exact_duration, grouped};
 use tare_stats::{
     Analysis, AtSpeed, BitsDifference, Follows, Method, MetricAnalysis, Nested, QosKept, Ratio, Reason, ServiceBits,
@@ -42,7 +42,8 @@ pub(crate) fn design(record: &Record) -> String {
     if study.design.arrangement == Arrangement::Blocks && !by_itself {
         return text;
     }
-    let reached = by_itself && record.end.as_ref().is_some_and(|end| end.is_early() && end.how != FITTED);
+    let by_aim = |end: &End| end.is_early() && end.how != FITTED && end.how != ON_REQUEST;
+    let reached = by_itself && record.end.as_ref().is_some_and(by_aim);
     format!("{text}; {}{}", study.design.describe(), if reached { " (reached)" } else { "" })
 }
 

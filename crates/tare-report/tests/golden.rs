@@ -241,3 +241,20 @@ fn a_run_that_was_made_to_fit_its_time_says_how_many_blocks_that_were() {
         "{warnings:?}"
     );
 }
+
+#[test]
+fn a_run_that_was_asked_to_end_says_by_whom_and_misses_nothing() {
+    let mut record = record();
+    let planned = record.header.plan.len();
+    record.trials.retain(|trial| trial.record.trial.block < 3);
+    let end = record.end.as_mut().unwrap();
+    end.how = tare_core::record::ON_REQUEST.to_owned();
+    end.asked_by = Some(tare_core::record::Asker { user: 0, program: Some("bash".to_owned()) });
+    let warnings = analyse(&record).warnings;
+    assert!(!warnings.iter().any(|warning| matches!(warning, Warning::Missing { .. })), "{warnings:?}");
+    let text = render("terminal", &record, &Style { color: false, width: 80, verbose: true });
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let there = record.trials.iter().filter(|trial| trial.record.trial.again.is_none()).count();
+    let wanted = format!("root (bash) asked the run to end early, after {there} of {planned} planned trials;");
+    assert!(text.contains(&wanted), "{text}");
+}

@@ -2,14 +2,15 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tare_core::command::{CommandEnd, CommandStart};
 use tare_core::fault::Fault;
 use tare_core::form::Form;
 use tare_core::host::{Host, OpenError, ServiceStart};
 use tare_core::load::{LoadOrder, LoadPlan, LoadSummary, SecondRow, WindowRow};
+use tare_core::record::Asker;
 use tare_core::workload::Service;
 
 /// Runs a command inside the loaded form for a load process, and returns its result.
@@ -153,18 +154,35 @@ pub trait Apparatus {
     }
 }
 
-/// A flag that the user raises to end the run: the current trial is taken down, and no other is started.
+/// A flag that the user raises to end the run: the current trial is taken down, and no other is started. Or the user
+/// asks for the end of the run after the block that is being measured.
 #[derive(Debug, Clone, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct Stop(Arc<Wanted>);
+
+#[derive(Debug, Default)]
+struct Wanted {
+    at_once: AtomicBool,
+    after_block: OnceLock<Asker>,
+}
 
 impl Stop {
-    /// Asks the run to end.
+    /// Ends the run.
     pub fn raise(&self) {
-        self.0.store(true, Ordering::SeqCst);
+        self.0.at_once.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the run was asked to end.
+    /// Whether the run is to end.
     pub fn raised(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
+        self.0.at_once.load(Ordering::SeqCst)
+    }
+
+    /// Asks the run to end after its block. Returns whether nobody has asked before.
+    pub fn end_after_block(&self, by: Asker) -> bool {
+        self.0.after_block.set(by).is_ok()
+    }
+
+    /// Who has asked the run to end after its block, if anybody has.
+    pub fn asked_by(&self) -> Option<&Asker> {
+        self.0.after_block.get()
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tare_core::load::SecondRow;
 use tare_core::peak::PeakWindow;
 use tare_core::plan::PlannedTrial;
+use tare_core::record::Asker;
 use tare_core::trial::{Outcome, Stage};
 
 /// Something that happened. The runner writes the beginnings and ends of the run and of its trials to the record
@@ -79,6 +80,11 @@ pub enum Event {
         /// How long they were kept.
         after: Duration,
     },
+    /// A user has asked the run to end after the block that is being measured.
+    EndAsked {
+        /// Who.
+        by: Asker,
+    },
     /// A trial is over and on disk.
     TrialEnded {
         /// Which.
@@ -92,7 +98,8 @@ pub enum Event {
     },
     /// The run is over.
     RunEnded {
-        /// As `end.json` has it: `complete`, `fitted`, `precise enough`, `decided`, `interrupted` or `budget spent`.
+        /// As `end.json` has it: `complete`, `fitted`, `precise enough`, `decided`, `on request`, `interrupted` or
+        /// `budget spent`.
         how: String,
     },
 }
@@ -107,6 +114,7 @@ impl Event {
                 | Event::Second { .. }
                 | Event::Held { .. }
                 | Event::Searched { .. }
+                | Event::EndAsked { .. }
         )
     }
 }

@@ -12,6 +12,7 @@ mod chop;
 mod clock;
 mod deploying;
 mod duet;
+mod ending;
 mod event;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
@@ -39,11 +40,12 @@ mod trial;
 
 pub use apparatus::{Apparatus, DataSet, Place, Restored, RunInside, Stop};
 pub use clock::{Clock, SystemClock};
+pub use ending::Ending;
 pub use event::{Event, Subscriber};
 pub use once::{Attempt, Once, TryLoad, Watched};
 pub use pace::{FormPace, Pace, overheads};
 pub use read_record::read_record;
 pub use record_dir::{EventLog, RecordDir, taken};
-pub use run::{Ending, Run};
+pub use run::Run;
 pub use standing::{StandingDeployment, StandingService};
 pub use suite_dir::{create_suite, is_suite, read_suite, read_suite_header};

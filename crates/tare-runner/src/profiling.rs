@@ -26,7 +26,8 @@ impl Run<'_> {
         self.profiles_left().iter().map(|trial| self.expected(state, trial)).sum()
     }
 
-    /// Runs the profiled trials that are not yet on disk. Returns whether the user has stopped the run.
+    /// Runs the profiled trials that are not yet on disk, unless the user has asked the run to end. Returns whether the
+    /// user has stopped it.
     ///
     /// # Errors
     /// When the record cannot be written.
@@ -35,6 +36,9 @@ impl Run<'_> {
         for (at, trial) in open.iter().enumerate() {
             if context.stop.raised() {
                 return Ok(true);
+            }
+            if context.stop.asked_by().is_some() {
+                return Ok(false);
             }
             let left = open[at..].iter().map(|trial| self.expected(state, trial)).sum::<Duration>();
             self.announce(trial, left, context)?;

@@ -3,6 +3,7 @@
 use crate::alternate::{BlockContext, BlockInputs, run_alternate};
 use crate::chop::{BLOCKS_ALONE, Slice, run_chopped};
 use crate::duet::{halves, run_duet};
+use crate::ending::{Ending, Request};
 use crate::keeping::Holding;
 use crate::pace::{Pace, end_of_round, fitting};
 use crate::progress::Progress;
@@ -16,9 +17,7 @@ use tare_core::fault::Fault;
 use tare_core::host::SeenFile;
 use tare_core::instances::{Ports, has_movable_ports};
 use tare_core::plan::{PlannedTrial, blocks, nth_of_its_kind, plan_again, rounds_after};
-use tare_core::record::{
-    BUDGET_SPENT, COMPLETE, DECIDED, End, FITTED, Header, INTERRUPTED, PRECISE_ENOUGH, TrialData, TrialRecord,
-};
+use tare_core::record::{End, Header, TrialData, TrialRecord};
 use tare_core::secrets::take_out;
 use tare_core::trial::{Outcome, Stage};
 use tare_core::units::CpuSet;
@@ -26,37 +25,6 @@ use tare_stats::{decided, is_lead_look, is_look, precise_enough};
 
 /// Why a form that needs another one beside it was skipped.
 const NO_PARTNER: &str = "the form to be measured beside it is missing";
-
-/// How a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// Every trial of the plan is on disk.
-    Complete,
-    /// As many whole rounds of the plan as fit into the given time are on disk.
-    Fitted,
-    /// The user stopped the run.
-    Interrupted,
-    /// Another block would have exceeded the given time before the run had found what it was looking for.
-    BudgetSpent,
-    /// The intervals are as narrow as the study asked for.
-    PreciseEnough,
-    /// One form is better than every other, beyond chance.
-    Decided,
-}
-
-impl Ending {
-    /// The word for it in the record.
-    pub fn word(self) -> &'static str {
-        match self {
-            Ending::Complete => COMPLETE,
-            Ending::Fitted => FITTED,
-            Ending::Interrupted => INTERRUPTED,
-            Ending::BudgetSpent => BUDGET_SPENT,
-            Ending::PreciseEnough => PRECISE_ENOUGH,
-            Ending::Decided => DECIDED,
-        }
-    }
-}
 
 /// A run about to be carried out.
 pub struct Run<'a> {
@@ -87,6 +55,8 @@ pub(crate) struct RunContext<'a> {
     blocks: u32,
     /// Whether, and for how long, deployments of the last trial or block were kept standing.
     held: Holding,
+    /// Whether a user asked the run to end after its block.
+    request: Request,
 }
 
 impl RunContext<'_> {
@@ -115,14 +85,14 @@ impl Run<'_> {
         let (trials, done) = (self.header.plan.len() as u32 + profiles, self.done.len() as u32 + profiled);
         self.tell(clock, subscriber, &Event::RunStarted { trials, done })?;
         let blocks = blocks(&self.header.plan);
-        let (began, held) = (clock.now(), Holding::default());
-        let mut context = RunContext { apparatus, clock, stop, subscriber, began, before, blocks, held };
+        let (began, held, request) = (clock.now(), Holding::default(), Request::default());
+        let mut context = RunContext { apparatus, clock, stop, subscriber, began, before, blocks, held, request };
         let planned = self.planned_blocks(&mut state, &mut context)?.unwrap_or(Ending::Complete);
         let mut ending = planned;
-        if !matches!(planned, Ending::Interrupted | Ending::BudgetSpent) {
+        if !matches!(planned, Ending::Interrupted | Ending::BudgetSpent | Ending::OnRequest) {
             let again = self.blocks_again(&mut state, &mut context)?;
             // Second runs only improve the record: if there is no time for them, what is there still stands.
-            ending = again.filter(|again| *again != Ending::BudgetSpent).unwrap_or(planned);
+            ending = again.filter(|again| *again == Ending::Interrupted).unwrap_or(planned);
         }
         if ending != Ending::Interrupted && self.profile(&state, &mut context)? {
             ending = Ending::Interrupted;
@@ -130,7 +100,8 @@ impl Run<'_> {
         // Nor does an interruption then make intervals wider. If the record said so, a resumed run would measure more.
         let by_itself = matches!(planned, Ending::Fitted | Ending::PreciseEnough | Ending::Decided);
         let how = if by_itself { planned } else { ending }.word().to_owned();
-        self.record.write_end(&End { ended: clock.timestamp(), how: how.clone() })?;
+        let asked_by = stop.asked_by().cloned();
+        self.record.write_end(&End { ended: clock.timestamp(), how: how.clone(), asked_by })?;
         self.tell(clock, context.subscriber, &Event::RunEnded { how })?;
         Ok(ending)
     }
@@ -158,6 +129,9 @@ impl Run<'_> {
             let ending = self.by_itself_after(block)?;
             if ending.is_some() {
                 return Ok(ending);
+            }
+            if context.stop.asked_by().is_some() && plan.iter().any(|trial| trial.block > block) {
+                return Ok(Some(Ending::OnRequest));
             }
         }
         Ok(None)
@@ -232,6 +206,9 @@ impl Run<'_> {
             let trials = plan_again(&self.header.plan, of, block, index, self.header.seed);
             let open = || trials.iter().filter(|trial| !self.record.has_trial(trial.index));
             if open().next().is_some() {
+                if context.stop.asked_by().is_some() {
+                    return Ok(Some(Ending::OnRequest));
+                }
                 if self.over(open(), state, context) {
                     return Ok(Some(Ending::BudgetSpent));
                 }
@@ -331,9 +308,11 @@ impl Run<'_> {
                 trial.own_ports = true;
             });
         }
-        let (subscriber, held) = (&mut *context.subscriber, &mut context.held);
+        let (subscriber, held, request) = (&mut *context.subscriber, &mut context.held, &mut context.request);
         *held = Holding::default();
+        let stop = context.stop;
         let mut tell = |event: Event| {
+            request.tell(stop, subscriber);
             held.note(&event);
             subscriber(&event);
         };
@@ -425,8 +404,10 @@ impl Run<'_> {
             return Some(skipped(planned, why, context.clock));
         }
         let inputs = self.inputs(planned, state);
-        let (subscriber, held) = (&mut *context.subscriber, &mut context.held);
+        let (subscriber, held, request) = (&mut *context.subscriber, &mut context.held, &mut context.request);
+        let stop = context.stop;
         let mut tell = |event: Event| {
+            request.tell(stop, subscriber);
             held.note(&event);
             subscriber(&event);
         };

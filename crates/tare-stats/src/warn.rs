@@ -10,7 +10,7 @@ use crate::warmth::slice_of_unknown_warmth;
 use crate::warnings::{MachineFacts, Missing, Unfinished, Unsteady, Warning};
 use std::collections::BTreeSet;
 use tare_core::load::TurnsSummary;
-use tare_core::record::{DECIDED, INTERRUPTED, Record, TrialData};
+use tare_core::record::{DECIDED, INTERRUPTED, ON_REQUEST, Record, TrialData};
 use tare_core::trial::Outcome;
 
 /// Below this p a form's trend is its own: noise alone flags some trials of every form.
@@ -63,6 +63,10 @@ pub(crate) fn warnings(record: &Record, analysis: &Analysis) -> Vec<Warning> {
     }
     if record.end.as_ref().is_some_and(|end| end.how == DECIDED) {
         warnings.push(Warning::EndedByFinding);
+    }
+    if let Some(end) = record.end.as_ref().filter(|end| end.how == ON_REQUEST) {
+        let (there, planned) = (planned_there(record), record.header.plan.len());
+        warnings.push(Warning::EndedOnRequest { by: end.asked_by.clone(), there, planned });
     }
     warnings
 }
@@ -124,9 +128,12 @@ fn incomplete(record: &Record) -> Option<Missing> {
         Some(end) if end.how == INTERRUPTED => Unfinished::Interrupted,
         Some(_) => Unfinished::BudgetSpent,
     };
-    // Blocks that were run again come on top of the plan.
-    let there = record.trials.iter().filter(|trial| trial.record.trial.again.is_none()).count();
-    Some(Missing::Unfinished { why, there, planned: record.header.plan.len() })
+    Some(Missing::Unfinished { why, there: planned_there(record), planned: record.header.plan.len() })
+}
+
+/// How many trials of the plan there are. Blocks that were run again come on top of it.
+fn planned_there(record: &Record) -> usize {
+    record.trials.iter().filter(|trial| trial.record.trial.again.is_none()).count()
 }
 
 /// Whose A/A control fails must be named.

@@ -3,6 +3,7 @@
 use crate::probe_cost::{ProbeEffect, ProbeRatio};
 use crate::stalls::Stalls;
 use serde::Serialize;
+use tare_core::record::Asker;
 
 /// Something to know before believing a figure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -121,6 +122,15 @@ pub enum Warning {
     },
     /// The run ended because of what it had found: ratios lean away from 1.
     EndedByFinding,
+    /// A user had the run end between two blocks of its plan.
+    EndedOnRequest {
+        /// Who, if the record has it.
+        by: Option<Asker>,
+        /// Trials of the plan that were run.
+        there: usize,
+        /// Out of this many planned.
+        planned: usize,
+    },
 }
 
 /// What a machine says of itself, as far as it does.

@@ -145,6 +145,8 @@ impl Progress {
                 self.bar.set_message("kept standing");
             }
             Event::LetGo { .. } => self.line("removing what was kept standing"),
+            // Who listens to the signal has said so at once.
+            Event::EndAsked { .. } => {}
             Event::Searched { words } => self.found = Some(words.clone()),
             Event::TrialEnded { trial, outcome, throughput, p99_us } => {
                 if self.at_most.is_none() {

@@ -22,6 +22,7 @@ use tare_core::load::LoadOrigin;
 use tare_core::record::{Header, Record, TrialRecord};
 use tare_core::trial::Outcome;
 use tare_core::units::CpuSet;
+use tare_layers::asking;
 use tare_layers::home;
 use tare_layers::leftovers;
 use tare_layers::local::LoadGroup;
@@ -300,7 +301,8 @@ pub(crate) fn exit_code(record: &Record, ending: Ending) -> u8 {
     if record.trials.iter().any(bad) { EXIT_FAILED } else { EXIT_OK }
 }
 
-/// Ctrl-C and SIGTERM raise the stop; a second one exits at once. The stop is the same however often this is called.
+/// Ctrl-C and SIGTERM raise the stop; a second one exits at once. SIGUSR1 asks for the end after a block. The stop is
+/// the same however often this is called.
 ///
 /// # Errors
 /// When no handler can be installed.
@@ -318,6 +320,13 @@ pub(crate) fn stop_on_signals() -> Result<Stop> {
         }
         raised.raise();
         note("\ninterrupted: taking the trial down; what was measured is kept; interrupt again to exit at once");
+    })?;
+    let asked = stop.clone();
+    asking::on_end_after_block(move |by| {
+        let said = format!("\n{by} asked the run to end: it does so after the block that is being measured");
+        if asked.end_after_block(by) {
+            note(&said);
+        }
     })?;
     Ok(STOP.get_or_init(|| stop).clone())
 }

@@ -78,7 +78,7 @@ pub(crate) fn run(args: &RunArgs, mut suite: Suite) -> Result<u8> {
             keep_failed: args.keep_failed,
             stop: stop.clone(),
         };
-        interrupted = conduct(session, &stop)?;
+        interrupted = conduct(session, &stop)? || say_left(parts - at - 1, &out, &stop, &mut say);
         if interrupted {
             break;
         }
@@ -109,8 +109,8 @@ pub(crate) fn resume(path: &Path, args: &ResumeArgs) -> Result<u8> {
     session::require_clean_host()?;
     let stop = session::stop_on_signals()?;
     let carrier = machine::carrier()?;
-    let mut interrupted = false;
-    for part in open {
+    let (mut interrupted, parts) = (false, open.len());
+    for (at, part) in open.into_iter().enumerate() {
         let folder = path.join(part_name(&part.header));
         same_bundles(&part.header, &carrier, &mut say)?;
         let (there, all) = (part.trials.len(), part.header.plan.len());
@@ -126,7 +126,7 @@ pub(crate) fn resume(path: &Path, args: &ResumeArgs) -> Result<u8> {
             keep_failed: args.keep_failed,
             stop: stop.clone(),
         };
-        interrupted = conduct(session, &stop)?;
+        interrupted = conduct(session, &stop)? || say_left(parts - at - 1, path, &stop, &mut say);
         if interrupted {
             break;
         }
@@ -210,6 +210,16 @@ fn conduct(session: Session, stop: &Stop) -> Result<bool> {
         note(&format!("warning: could not add the run to the history: {error:#}"));
     }
     Ok(stop.raised())
+}
+
+/// Whether a user asked for the end of the run, which leaves `parts` of it out. Says which command runs them.
+fn say_left(parts: usize, path: &Path, stop: &Stop, say: &mut dyn FnMut(&str)) -> bool {
+    let leaves_out = parts > 0 && stop.asked_by().is_some();
+    if leaves_out {
+        let parts = if parts == 1 { "1 part was".to_owned() } else { format!("{parts} parts were") };
+        say(&format!("\nended on request: {parts} not begun; to run what is left: tare resume {}", path.display()));
+    }
+    leaves_out
 }
 
 /// Renders all parts and prints where the report is. Returns the exit code.

@@ -80,7 +80,7 @@ fn recorded(study: Study) -> Record {
         header: header(study, plan),
         trials,
         profiles: Vec::new(),
-        end: Some(End { ended: "2026-03-05T10:21:44Z".into(), how: "complete".into() }),
+        end: Some(End { ended: "2026-03-05T10:21:44Z".into(), how: "complete".into(), asked_by: None }),
     }
 }
 

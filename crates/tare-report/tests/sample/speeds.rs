@@ -16,6 +16,6 @@ pub(crate) fn at_two_speeds() -> Record {
         trial.record.metrics.entry("throughput".to_owned()).and_modify(|throughput| *throughput *= gain);
     }
     let how = FITTED.to_owned();
-    let end = Some(End { ended: "2026-03-05T10:31:44Z".into(), how });
+    let end = Some(End { ended: "2026-03-05T10:31:44Z".into(), how, asked_by: None });
     Record { header: header(study, plan), trials, profiles: Vec::new(), end }
 }

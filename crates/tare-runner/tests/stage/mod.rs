@@ -24,7 +24,7 @@ use tare_core::form::Form;
 use tare_core::host::{Facts, Host, OpenError, ServiceStart};
 use tare_core::load::{Check, LoadPlan, LoadProfile, LoadSummary, LoadTask, OperationSummary, SecondRow};
 use tare_core::plan::plan;
-use tare_core::record::{FormState, Header, SCHEMA};
+use tare_core::record::{Asker, FormState, Header, SCHEMA};
 use tare_core::study::Study;
 use tare_core::workload::{Readiness, Service, Workload};
 use tare_runner::{Apparatus, Clock, DataSet, Restored, RunInside, Stop};
@@ -73,6 +73,8 @@ pub(crate) enum Trouble {
     ManyFiles,
     /// The user wants an end while it is compared.
     StoppedWhileCompared,
+    /// The user asks for the end of the run after this block, while it is loaded.
+    AskedToEnd,
     /// As many answers take a tenth longer.
     Slow,
     /// It loses a fifth of its rate in turns of 10 ms.
@@ -231,6 +233,9 @@ impl Apparatus for TestApparatus<'_> {
             stop.raise();
             return Err(Fault::new("interrupted"));
         }
+        if self.hosts[&plan.endpoint.port()].0 == Trouble::AskedToEnd {
+            stop.end_after_block(asker());
+        }
         for (measured, time) in [(false, plan.settle), (true, plan.measure)] {
             self.clock.sleep(time);
             each_second(&SecondRow { measured, operations: 10, ..SecondRow::default() });
@@ -294,6 +299,11 @@ impl Apparatus for TestApparatus<'_> {
         }
         driven
     }
+}
+
+/// Who asks for the end of a run.
+pub(crate) fn asker() -> Asker {
+    Asker { user: 0, program: Some("bash".to_owned()) }
 }
 
 /// What a load wants run inside the form.

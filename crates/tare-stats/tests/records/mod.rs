@@ -86,7 +86,7 @@ pub(crate) fn record(study: Study, plan: Vec<PlannedTrial>, trials: Vec<TrialDat
             bundles: BTreeMap::new(),
             placement: BTreeMap::new(),
         },
-        end: Some(End { ended: String::new(), how: "complete".into() }),
+        end: Some(End { ended: String::new(), how: "complete".into(), asked_by: None }),
     }
 }
 

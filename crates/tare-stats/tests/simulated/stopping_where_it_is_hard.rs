@@ -155,7 +155,7 @@ fn carry_out(machine: Machine, asked: Option<f64>, most: u32, random: &mut Rando
             break;
         }
     }
-    record.end = Some(End { ended: String::new(), how: how.to_owned() });
+    record.end = Some(End { ended: String::new(), how: how.to_owned(), asked_by: None });
     record
 }
 
@@ -215,7 +215,8 @@ impl Tally {
         let analysis = analyse(record);
         let forms = forms(&analysis);
         let last = forms.last().expect("there is a form");
-        let as_is = Record { end: Some(End { ended: String::new(), how: COMPLETE.to_owned() }), ..record.clone() };
+        let end = End { ended: String::new(), how: COMPLETE.to_owned(), asked_by: None };
+        let as_is = Record { end: Some(end), ..record.clone() };
         let by_margin = 1.0 + record.header.study.design.margin();
         let off = analyse(&had_done(record, &last.arm, if up { by_margin } else { 1.0 / by_margin }));
         let called = |ratio: &&Ratio| matches!(ratio.verdict, Verdict::Better | Verdict::Worse);

@@ -9,7 +9,7 @@ use crate::terminal::{note, tell};
 use crate::{EXIT_OK, machine, paths, suite};
 use anyhow::Result;
 use tare_core::plan::plan_profiles;
-use tare_core::record::{DECIDED, End, FITTED, PRECISE_ENOUGH, Record};
+use tare_core::record::{DECIDED, End, FITTED, ON_REQUEST, PRECISE_ENOUGH, Record};
 use tare_runner::RecordDir;
 
 pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
@@ -28,11 +28,14 @@ pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
     let Record { header, trials, end, .. } = record;
     let mut say = |text: &str| if args.json { note(text) } else { tell(text) };
     let ended = end.filter(End::is_whole);
-    if let Some(end) = ended.filter(|_| lost == 0 && profiles == 0) {
+    // Who asked a run to end wants no more of it, profiles neither.
+    let is_done = |end: &End| lost == 0 && (profiles == 0 || end.how == ON_REQUEST);
+    if let Some(end) = ended.filter(is_done) {
         let why = match end.how.as_str() {
             PRECISE_ENOUGH => "the run was precise enough",
             DECIDED => "the run found what is best",
             FITTED => "as many blocks as fit into its time are on disk",
+            ON_REQUEST => "the run ended on request, and the rest of its plan is not run",
             _ => "every trial is on disk",
         };
         say(&format!("{}: {why}; `tare report` renders it", path.display()));

@@ -143,7 +143,11 @@ impl Choice {
         // The first among bounds may not be the first.
         let first = if open.iter().any(|lead| lead.bound.is_some()) { "has the best figure" } else { "did best" };
         let told = if contest.leads.len() == open.len() { "None stands out" } else { "Not all can be told apart" };
-        let spent = if ending == Ending::BudgetSpent { "The time is up" } else { "All blocks are done" };
+        let spent = match ending {
+            Ending::BudgetSpent => "The time is up",
+            Ending::OnRequest => "The search ended on request",
+            _ => "All blocks are done",
+        };
         let words =
             format!("{told}: {} {first}, and {names} may be as good. {spent}; {}. ", whole(leader), notes.join("; "));
         let beaten = contest.leads.iter().any(|lead| lead.over == free && lead.clear);
