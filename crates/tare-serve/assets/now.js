@@ -2,7 +2,7 @@
 // @ts-check
 
 /** @typedef {{place: string, arm: string, class: string, stage: string, told_at: string, left_s: number, trials: number,
- *   done: number, ended: string | null}} Whereabouts */
+ *   done: number, ends_after_block: boolean, ended: string | null}} Whereabouts */
 /** @typedef {{at: string, kind: string, text: string, log: string}} Said */
 
 /** Milliseconds until it is asked again whether a run goes on. */
@@ -15,6 +15,56 @@ const by = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 
 /** @type {Whereabouts | undefined} */
 let at;
+
+/** Whether the run goes on nowhere, though it has not ended. */
+let gone = false;
+/** What the server said when it was last asked to end the run, and whether it did so at once. */
+const asked = { said: "", atOnce: false };
+
+/** Why the run cannot be asked to end, or what comes of it that it was. */
+function ending() {
+  const barred = by("ending").dataset.barred ?? "";
+  let why = barred || asked.said;
+  if (at?.ended) why = "The run has ended.";
+  else if (gone) why = "The run has stopped.";
+  else if (!why && at?.ends_after_block) why = "The run ends after this block.";
+  const none = Boolean(at?.ended || gone || barred || asked.atOnce);
+  by("at-once").setAttribute("aria-disabled", String(none));
+  by("after-block").setAttribute("aria-disabled", String(none || at?.ends_after_block === true));
+  // What is set again would be read out again.
+  if (by("why").textContent !== why) by("why").textContent = why;
+}
+
+/** @param {string} run @param {"after-block" | "at-once"} when */
+async function end(run, when) {
+  try {
+    const answer = await fetch(`now/end?run=${encodeURIComponent(run)}&when=${when}`, { method: "POST" });
+    asked.said = await answer.text();
+    asked.atOnce ||= answer.ok && when === "at-once";
+  } catch {
+    asked.said = "tare serve does not answer.";
+  }
+  ending();
+}
+
+/** Makes the buttons work. Those that may not be pressed stay reachable, so that their reason is read out.
+ * @param {string} run */
+function offer(run) {
+  const sure = /** @type {HTMLDialogElement} */ (by("sure"));
+  /** @param {string} id @param {() => void} act */
+  const on = (id, act) =>
+    by(id).addEventListener("click", () => {
+      if (by(id).getAttribute("aria-disabled") !== "true") act();
+    });
+  on("after-block", () => end(run, "after-block"));
+  on("at-once", () => sure.showModal());
+  on("sure-no", () => sure.close());
+  on("sure-yes", () => {
+    sure.close();
+    // It may have ended meanwhile.
+    if (by("at-once").getAttribute("aria-disabled") !== "true") end(run, "at-once");
+  });
+}
 
 /** A time in words. @param {number} seconds */
 function inWords(seconds) {
@@ -59,6 +109,8 @@ function whereabouts(state) {
     else stage.removeAttribute("aria-current");
   }
   document.title = state.ended ? "Ended · Tare" : `${state.done}/${state.trials} · Tare`;
+  gone = false;
+  ending();
   left();
 }
 
@@ -115,7 +167,12 @@ function follow(run) {
     }
   });
   on("said", say);
-  on("stopped", () => trouble("The run has stopped without an end: tare resume continues it."));
+  on("stopped", () => {
+    trouble("The run has stopped without an end: tare resume continues it.");
+    gone = true;
+    Object.assign(asked, { said: "", atOnce: false });
+    ending();
+  });
   on("end", () => {
     source.close();
     if (at && !at.ended) whereabouts({ ...at, ended: "its record is complete" });
@@ -130,5 +187,7 @@ function follow(run) {
 }
 
 const now = document.getElementById("now");
-if (now instanceof HTMLElement && now.dataset.run) follow(now.dataset.run);
-else if (document.getElementById("waiting")) setTimeout(() => location.reload(), AGAIN);
+if (now instanceof HTMLElement && now.dataset.run) {
+  offer(now.dataset.run);
+  follow(now.dataset.run);
+} else if (document.getElementById("waiting")) setTimeout(() => location.reload(), AGAIN);

@@ -96,6 +96,11 @@ pub(crate) fn events(pieces: Receiver<Bytes>) -> Answer {
     answer(StatusCode::OK, "text/event-stream; charset=utf-8", OWN_POLICY, Content::Pieces(pieces))
 }
 
+/// Words for a script of a page.
+pub(crate) fn words(status: StatusCode, words: String) -> Answer {
+    answer(status, "text/plain; charset=utf-8", OWN_POLICY, Content::Whole(Some(words.into())))
+}
+
 /// Words for who is not let in, without anything of the pages: their addresses hold the key. The connection ends.
 pub(crate) fn refused(status: StatusCode, words: String) -> Answer {
     let mut answer = answer(status, "text/plain; charset=utf-8", OWN_POLICY, Content::Whole(Some(words.into())));

@@ -50,6 +50,8 @@ pub(crate) struct Whereabouts {
     pub(crate) left_s: f64,
     pub(crate) trials: u32,
     pub(crate) done: u32,
+    /// Whether it was asked to end after this block.
+    pub(crate) ends_after_block: bool,
     /// How it ended; none while it goes on.
     pub(crate) ended: Option<String>,
 }
@@ -158,6 +160,7 @@ impl Followed {
         match event {
             Event::RunStarted { trials, done } => {
                 (self.at.trials, self.at.done, self.at.ended) = (trials, done, None);
+                self.at.ends_after_block = false;
                 self.news.is_elsewhere = true;
                 self.forget_killed();
                 let continued = format!("continued: {done} of {trials} trials are on disk");
@@ -189,6 +192,11 @@ impl Followed {
             Event::Searched { words } => self.say(at, "told", &format!("peak: {words}"), ""),
             Event::TrialEnded { trial, outcome, throughput, p99_us } => {
                 self.trial_ended(at, &trial, &outcome, throughput, p99_us);
+            }
+            Event::EndAsked { by } => {
+                self.say(at, "told", &format!("{by} asked the run to end after this block"), "");
+                self.at.ends_after_block = true;
+                self.news.is_elsewhere = true;
             }
             Event::RunEnded { how } => {
                 self.say(at, "told", &format!("ended: {how}"), "");

@@ -78,10 +78,15 @@ impl Guard {
         if from_elsewhere && !says(FETCH_MODE, "navigate") {
             return refuse(StatusCode::FORBIDDEN, "a page of another site asked for this");
         }
-        if method != Method::GET && method != Method::HEAD {
-            return refuse(StatusCode::METHOD_NOT_ALLOWED, "records are only read here");
+        match *method {
+            Method::GET | Method::HEAD => Ok(()),
+            // Browsers say so of whatever changes something.
+            Method::POST if from_elsewhere || !headers.contains_key(ORIGIN) => {
+                refuse(StatusCode::FORBIDDEN, "only a page of this server may ask for this")
+            }
+            Method::POST => Ok(()),
+            _ => refuse(StatusCode::METHOD_NOT_ALLOWED, "records are only read here"),
         }
-        Ok(())
     }
 
     /// What a path leads to behind the key, such as `/now`; none without the key.
@@ -130,7 +135,12 @@ mod tests {
         let elsewhere = ("sec-fetch-site", "cross-site");
         assert_eq!(status(Method::GET, &[host, elsewhere, ("sec-fetch-mode", "no-cors")]), Some(403));
         assert_eq!(status(Method::GET, &[host, elsewhere, ("sec-fetch-mode", "navigate")]), None);
-        assert_eq!(status(Method::POST, &[host]), Some(405));
+        let own = ("origin", "http://127.0.0.1:4000");
+        assert_eq!(status(Method::POST, &[host, own, ("sec-fetch-site", "same-origin")]), None);
+        assert_eq!(status(Method::POST, &[host, own, elsewhere, ("sec-fetch-mode", "navigate")]), Some(403));
+        assert_eq!(status(Method::POST, &[host]), Some(403), "nobody says which page asks");
+        assert_eq!(status(Method::POST, &[host, ("origin", "null")]), Some(403));
+        assert_eq!(status(Method::PUT, &[host, own]), Some(405));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Records, and the run that goes on, in a browser: a server on 127.0.0.1 that reads a folder of records and its
-//! events, and writes nothing but an index beside them.
+//! events, and writes nothing but an index beside them. A run that goes on may be asked to end, by way of
+//! [`Surroundings`].
 //!
 //! **Architecture invariant:** a run neither knows nor waits for this. What is shown of records is rendered by
 //! `tare-report`, the drawings of a run that goes on included; nothing is worked out here.
@@ -21,6 +22,7 @@ mod routes;
 mod runs;
 mod server;
 mod shelf;
+mod stopping;
 mod surroundings;
 mod tail;
 

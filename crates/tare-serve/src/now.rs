@@ -5,6 +5,7 @@ use crate::index::{Index, RUNNING, Wanted};
 use crate::pages::{Pages, bar, plain, safe};
 use crate::query::Query;
 use crate::shelf::{Shelf, Shelved};
+use crate::stopping::{Stopping, in_sentences, may_ask};
 use crate::surroundings::Surroundings;
 use crate::tail::{Piece, Tail};
 use bytes::Bytes;
@@ -52,13 +53,19 @@ pub(crate) fn followed(index: &Index, query: &Query, live: &[String]) -> Result<
 ///
 /// # Errors
 /// When the record is missing or its header cannot be read.
-pub(crate) fn page(pages: &Pages, shelf: &Shelf, name: Option<&str>) -> Result<String, Fault> {
+pub(crate) fn page(
+    pages: &Pages,
+    shelf: &Shelf,
+    surroundings: &dyn Surroundings,
+    name: Option<&str>,
+) -> Result<String, Fault> {
     let Some(name) = name else {
         let content = context! { title => "Now", bar => bar("/now"), script => "now.js" };
         return pages.fill("now", content);
     };
-    let missing = || Fault::new(format!("there is no record '{name}' here")).remedy("choose one of the list");
-    let header = header(&shelf.record(name).ok_or_else(missing)?)?;
+    let shelved = recorded(shelf, name)?;
+    let header = header(&shelved)?;
+    let barred = may_ask(surroundings, &shelved, &header.run).err().map(|fault| in_sentences(&fault));
     let looks = Followed::of(&header).looks;
     let arms: Vec<Value> = looks
         .names()
@@ -69,8 +76,29 @@ pub(crate) fn page(pages: &Pages, shelf: &Shelf, name: Option<&str>) -> Result<S
         study => plain(&header.study.name), question => plain(&header.study.question),
         workload => plain(&header.workload.name), baseline => plain(&header.study.baseline),
         started => plain(&header.started), arms => plain(arms), hatches => safe(tare_report::hatches()),
+        barred => plain(barred),
     };
     pages.fill("now", content)
+}
+
+/// The record of this name.
+fn recorded(shelf: &Shelf, name: &str) -> Result<Shelved, Fault> {
+    let missing = || Fault::new(format!("there is no record '{name}' here")).remedy("choose one of the list");
+    shelf.record(name).ok_or_else(missing)
+}
+
+/// Asks the run of the record that the address names to end; returns what comes of it, in words.
+///
+/// # Errors
+/// Why it was not asked.
+pub(crate) fn end(
+    stopping: &Stopping,
+    shelf: &Shelf,
+    surroundings: &dyn Surroundings,
+    query: &Query,
+) -> Result<&'static str, Fault> {
+    let shelved = recorded(shelf, query.one("run").unwrap_or_default())?;
+    stopping.ask(surroundings, &shelved, &header(&shelved)?.run, query.one("when"))
 }
 
 fn header(shelved: &Shelved) -> Result<Header, Fault> {

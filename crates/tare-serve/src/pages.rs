@@ -78,7 +78,7 @@ impl Pages {
 }
 
 /// What a Fault says, as a sentence.
-fn sentence(text: &str) -> String {
+pub(crate) fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let Some(first) = letters.next() else { return String::new() };
     let end = if text.ends_with(['.', '?', '!']) { "" } else { "." };

@@ -7,6 +7,7 @@ use crate::pages::{ASSETS, Pages};
 use crate::query::{Query, decoded};
 use crate::reports::Reports;
 use crate::shelf::Shelf;
+use crate::stopping::{Stopping, in_sentences};
 use crate::surroundings::Surroundings;
 use crate::{compared, now, runs};
 use hyper::header::HeaderMap;
@@ -34,6 +35,7 @@ pub(crate) struct Site {
     pub(crate) pages: Pages,
     pub(crate) reports: Reports,
     pub(crate) surroundings: Arc<dyn Surroundings>,
+    pub(crate) stopping: Stopping,
     /// Asks for the folder to be looked through again.
     pub(crate) ask: SyncSender<()>,
     /// Records are large: one is read at a time for reports and comparisons, and another one for the index. Who waits
@@ -62,13 +64,14 @@ pub(crate) async fn answer(
         return asset.map_or_else(|| missing(&site), |&(_, kind, text)| answer::asset(kind, text));
     }
     let (path, query) = (path.to_owned(), Query::of(uri.query()));
+    let changes = method == Method::POST;
     let reads = path.starts_with("/run/") || path == "/compare";
     let turn = if reads { site.reading.clone().acquire_owned().await.ok() } else { None };
     let made_by = site.clone();
     let made = tokio::task::spawn_blocking(move || {
         // Kept until it is made, even if the browser has gone.
         let _turn = turn;
-        made_by.route(&path, &query)
+        if changes { made_by.change(&path, &query) } else { made_by.route(&path, &query) }
     });
     let made = made.await;
     made.unwrap_or_else(|_| {
@@ -83,6 +86,20 @@ fn missing(site: &Site) -> Answer {
 }
 
 impl Site {
+    /// Does what a button asks for, and answers in words.
+    fn change(&self, path: &str, query: &Query) -> Answer {
+        let done = match path {
+            "/now/end" => now::end(&self.stopping, &self.shelf, self.surroundings.as_ref(), query),
+            _ => {
+                return answer::refused(StatusCode::METHOD_NOT_ALLOWED, "Refused: this page is only read.\n".to_owned());
+            }
+        };
+        match done {
+            Ok(said) => answer::words(StatusCode::OK, said.to_owned()),
+            Err(fault) => answer::words(StatusCode::CONFLICT, in_sentences(&fault)),
+        }
+    }
+
     fn route(self: Arc<Site>, path: &str, query: &Query) -> Answer {
         let html = match path {
             "/" => {
@@ -95,7 +112,8 @@ impl Site {
             "/compare" => compared::page(&self.pages, &self.index, &self.shelf, self.surroundings.as_ref(), query),
             "/now" => {
                 self.look();
-                self.now(query).and_then(|name| now::page(&self.pages, &self.shelf, name.as_deref()))
+                let surroundings = self.surroundings.as_ref();
+                self.now(query).and_then(|name| now::page(&self.pages, &self.shelf, surroundings, name.as_deref()))
             }
             "/now/events" => return self.events(query),
             path => return self.report(path),
@@ -167,7 +185,7 @@ mod tests {
     use super::*;
     use hyper::header::HOST;
     use std::time::Duration;
-    use tare_core::record::Header;
+    use tare_core::record::{EndRequest, Header};
 
     struct Nothing;
 
@@ -178,6 +196,14 @@ mod tests {
 
         fn live_runs(&self) -> Vec<String> {
             Vec::new()
+        }
+
+        fn may_ask(&self, _: &str) -> Result<(), Fault> {
+            Err(Fault::new("no run goes on"))
+        }
+
+        fn ask(&self, run: &str, _: EndRequest) -> Result<(), Fault> {
+            self.may_ask(run)
         }
     }
 
@@ -190,6 +216,7 @@ mod tests {
             index: Index::open(folder).unwrap(),
             reports: Reports::default(),
             surroundings: Arc::new(Nothing),
+            stopping: Stopping::default(),
             ask: std::sync::mpsc::sync_channel(1).0,
             reading: Arc::new(Semaphore::new(1)),
             followers: AtomicUsize::new(0),

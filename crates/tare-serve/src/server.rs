@@ -6,6 +6,7 @@ use crate::pages::Pages;
 use crate::reports::Reports;
 use crate::routes::{Site, answer};
 use crate::shelf::Shelf;
+use crate::stopping::Stopping;
 use crate::surroundings::Surroundings;
 use hyper::Request;
 use hyper::body::Incoming;
@@ -84,6 +85,7 @@ impl Server {
             shelf,
             reports: Reports::default(),
             surroundings,
+            stopping: Stopping::default(),
             ask,
             reading: Arc::new(Semaphore::new(1)),
             followers: AtomicUsize::new(0),

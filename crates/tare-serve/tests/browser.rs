@@ -1,14 +1,16 @@
 //! A server on a folder of sample records, and who asks it.
 
 use crate::{events, sample};
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
+use std::process::Child;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tare_core::fault::Fault;
-use tare_core::record::{Header, Record};
+use tare_core::fault::{Doing, Fault};
+use tare_core::record::{EndRequest, Header, Record};
 use tare_runner::RecordDir;
 use tare_serve::{Server, Settings, Stopper, Surroundings};
 use tare_stats::Occasions;
@@ -18,7 +20,11 @@ const WITHIN: Duration = Duration::from_secs(60);
 
 /// A machine without a history, on which these runs go on.
 #[derive(Default)]
-pub(crate) struct Machine(Mutex<Vec<String>>);
+pub(crate) struct Machine {
+    runs: Mutex<Vec<String>>,
+    /// The process of these runs; without one they are another user's.
+    process: Mutex<Option<Child>>,
+}
 
 impl Surroundings for Machine {
     fn occasions(&self, _: &Header, _: &Header) -> Result<Occasions, Fault> {
@@ -26,7 +32,21 @@ impl Surroundings for Machine {
     }
 
     fn live_runs(&self) -> Vec<String> {
-        self.0.lock().unwrap().clone()
+        self.runs.lock().unwrap().clone()
+    }
+
+    fn may_ask(&self, run: &str) -> Result<(), Fault> {
+        let is_own = self.process.lock().unwrap().is_some();
+        let fault = || Fault::new(format!("run {run} belongs to another user")).remedy("press Ctrl-C");
+        if is_own { Ok(()) } else { Err(fault()) }
+    }
+
+    fn ask(&self, _: &str, request: EndRequest) -> Result<(), Fault> {
+        let process = self.process.lock().unwrap();
+        let process = process.as_ref().expect("it may be asked");
+        // Of a test that runs in the background, a shell would ignore SIGINT.
+        let signal = if request == EndRequest::AtOnce { Signal::TERM } else { Signal::USR1 };
+        kill_process(Pid::from_child(process), signal).doing("signal the run")
     }
 }
 
@@ -64,7 +84,18 @@ impl Site {
 
     /// From now on, this run goes on.
     pub(crate) fn lives(&self, run: &str) {
-        self.machine.0.lock().unwrap().push(run.to_owned());
+        self.machine.runs.lock().unwrap().push(run.to_owned());
+    }
+
+    /// From now on, this process carries out the runs.
+    pub(crate) fn carried_out_by(&self, process: Child) {
+        *self.machine.process.lock().unwrap() = Some(process);
+    }
+
+    /// The exit code of that process, once it has ended.
+    pub(crate) fn run_ended(&self) -> Option<i32> {
+        let process = self.machine.process.lock().unwrap().take();
+        process.expect("a process carries out the runs").wait().unwrap().code()
     }
 
     fn host(&self) -> String {
@@ -74,6 +105,13 @@ impl Site {
     /// Asks for `path` as a browser does that has the key.
     pub(crate) fn get(&self, path: &str) -> Said {
         self.get_with(&format!("/{}{path}", self.key), &self.host())
+    }
+
+    /// Asks for a change as a script of a page does.
+    pub(crate) fn post(&self, path: &str) -> Said {
+        let Site { key, address, .. } = self;
+        let origin = format!("Origin: http://{address}\r\nContent-Length: 0\r\n");
+        self.ask(&format!("POST /{key}{path} HTTP/1.1\r\n{}{origin}", self.host()))
     }
 
     /// Asks for `path` as it stands, with these lines instead of the host's.

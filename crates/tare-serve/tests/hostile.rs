@@ -33,9 +33,20 @@ fn only_who_has_the_key_and_asks_from_here_is_answered() {
         assert_eq!(said.status, 403, "{path}");
         assert!(!said.body.contains(&site.key) && !said.head.contains(&site.key), "{path}: {said:?}");
     }
-    for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
+    for method in ["PUT", "DELETE", "OPTIONS"] {
         assert_eq!(site.ask(&format!("{method} {key}/ HTTP/1.1\r\n{host}")).status, 405, "{method}");
     }
+    // What changes something is asked for by a page of its own.
+    let own = format!("Origin: http://127.0.0.1:{port}\r\n");
+    let post = |path: &str, lines: &str| site.ask(&format!("POST {path} HTTP/1.1\r\n{host}{lines}")).status;
+    let end = format!("{key}/now/end?run=one&when=at-once");
+    let elsewhere = format!("{own}Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n");
+    for lines in ["", "Origin: null\r\n", "Origin: http://evil.example\r\n", elsewhere.as_str()] {
+        assert_eq!(post(&end, lines), 403, "{lines}");
+    }
+    assert_eq!(post("/now/end?run=one&when=at-once", &own), 403, "the key is missing");
+    assert_eq!((post(&format!("{key}/"), &own), post(&end, &own)), (405, 409), "no such run goes on");
+    assert_eq!(site.get("/now/end?run=one&when=at-once").status, 404, "a link changes nothing");
     assert_eq!(site.get("/assets/serve.css").status, 200);
     for page in ["/", "/run/one", "/now", "/compare", "/nobody"] {
         let said = site.get(page);

@@ -3,7 +3,9 @@
 use crate::browser::{Site, sample};
 use crate::events;
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use tare_runner::{Event, RecordDir};
 
 fn two(folder: &Path) {
@@ -118,6 +120,57 @@ fn a_run_that_goes_on_is_told_from_its_beginning_and_as_it_goes() {
     let late = texts(&late);
     assert!(texts(&rest).iter().all(|text| late.contains(text)), "{late:#?}");
     assert_eq!(late.first().map(String::as_str), Some("started"));
+}
+
+#[test]
+fn the_page_of_a_run_asks_it_to_end_and_says_why_it_may_not() {
+    let site = Site::of(|folder| _ = sample(folder, "live", |record| record.end = None));
+    let page = || site.get("/now?run=live").body;
+    let [after_block, at_once] = ["after-block", "at-once"].map(|when| format!("/now/end?run=live&when={when}"));
+    let barred = |why: &str| {
+        let (page, said) = (page(), site.post(&at_once));
+        assert!(page.contains(why) && page.contains("aria-disabled=\"true\""), "{why}: {page}");
+        assert!(said.status == 409 && said.body.contains(why), "{why}: {said:?}");
+    };
+    barred("This run is not in progress on this machine.");
+    site.lives("live");
+    barred("Run live belongs to another user. Press Ctrl-C.");
+    let script = "trap 'echo after-block' USR1; trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done";
+    let mut run = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(run.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert_eq!(said.next().as_deref(), Some("ready"));
+    site.carried_out_by(run);
+    assert!(!page().contains("aria-disabled=\"true\""), "{}", page());
+    let answer = site.post(&after_block);
+    assert_eq!((answer.status, answer.body.as_str()), (200, "The run ends after this block."));
+    assert_eq!(said.next().as_deref(), Some("after-block"));
+    // A second signal would end it with everything standing.
+    assert_eq!([&at_once, &at_once].map(|path| site.post(path).status), [200, 200]);
+    assert_eq!(site.run_ended(), Some(7));
+    assert_eq!(site.post("/now/end?run=nobody&when=at-once").status, 409);
+}
+
+#[test]
+fn that_a_run_was_asked_to_end_is_told_until_it_is_resumed() {
+    let record = crate::sample::record();
+    let mut all = events::events(&record);
+    let by = tare_core::record::Asker { user: 0, program: Some("<b>".to_owned()) };
+    all.truncate(all.len() / 2);
+    let at = "2026-03-05T10:59:00Z".to_owned();
+    let site = Site::of(|folder| {
+        for name in ["asked", "resumed"] {
+            let mut written = RecordDir::create(&folder.join(name), &record.header).unwrap();
+            all.iter().for_each(|(at, event)| written.write_event(at, event).unwrap());
+            written.write_event(&at, &Event::EndAsked { by: by.clone() }).unwrap();
+            if name == "resumed" {
+                written.write_event(&at, &Event::RunStarted { trials: 9, done: 3 }).unwrap();
+            }
+        }
+    });
+    for (name, ends) in [("asked", true), ("resumed", false)] {
+        let (_, state) = site.follow(name).find(|(event, _)| event == "state").unwrap();
+        assert_eq!(state["ends_after_block"], ends, "{name}: {state}");
+    }
 }
 
 #[test]

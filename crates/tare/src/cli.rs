@@ -7,7 +7,12 @@ use std::time::Duration;
 use tare_core::design::Arrangement;
 use tare_core::units::typed_duration;
 
+const RUN_HELP: &str = "\
+Ctrl-C and SIGTERM take the current trial down and end the run, which `tare resume` continues. SIGUSR1 ends it after the \
+block that is being measured, with a report and nothing left to resume.";
+
 #[derive(Debug, Clone, Args)]
+#[command(after_help = RUN_HELP)]
 pub(crate) struct RunArgs {
     /// Study: a file, or the name of one in studies/
     #[arg(default_value = "canonical")]
@@ -343,7 +348,8 @@ pub(crate) struct ScalingArgs {
 
 const SERVE_HELP: &str = "\
 Only this machine can reach the pages, and only a browser that has opened the printed link, which holds a new key each \
-time. Records are read, never changed; `.tare-serve.sqlite` in their folder is an index that may be removed.";
+time. Records are read, never changed; `.tare-serve.sqlite` in their folder is an index that may be removed. The page \
+Now can end the run in progress, if you may signal it.";
 
 #[derive(Debug, Args)]
 #[command(after_help = SERVE_HELP)]

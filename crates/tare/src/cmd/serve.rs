@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use tare_core::fault::Fault;
-use tare_core::record::Header;
-use tare_layers::owner;
+use tare_core::record::{EndRequest, Header};
+use tare_layers::{asking, owner};
 use tare_serve::{Server, Settings, Surroundings};
 use tare_stats::Occasions;
 use tempfile::NamedTempFile;
@@ -28,6 +28,14 @@ impl Surroundings for ThisMachine {
 
     fn live_runs(&self) -> Vec<String> {
         owner::live_runs()
+    }
+
+    fn may_ask(&self, run: &str) -> Result<(), Fault> {
+        asking::may_ask(run)
+    }
+
+    fn ask(&self, run: &str, request: EndRequest) -> Result<(), Fault> {
+        asking::ask(run, request)
     }
 }
 
