@@ -141,7 +141,8 @@ extern "C" fn hear(_: libc::c_int, facts: *mut libc::siginfo_t, _: *mut libc::c_
     unsafe {
         let errno = libc::__errno_location();
         let before = *errno;
-        let sender = [(*facts).si_pid().cast_unsigned(), (*facts).si_uid()];
+        let facts = &*facts;
+        let sender = [facts.si_pid().cast_unsigned(), facts.si_uid()];
         libc::write(HEARD_AT.load(Ordering::Acquire), sender.as_ptr().cast(), HEARD);
         *errno = before;
     }
@@ -161,7 +162,7 @@ mod tests {
     use super::*;
     use std::process::{Child, Command, Stdio};
 
-    /// A child that ends in its own way on SIGUSR1, and has no way of its own for SIGINT.
+    /// A child that ends in its own way on SIGUSR1.
     fn child() -> Child {
         let script = "trap 'exit 7' USR1; echo ready; while :; do sleep 0.05; done";
         let mut child = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
@@ -178,13 +179,19 @@ mod tests {
         let owner = Owner::made(child.id(), started);
         let target = || Target::of(&owner, "abcdef").unwrap();
         target().may_be_asked().unwrap();
-        let unheard = target().ask(EndRequest::AtOnce).unwrap_err();
-        assert!(unheard.message.contains("does not listen") && child.try_wait().unwrap().is_none(), "{unheard}");
         let forbidden = target().sent(Err(Errno::PERM)).unwrap_err();
         assert!(forbidden.message.contains("another user") && forbidden.remedy.contains("Ctrl-C"), "{forbidden}");
         target().ask(EndRequest::AfterBlock).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(7));
         assert!(Target::of(&owner, "abcdef").is_err(), "it has ended");
+        let mut deaf = Command::new("sleep").arg("60").spawn().unwrap();
+        let owner = Owner::made(deaf.id(), processes::start_time(deaf.id()).unwrap());
+        for request in [EndRequest::AfterBlock, EndRequest::AtOnce] {
+            let unheard = Target::of(&owner, "abcdef").unwrap().ask(request).unwrap_err();
+            assert!(unheard.message.contains("does not listen"), "{unheard}");
+        }
+        assert!(deaf.try_wait().unwrap().is_none(), "it would have been killed");
+        deaf.kill().and_then(|()| deaf.wait()).unwrap();
         assert!(may_ask("../etc").is_err() && ask("zzzzzz", EndRequest::AtOnce).is_err());
     }
 

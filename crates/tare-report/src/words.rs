@@ -47,17 +47,22 @@ pub(crate) fn design(record: &Record) -> String {
     format!("{text}; {}{}", study.design.describe(), if reached { " (reached)" } else { "" })
 }
 
-/// The blocks in words: `5 blocks`, `at most 40 blocks`, `4 blocks of 5, as many as 5m allow`.
+/// The blocks in words: `5 blocks`, `at most 40 blocks`, `4 blocks of 5, as many as 5m allow`, `4 blocks of 5, ended on
+/// request`.
 fn how_many(record: &Record) -> String {
     let study = &record.header.study;
-    let fitted = study.at_most.filter(|_| record.end.as_ref().is_some_and(|end| end.how == FITTED));
-    if let Some(most) = fitted {
+    let short = match (record.end.as_ref().map_or("", |end| end.how.as_str()), study.at_most) {
+        (FITTED, Some(most)) => Some(format!("as many as {} allow", exact_duration(most))),
+        (ON_REQUEST, _) => Some("ended on request".to_owned()),
+        _ => None,
+    };
+    if let Some(why) = short {
         let there = record.trials.iter().map(|trial| &trial.record.trial).filter(|trial| trial.again.is_none());
         let last = there.map(|trial| trial.block).max().unwrap_or_default();
         let rounds = rounds_after(&record.header.plan, study, last);
         let blocks = if rounds == 1 { "1 block" } else { &format!("{rounds} blocks") };
         let of = if study.design.ends_by_itself() { String::new() } else { format!(" of {}", study.repeat) };
-        return format!("{blocks}{of}, as many as {} allow", exact_duration(most));
+        return format!("{blocks}{of}, {why}");
     }
     match study.repeat {
         1 => "1 block".to_owned(),

@@ -256,5 +256,5 @@ fn a_run_that_was_asked_to_end_says_by_whom_and_misses_nothing() {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let there = record.trials.iter().filter(|trial| trial.record.trial.again.is_none()).count();
     let wanted = format!("root (bash) asked the run to end early, after {there} of {planned} planned trials;");
-    assert!(text.contains(&wanted), "{text}");
+    assert!(text.contains(&wanted) && text.contains("3 blocks of 5, ended on request, 10 s measured"), "{text}");
 }

@@ -11,7 +11,7 @@ const STUDY: &str = "\
 study: watched
 question: Does it show?
 workload: redis
-repeat: 3
+repeat: 9
 design: blocks
 load: {closed: {connections: 4}}
 time: {settle: 0s, measure: 1s}
@@ -35,10 +35,22 @@ impl Browser {
     }
 
     fn ask(&self, path: &str, more: &str) -> TcpStream {
+        self.send("GET", path, more)
+    }
+
+    /// Asks for a change as a script of a page does; what was answered.
+    fn change(&self, path: &str) -> String {
+        let mut answer = String::new();
+        let origin = format!("Origin: http://{}\r\nContent-Length: 0\r\nConnection: close\r\n", self.host);
+        self.send("POST", path, &origin).read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn send(&self, method: &str, path: &str, more: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.host).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let Browser { host, key } = self;
-        write!(stream, "GET /{key}{path} HTTP/1.1\r\nHost: {host}\r\n{more}\r\n").unwrap();
+        write!(stream, "{method} /{key}{path} HTTP/1.1\r\nHost: {host}\r\n{more}\r\n").unwrap();
         stream
     }
 
@@ -57,7 +69,7 @@ pub(crate) fn link(server: &mut Child) -> String {
 }
 
 #[test]
-fn a_run_is_seen_in_a_browser_as_it_goes_on() {
+fn a_run_is_seen_in_a_browser_as_it_goes_on_and_ends_when_that_asks() {
     let Some(lab) = Lab::open(&["mmdebstrap"]) else { return };
     let records = lab.path("records");
     std::fs::create_dir(&records).unwrap();
@@ -73,7 +85,7 @@ fn a_run_is_seen_in_a_browser_as_it_goes_on() {
         assert!(began.elapsed() < Duration::from_secs(60), "no run goes on");
         std::thread::sleep(Duration::from_millis(200));
     }
-    let (mut event, mut seen) = (String::new(), Vec::new());
+    let (mut event, mut seen, mut is_asked) = (String::new(), Vec::new(), false);
     for line in BufReader::new(browser.ask("/now/events", "")).lines().map_while(Result::ok) {
         if let Some(name) = line.strip_prefix("event: ") {
             name.trim().clone_into(&mut event);
@@ -84,6 +96,12 @@ fn a_run_is_seen_in_a_browser_as_it_goes_on() {
         }
         let is_there = out.join("end.json").exists();
         let data: serde_json::Value = serde_json::from_str(data.trim()).unwrap();
+        // In the third of nine blocks of two trials.
+        if event == "state" && data["done"] == 5 && !is_asked {
+            let answer = browser.change("/now/end?run=live&when=after-block");
+            assert!(answer.ends_with("The run ends after this block."), "{answer}");
+            is_asked = true;
+        }
         seen.push((event.clone(), data, is_there));
     }
     let output = run.wait_with_output().unwrap();
@@ -96,7 +114,10 @@ fn a_run_is_seen_in_a_browser_as_it_goes_on() {
     let ratios = seen.iter().rev().find(|(event, ..)| event == "ratios").unwrap().1["html"].as_str().unwrap();
     assert!(ratios.contains("native (A/A)") && !ratios.contains("needs 3 blocks"), "{ratios}");
     let last = &seen.iter().rev().find(|(event, ..)| event == "state").unwrap().1;
-    assert!(last["ended"] == "complete" && last["done"] == 6, "{last}");
+    assert!(last["ended"] == "on request" && last["done"] == 6, "{last}");
+    let asked_by = lab.record(&out).end.unwrap().asked_by.unwrap();
+    assert!(asked_by.user == 0 && asked_by.program.is_some(), "{asked_by:?}");
+    assert!(browser.get("/run/live").contains("asked the run to end early, after 6 of 18 planned trials"));
     assert!(browser.get("/run/live").contains("Does it show?"));
     kill_process(Pid::from_child(&server), Signal::INT).unwrap();
     assert!(server.wait().unwrap().success());
