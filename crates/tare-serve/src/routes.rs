@@ -88,13 +88,11 @@ fn missing(site: &Site) -> Answer {
 impl Site {
     /// Does what a button asks for, and answers in words.
     fn change(&self, path: &str, query: &Query) -> Answer {
-        let done = match path {
-            "/now/end" => now::end(&self.stopping, &self.shelf, self.surroundings.as_ref(), query),
-            _ => {
-                return answer::refused(StatusCode::METHOD_NOT_ALLOWED, "Refused: this page is only read.\n".to_owned());
-            }
-        };
-        match done {
+        if path != "/now/end" {
+            let words = "Refused: this page is only read.\n".to_owned();
+            return answer::refused(StatusCode::METHOD_NOT_ALLOWED, words);
+        }
+        match now::end(&self.stopping, &self.shelf, self.surroundings.as_ref(), query) {
             Ok(said) => answer::words(StatusCode::OK, said.to_owned()),
             Err(fault) => answer::words(StatusCode::CONFLICT, in_sentences(&fault)),
         }
