@@ -218,6 +218,25 @@ fn of_a_system(by: &str) {
         nothing_is_left(&stage);
     }
     told(&stage, &usual);
+    // LXC removes a container's group with what it has counted, and nspawn writes its words to the service's log.
+    let below = "exit code 5, after a process of it was killed for want of memory";
+    let pretended = if by == "nspawn" && !the_kernel_tells_ends() { "killed by signal 9" } else { "exit code 1" };
+    let mut host = stage.open(&usual);
+    for (question, how) in [("eat-below", below), ("pretend", pretended)] {
+        let (_, place) = stage.start(host.as_mut(), &stage.service());
+        assert_eq!(stage.ask(place, question), None, "{usual}");
+        assert_eq!(crate::checks::ended(host.as_mut()), how, "{usual}: {question}");
+        host.stop("echo").unwrap();
+    }
+    host.close().unwrap();
+    nothing_is_left(&stage);
+}
+
+/// Whether this kernel says how a process has ended to who is not its parent: from Linux 6.15 on.
+fn the_kernel_tells_ends() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-']).map(|number| number.trim().parse::<u32>().unwrap_or(0));
+    (numbers.next(), numbers.next()) >= (Some(6), Some(15))
 }
 
 /// How ends are told, and mistakes.

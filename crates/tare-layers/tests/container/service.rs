@@ -86,6 +86,23 @@ fn answer(question: &str) -> String {
                 eaten.push(vec![1; 1 << 20]);
             }
         }
+        ("eat-below", _) => {
+            // SAFETY: this program has one thread, so its child may do what it could.
+            let child = unsafe { libc::fork() };
+            assert!(child >= 0, "there is room for a child");
+            if child == 0 {
+                return answer("eat");
+            }
+            // SAFETY: it is a child of this process, and its status is not asked for.
+            unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+            std::process::exit(5)
+        }
+        ("pretend", _) => {
+            // The last words of systemd-nspawn when it has seen a service killed.
+            let machine = read("/proc/sys/kernel/hostname").unwrap_or_default();
+            println!("src/nspawn/nspawn.c:1: Container {machine} terminated by signal KILL.");
+            std::process::exit(1)
+        }
         ("exit", code) => std::process::exit(code.parse().unwrap_or(1)),
         _ => format!("unknown question '{question}'"),
     }

@@ -44,7 +44,7 @@ pub(super) fn prepare(told: &Told, tree: &Root, command: &mut Command) -> Result
         None => command.args(&order.start.service.command),
     };
     let directory = directory.to_owned();
-    Ok(Box::new(move |status| {
+    Ok(Box::new(move |status, _| {
         let counted = fs::read_to_string(directory.join(COUNTED)).unwrap_or_default();
         let killed = counted.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok());
         (end_told(status, &messages(&directory)), killed.unwrap_or(0))
@@ -60,9 +60,18 @@ impl Lines {
     /// # Errors
     /// When the value would be more than one line: the rest could be any setting, such as a program to run as root.
     fn add(&mut self, key: &str, value: impl std::fmt::Display) -> Result<(), Fault> {
+        self.add_told(key, key, value)
+    }
+
+    /// The same, with words for what an error is about. The value is left out of it: it may be a secret, and with its
+    /// line breaks escaped it would not be found again and taken out, see [`tare_core::secrets`].
+    ///
+    /// # Errors
+    /// See [`Lines::add`].
+    fn add_told(&mut self, key: &str, what: &str, value: impl std::fmt::Display) -> Result<(), Fault> {
         let value = value.to_string();
         if value.contains(char::is_control) {
-            let message = format!("LXC takes no control characters in {key}: {value:?}");
+            let message = format!("LXC takes no line breaks or other control characters in {what}");
             return Err(Fault::new(message)
                 .remedy("leave them out, or use 'by: nspawn' or 'by: runtime'")
                 .as_mistake());
@@ -105,11 +114,13 @@ fn config(told: &Told, mounted: &Path) -> Result<String, Fault> {
     lines.add("lxc.init.gid", service.user.1)?;
     lines.add("lxc.init.cwd", service.directory.as_deref().unwrap_or("/"))?;
     for (key, value) in environment(&service.environment, order.home) {
-        lines.add("lxc.environment", format!("{key}={value}"))?;
+        let what = format!("the variable {key:?} of '{}'", order.start.instance);
+        lines.add_told("lxc.environment", &what, format!("{key}={value}"))?;
     }
     let kept = capabilities(order.machine.capabilities);
     let kept: Vec<String> = kept.iter().map(|name| name.trim_start_matches("CAP_").to_lowercase()).collect();
-    lines.add("lxc.cap.keep", kept.join(" "))?;
+    // With an empty list LXC keeps every capability.
+    lines.add("lxc.cap.keep", if kept.is_empty() { "none".to_owned() } else { kept.join(" ") })?;
     if order.options.seccomp == Seccomp::Default {
         lines.add("lxc.seccomp.profile", FILTER)?;
     }
@@ -136,6 +147,8 @@ fn limits(order: &Order, lines: &mut Lines) -> Result<(), Fault> {
     let (version, memory) = if order.machine.unified { ("cgroup2", "max") } else { ("cgroup", "limit_in_bytes") };
     lines.add(&format!("lxc.{version}.memory.{memory}"), wanted.memory_bytes)?;
     match (order.machine.unified, order.machine.limits_swap) {
+        // Absent where the kernel has no swap at all, and LXC starts nothing with a limit that it cannot set.
+        (true, _) if !Path::new("/proc/swaps").exists() => {}
         (true, _) => lines.add("lxc.cgroup2.memory.swap.max", 0)?,
         // The sum of memory and swap: the same figure means no swap.
         (false, true) => lines.add("lxc.cgroup.memory.memsw.limit_in_bytes", wanted.memory_bytes)?,
@@ -230,8 +243,11 @@ mod tests {
         let mut lines = Lines(String::new());
         lines.add("lxc.environment", "A= b\" ").unwrap();
         assert_eq!(lines.0, "lxc.environment = \"A= b\" \"\n");
-        let fault = lines.add("lxc.environment", "A=b\nlxc.hook.pre-start = /x").unwrap_err();
-        assert!(fault.message.contains("lxc.environment"), "{fault}");
+        let fault = lines.add("lxc.uts.name", "b\nlxc.hook.pre-start = /x").unwrap_err();
+        assert!(fault.message.ends_with(" in lxc.uts.name"), "{fault}");
+        let fault = lines.add_told("lxc.environment", "the variable \"KEY\"", "KEY=hush\nhush").unwrap_err();
+        assert!(fault.message.ends_with(" in the variable \"KEY\""), "{fault}");
+        assert!(!fault.to_string().contains("hush"), "{fault}");
         assert_eq!(lines.0.lines().count(), 1);
     }
 

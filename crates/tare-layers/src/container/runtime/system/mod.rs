@@ -4,6 +4,7 @@
 //! What either keeps on the machine while it runs is hidden by memory in the mount namespace of the process that looks
 //! after the service, and goes with it. Both have a filter of system calls of their own.
 
+mod ending;
 mod lxc;
 mod nspawn;
 
@@ -20,6 +21,7 @@ use crate::local::root::Root;
 use crate::local::running::{Inside, describe_end};
 use crate::local::volumes::{make_volumes, volume_folders};
 use crate::marks;
+use ending::Watched;
 use rustix::fs::Mode;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -47,9 +49,9 @@ struct Told<'a> {
     machine: String,
 }
 
-/// How a service ended, by how the process that looked after it did, with those killed for want of memory that its
-/// group does not tell of.
-type End = Box<dyn Fn(ExitStatus) -> (ExitStatus, u64) + Send>;
+/// How a service ended, by how the process that looked after it did and by what the kernel tells of the service itself,
+/// if it does; with those killed for want of memory that its group does not tell of.
+type End = Box<dyn Fn(ExitStatus, Option<ExitStatus>) -> (ExitStatus, u64) + Send>;
 
 /// Starts a service with its output going to `stdout` and `stderr`, which is the file `log`. On failure nothing of it
 /// is left.
@@ -120,13 +122,16 @@ fn start_in(
             if let Some(why) = complaint(launch, directory, log, status) {
                 return Err(why);
             }
-            let (status, killed) = end(status);
+            let (status, killed) = end(status, None);
             (None, Some(describe_end(status, killed)))
         }
     };
     let group = nspawns.map_or_else(group, Ok)?;
+    // What is still in the group once it is held is the service, and not somebody who has got its number.
+    let held = pid.and_then(|pid| Watched::hold(pid).filter(|_| group.members().contains(&pid)));
+    let told = Box::new(move |status| end(status, held.as_ref().and_then(Watched::end)));
     let warnings = Vec::new();
-    let inside = Some(Inside { pid, told: end });
+    let inside = Some(Inside { pid, told });
     Ok(Started { child, inside, ended, group, directory: directory.to_owned(), cpus, warnings })
 }
 

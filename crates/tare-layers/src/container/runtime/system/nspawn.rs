@@ -5,21 +5,26 @@ use super::super::super::options::Seccomp;
 use super::super::config::{Order, process};
 use super::{End, Told, write_secret};
 use crate::local::root::{PROGRAM_INSIDE, Root, mount_private_memory, place_in};
+use crate::local::volumes::VolumeFolder;
 use crate::local::{CORE_BYTES, PROCESSES, logs};
 use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
-use tare_core::fault::Fault;
+use tare_core::fault::{Doing, Fault};
 
 /// The version of the specification that nspawn takes.
 const VERSION: &str = "1.0.0";
 /// Where nspawn keeps its locks while it runs, and would look for systemd.
 const STATE: &str = "/run/systemd";
-/// Where nspawn tells those inside about itself: it insists on a mount there.
-const OF_MANAGER: &str = "/run/host";
+/// Where nspawn tells those inside about itself, in `/run`: it insists on a mount there.
+const OF_MANAGER: &str = "host";
 /// What each message of nspawn begins with when it is told to name the place in its source.
 const ORIGIN: &str = "src/nspawn/";
+/// How many of nspawn's messages are told: a service may print any number of such lines.
+const TOLD_MOST: usize = 3;
 /// The signals by which a program ends, as nspawn calls them.
 const SIGNALS: [(&str, i32); 12] = [
     ("KILL", libc::SIGKILL),
@@ -40,15 +45,11 @@ const SIGNALS: [(&str, i32); 12] = [
 pub(super) fn prepare(told: &Told, tree: &Root, command: &mut Command) -> Result<End, Fault> {
     let order = &told.order;
     mount_private_memory(Path::new(STATE), "mode=755")?;
-    if order.volumes.iter().any(|volume| volume.inside.starts_with(OF_MANAGER)) {
-        let message = format!("service '{}' has a volume in {OF_MANAGER}", order.start.instance);
-        let fault = Fault::new(format!("{message}, where systemd-nspawn has files of its own"));
-        return Err(fault.remedy("mount it elsewhere, or leave 'by: nspawn' out").as_mistake());
-    }
     // What is no directory tree of a system is refused, and that is known by its /usr.
     tree.furnish(order.root, &["/usr"])?;
     let run = place_in(order.root, "/run")?;
-    mount_private_memory(&run.join("host"), "mode=755")?;
+    refuse_volumes(order, &run)?;
+    mount_private_memory(&run.join(OF_MANAGER), "mode=755")?;
     write_secret(&told.directory.join("config.json"), &config(order).to_string())?;
     command.env("SYSTEMD_LOG_LOCATION", "1").env("SYSTEMD_NSPAWN_TMPFS_TMP", "0");
     if order.options.seccomp == Seccomp::Unconfined {
@@ -67,10 +68,29 @@ pub(super) fn prepare(told: &Told, tree: &Root, command: &mut Command) -> Result
     }
     command.arg(format!("--oci-bundle={}", told.directory.display()));
     let (log, machine) = (told.log.to_owned(), told.machine.clone());
-    Ok(Box::new(move |status| {
+    Ok(Box::new(move |status, seen| {
         let said = logs::tail(&log).unwrap_or_default();
-        (signal_told(status, &said, &machine).map_or(status, ExitStatus::from_raw), 0)
+        (signal_told(status, seen, &said, &machine).map_or(status, ExitStatus::from_raw), 0)
     }))
+}
+
+/// Refuses a volume where nspawn has files of its own, which would hide what is in it; and one that is `/run` itself:
+/// what the service has left in it, such as a link, would lead what is made there out of the service's root.
+fn refuse_volumes(order: &Order, run: &Path) -> Result<(), Fault> {
+    let number = |path: &Path| {
+        let facts = fs::metadata(path).doing(format!("look at {}", path.display()))?;
+        Ok::<_, Fault>((facts.dev(), facts.ino()))
+    };
+    for VolumeFolder { inside, folder, .. } in order.volumes {
+        let place = place_in(order.root, inside)?;
+        if number(folder)? == number(run)? || place.starts_with(run.join(OF_MANAGER)) {
+            let message = format!("service '{}' has a volume at {inside}", order.start.instance);
+            let why = format!("systemd-nspawn has files of its own in /run/{OF_MANAGER}");
+            let fault = Fault::new(format!("{message}, and {why}"));
+            return Err(fault.remedy("mount it elsewhere, or leave 'by: nspawn' out").as_mistake());
+        }
+    }
+    Ok(())
 }
 
 /// A path as a part of an argument with colons.
@@ -96,11 +116,21 @@ fn config(order: &Order) -> Value {
     })
 }
 
-/// The signal that has ended the service, which nspawn itself only writes down, in the service's own log: a service
+/// The signal that has ended the service, which nspawn does not tell by how it ends itself: as the kernel says it of the
+/// service, `seen`. Where the kernel does not, nspawn's own words are all there is, in the service's own log: a service
 /// that prints such a line last and ends with exit code 1 is said to have been killed.
-fn signal_told(status: ExitStatus, said: &str, machine: &str) -> Option<i32> {
-    let last = said.lines().next_back().filter(|_| status.code() == Some(1))?;
-    let (_, name) = last.split_once(&format!("Container {machine} terminated by signal "))?;
+fn signal_told(status: ExitStatus, seen: Option<ExitStatus>, said: &str, machine: &str) -> Option<i32> {
+    if status.code() != Some(1) {
+        return None;
+    }
+    match seen.map(|seen| (seen.signal(), seen.code())) {
+        Some((Some(signal), _)) => return Some(signal),
+        // The exit code that nspawn hands on is the service's own.
+        Some((None, Some(1))) => return None,
+        // Its first thread may have ended before, and otherwise than all of it.
+        Some(_) | None => {}
+    }
+    let (_, name) = said.lines().next_back()?.split_once(&format!("Container {machine} terminated by signal "))?;
     SIGNALS.iter().find(|(known, _)| *known == name.trim_end_matches('.')).map(|(_, number)| *number)
 }
 
@@ -116,7 +146,7 @@ pub(super) fn last_words(status: ExitStatus, said: &str) -> Option<String> {
         return None;
     }
     let all: Vec<String> = said.lines().filter_map(message).filter(|line| line != "Child died too early.").collect();
-    Some(all.join("; "))
+    Some(all[all.len().saturating_sub(TOLD_MOST)..].join("; "))
 }
 
 #[cfg(test)]
@@ -142,9 +172,24 @@ mod tests {
         assert_eq!(why(FAILED, &format!("{forged}and more\n")), None, "nspawn has the last word");
         let killed = at("Container tare-a1b2c3 terminated by signal KILL.");
         assert_eq!(why(FAILED, &killed), None);
-        assert_eq!(signal_told(ExitStatus::from_raw(FAILED), &killed, "tare-a1b2c3"), Some(libc::SIGKILL));
-        assert_eq!(signal_told(ExitStatus::from_raw(FAILED), &killed, "tare-other0"), None);
-        assert_eq!(signal_told(ExitStatus::from_raw(2 << 8), &killed, "tare-a1b2c3"), None);
+        let many = at("one") + "src/nspawn/n.c:2: two\nsrc/nspawn/n.c:3: three\nsrc/nspawn/n.c:4: four\n";
+        assert_eq!(why(FAILED, &many).as_deref(), Some("two; three; four"), "a service may print any number");
+    }
+
+    #[test]
+    fn the_kernel_s_word_goes_over_what_stands_in_the_service_s_log() {
+        let line = |machine: &str| format!("src/nspawn/n.c:1: Container {machine} terminated by signal KILL.\n");
+        let told = |code: i32, seen: Option<i32>, said: &str| {
+            signal_told(ExitStatus::from_raw(code), seen.map(ExitStatus::from_raw), said, "tare-a1b2c3")
+        };
+        let (killed, other) = (line("tare-a1b2c3"), line("tare-other0"));
+        assert_eq!(told(FAILED, None, &killed), Some(libc::SIGKILL));
+        assert_eq!(told(FAILED, None, &other), None);
+        assert_eq!(told(2 << 8, None, &killed), None);
+        assert_eq!(told(FAILED, Some(FAILED), &killed), None, "the service has printed it");
+        assert_eq!(told(FAILED, Some(libc::SIGSEGV), "ready\n"), Some(libc::SIGSEGV));
+        assert_eq!(told(FAILED, Some(0), &killed), Some(libc::SIGKILL), "of its first thread");
+        assert_eq!(told(2 << 8, Some(libc::SIGKILL), ""), None, "nspawn was not done with it");
     }
 
     #[test]
