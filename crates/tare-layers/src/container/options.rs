@@ -6,6 +6,18 @@ use tare_core::config::{Fields, Node, Problems};
 use tare_core::fault::Fault;
 use tare_core::host::{Facts, ServiceStart};
 
+/// What root may do without a filter of system calls. It may also read keys of the machine's root.
+const UNFILTERED: &str =
+    "no filter of system calls would keep it from a user namespace, in which it has every capability";
+/// What root may do under the filter of systemd-nspawn, which is of names of system calls alone, and so lets clone and
+/// unshare pass with any flags; and with the control groups that nspawn delegates to whom it starts.
+const FILTERED_BY_NSPAWN: &str = "nspawn's filter of system calls would leave it user namespaces, in which it has \
+                                  every capability, and nspawn would let it write to control groups";
+/// What root may do under LXC's filter, which denies five calls and forced unmounting, and with a `/proc` of which LXC
+/// makes `sys` and `sysrq-trigger` read-only, and nothing else.
+const FILTERED_BY_LXC: &str = "LXC's filter of system calls would leave it user namespaces, in which it has every \
+                               capability, and LXC would let it write to the machine's /proc/irq and /proc/bus";
+
 /// Who puts a service into its container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -234,23 +246,29 @@ impl ContainerOptions {
     /// Why a service cannot run as its image does in such a container: as root it would have more of the machine than
     /// any container has.
     pub(super) fn refused_as_image(&self, start: &ServiceStart) -> Option<Fault> {
-        // A runtime alone is told which capabilities a service has, whatever stands there.
-        let all = self.by == By::Engine && self.capabilities == Capabilities::All;
-        let option = match self.namespaces {
-            Namespaces::Host => "namespaces: host",
-            Namespaces::Own if all => "capabilities: all",
-            // Without a filter of system calls it would make namespaces in which it has the rights that it lacks here,
-            // and read keys of the machine's root. A runtime alone sets no filter.
-            Namespaces::Own if self.by == By::Runtime => "by: runtime",
-            // The filters of these leave more to root than an engine's.
-            Namespaces::Own if self.by.is_system() => self.by.option(),
-            Namespaces::Own if self.seccomp == Seccomp::Unconfined => "seccomp: unconfined",
-            Namespaces::Own => return None,
-        };
+        let (option, why) = self.leaves_to_root()?;
         start.service.as_image.then(|| {
             let message = format!("service '{}' has 'as_image', and so may be root", start.instance);
-            Fault::new(format!("{message}: with '{option}' it would have more of the machine than other containers"))
+            Fault::new(format!("{message}: with '{option}' {why}"))
                 .remedy(format!("leave '{option}' out of the container's options, or 'as_image' out of the service"))
+        })
+    }
+
+    /// The option with which root in the container would have more of the machine than an engine leaves it, and what.
+    fn leaves_to_root(&self) -> Option<(&'static str, &'static str)> {
+        Some(match (self.namespaces, self.by) {
+            (Namespaces::Host, _) => ("namespaces: host", "it could signal every process of the machine"),
+            (Namespaces::Own, By::Engine) if self.capabilities == Capabilities::All => {
+                ("capabilities: all", "it would have every capability")
+            }
+            (Namespaces::Own, By::Engine) if self.seccomp == Seccomp::Unconfined => ("seccomp: unconfined", UNFILTERED),
+            (Namespaces::Own, By::Engine) => return None,
+            // It is told which capabilities a service has, whatever stands there, and sets no filter.
+            (Namespaces::Own, By::Runtime) => (By::Runtime.option(), UNFILTERED),
+            // The filter of these two could be another one (`linux.seccomp` of nspawn's bundle, LXC's profile). But
+            // commands beside a service are started by Tare, which sets none: they would be root without a filter.
+            (Namespaces::Own, By::Nspawn) => (By::Nspawn.option(), FILTERED_BY_NSPAWN),
+            (Namespaces::Own, By::Lxc) => (By::Lxc.option(), FILTERED_BY_LXC),
         })
     }
 

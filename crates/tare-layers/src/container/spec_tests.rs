@@ -1,3 +1,4 @@
+use super::super::options::{By, EngineKind};
 use super::*;
 use crate::sample;
 use std::collections::BTreeMap;
@@ -133,8 +134,12 @@ fn a_service_that_runs_as_its_image_has_less_than_an_engine_leaves_it() {
     for (options, named) in [
         (ContainerOptions { namespaces: Namespaces::Host, ..options }, "'namespaces: host'"),
         (ContainerOptions { capabilities: Capabilities::All, ..options }, "'capabilities: all'"),
+        (ContainerOptions { seccomp: Seccomp::Unconfined, ..options }, "no filter of system calls"),
+        (ContainerOptions::usual(By::Runtime, EngineKind::Auto), "no filter of system calls"),
+        (ContainerOptions::usual(By::Nspawn, EngineKind::Auto), "nspawn's filter of system calls"),
+        (ContainerOptions::usual(By::Lxc, EngineKind::Auto), "LXC's filter of system calls"),
     ] {
-        assert!(options.refused_as_image(&start).unwrap().message.contains(named));
+        assert!(options.refused_as_image(&start).unwrap().message.contains(named), "{named}");
         assert!(options.refused_as_image(&self::start()).is_none(), "it is no root");
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 use tare_core::host::{Availability, ErasedLayer, Host, Leftover};
 use tare_core::layer::LayerOptions;
+use tare_core::workload::Volume;
 use tare_layers::container::Container;
 
 /// Every check, by name.
@@ -227,6 +228,12 @@ fn of_a_system(by: &str) {
         assert_eq!(stage.ask(place, question), None, "{usual}");
         assert_eq!(crate::checks::ended(host.as_mut()), how, "{usual}: {question}");
         host.stop("echo").unwrap();
+    }
+    if by == "nspawn" {
+        let mut start = stage.service();
+        start.service.volumes = [("/run".to_owned(), Volume::of(1 << 20))].into();
+        let fault = host.start(&start).unwrap_err();
+        assert!(fault.mistake && fault.message.contains("a volume at /run, and systemd-nspawn"), "{fault}");
     }
     host.close().unwrap();
     nothing_is_left(&stage);

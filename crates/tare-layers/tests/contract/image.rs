@@ -140,7 +140,8 @@ pub(crate) fn refused() {
         let (stage, start) = (Stage::open_numbered(11, image), start());
         let mut host = stage.host(std::slice::from_ref(&start), &[layer]);
         let fault = host.start(&start).expect_err("it was started");
-        assert!(fault.to_string().contains("'as_image'"), "{options}: {fault}");
+        let said = fault.to_string();
+        assert!(said.contains("'as_image'") && said.contains(options.trim_matches(['{', '}'])), "{options}: {fault}");
         assert!(host.resources(&start).is_err(), "{options}: it was probed");
         host.close().unwrap();
         stage.close();
