@@ -47,6 +47,8 @@ struct Seen {
     groups: BTreeMap<String, bool>,
     /// Whether a layer for writing is at its root.
     layered: bool,
+    /// The options of what is mounted at `/dev/shm`.
+    shared_memory: String,
     cpus: String,
     quota: String,
     seccomp: String,
@@ -87,11 +89,13 @@ fn seen(stage: &Stage, host: &mut dyn Host) -> Seen {
     };
     let mounts = read("mountinfo");
     // The last one covers those before it.
-    let root = mounts.lines().rev().find(|line| line.split(' ').nth(4) == Some("/")).unwrap_or_default();
+    let mounted = |at: &str| mounts.lines().rev().find(|line| line.split(' ').nth(4) == Some(at)).unwrap_or_default();
+    let root = mounted("/");
     let seen = Seen {
         own: kinds.iter().filter(differs).copied().collect(),
         groups: read("cgroup").lines().map(group).collect(),
         layered: root.contains(" - overlay ") && root.contains("upperdir="),
+        shared_memory: mounted("/dev/shm").to_owned(),
         cpus: field("Cpus_allowed_list:"),
         // Without a limit of CPU time the service may be in no group that could have one.
         quota: in_group("cpu.cfs_quota_us").or_else(|| in_group("cpu.max")).unwrap_or_else(|| "-1".to_owned()),
@@ -211,6 +215,9 @@ fn of_a_system(by: &str) {
         let seen = seen(&stage, host.as_mut());
         assert_eq!(seen.own, ["cgroup", "ipc", "pid", "uts"], "{options}");
         assert!(seen.layered, "{options}: {seen:?}");
+        for option in ["nosuid", "nodev", "noexec", "size=65536k"] {
+            assert!(seen.shared_memory.contains(option), "{options}: {option} in {seen:?}");
+        }
         let filter = if more.is_empty() { "2" } else { "0" };
         assert_eq!((seen.cpus.as_str(), seen.seccomp.as_str()), (cpus.as_str(), filter), "{options}");
         assert_eq!(seen.capabilities, "00000000a80425fb", "{options}: those of a plain process");

@@ -63,6 +63,8 @@ pub(super) fn prepare(told: &Told, tree: &Root, command: &mut Command) -> Result
     command.arg(format!("--rlimit=NOFILE={}", order.open_files));
     command.arg(format!("--rlimit=NPROC={PROCESSES}")).arg(format!("--rlimit=CORE={CORE_BYTES}"));
     command.arg(format!("--bind={}:/run:rbind", escaped(&run)));
+    // What it is in every form. nspawn's own holds a tenth of the machine's memory, and programs run from it.
+    command.arg("--tmpfs=/dev/shm:mode=1777,size=64m,nosuid,noexec");
     if let Some(program) = order.probe {
         command.arg(format!("--bind-ro={}:{PROGRAM_INSIDE}", escaped(program)));
     }
