@@ -118,9 +118,9 @@ fn config(order: &Order) -> Value {
     })
 }
 
-/// The signal that has ended the service, which nspawn does not tell by how it ends itself: as the kernel says it of the
-/// service, `seen`. Where the kernel does not, nspawn's own words are all there is, in the service's own log: a service
-/// that prints such a line last and ends with exit code 1 is said to have been killed.
+/// The signal that has ended the service, which nspawn does not tell by how it ends itself: as the kernel says it of
+/// the service, `seen`. Where the kernel does not, nspawn's own words are all there is, in the service's own log: a
+/// service that prints such a line last and ends with exit code 1 is said to have been killed.
 fn signal_told(status: ExitStatus, seen: Option<ExitStatus>, said: &str, machine: &str) -> Option<i32> {
     if status.code() != Some(1) {
         return None;
