@@ -81,6 +81,8 @@ fn a_system_container_has_what_nspawn_and_lxc_give() {
     assert_eq!((nspawn.by, nspawn.network, nspawn.limits), (By::Nspawn, Network::Host, Limits::Affinity));
     let lxc = read_text("{by: lxc, seccomp: unconfined, read_only: true}").unwrap();
     assert_eq!((lxc.by, lxc.limits, lxc.seccomp), (By::Lxc, Limits::Cpuset, Seccomp::Unconfined));
+    let found = read_text("by: nspawn\nread_only: true\n").unwrap_err();
+    assert!(found[0].contains("2:12") && found[0].contains("volumes, /tmp and /run"), "{}", found[0]);
     let others = "by: BY\nengine: docker\nruntime: runc\nnetwork: bridge\nroot: directory\nnamespaces: host\n\
                   capabilities: all\nstorage: overlay\nlimits: LIMITS\n";
     for (by, limits) in [("nspawn", "cpuset"), ("lxc", "affinity")] {
