@@ -82,7 +82,7 @@ pub use between_runs::changes_explained;
 pub use bound::{Bound, BoundCause, Side};
 pub use ceiling::{Ceiling, Ceilings, Remedy};
 pub use change_points::{
-    CHANGE_P, CHANGE_SHARE, CHANGE_VALUES_MIN, CHANGE_WINDOW, ChangePoint, Series, SeriesChange, SeriesPoint,
+    CHANGE_P, CHANGE_SHARE, CHANGE_VALUES_MIN, CHANGE_WINDOW, ChangePoint, Segment, Series, SeriesChange, SeriesPoint,
     change_points,
 };
 pub use compare::{Change, Difference, changes, conditions, differences};
@@ -100,7 +100,7 @@ pub use histogram::{CurvePoint, Percentiles, latency_curve, percentiles};
 pub use interval::Interval;
 pub use ladder::{Cost, LadderCosts, MetricRungCosts, Orders, RungCost};
 pub use nested::Nested;
-pub use occasion::{Equals, Occasion, Occasions, are_alike, equals, varies_alike};
+pub use occasion::{Equals, OCCASION_RUNS, Occasion, Occasions, are_alike, equals, varies_alike};
 pub use probe_cost::{FormProbeCost, ProbeCost, ProbeEffect, ProbeRatio};
 pub use profile::{CallRow, Flame, FormProfile, TimeRow, flame};
 pub use qos::{Breach, Broken, OffShare, QosKept, SeenInstead, off_shares};

@@ -21,6 +21,9 @@ use serde::Serialize;
 use statrs::function::erf::erf;
 use std::collections::BTreeMap;
 
+/// How many of the latest runs show what occasions add: enough to estimate a variance, but none too old.
+pub const OCCASION_RUNS: usize = 40;
+
 /// Runs below which nothing is learned.
 pub(crate) const RUNS_MIN: usize = 3;
 

@@ -136,6 +136,12 @@ pub struct Ratio {
 }
 
 impl Ratio {
+    /// Its interval, where it may be followed from run to run: a bound may not, nor a ratio whose verdict is withheld.
+    pub fn followed(&self) -> Option<Interval> {
+        let is_told = self.bound.is_none() && self.withheld.is_none() && self.verdict != Verdict::Withheld;
+        self.interval.filter(|_| is_told)
+    }
+
     /// Of an arm called box, in these blocks, of which nothing but the ratio is known and said: for tests.
     #[cfg(test)]
     pub(crate) fn of_box(ratio: f64, blocks: u32, verdict: Verdict) -> Ratio {

@@ -17,7 +17,7 @@ use tare_core::record::{Header, PEAK_LOAD, Record};
 use tare_core::study::Study;
 use tare_core::workload::Workload;
 use tare_layers::home;
-use tare_stats::{Conditions, Equals, Interval, Occasion, Occasions, Ratio, Series, SeriesPoint, Side, Verdict};
+use tare_stats::{Conditions, Equals, Interval, OCCASION_RUNS, Occasion, Occasions, Ratio, Series, SeriesPoint, Side};
 
 /// The version of the tables.
 const VERSION: i64 = 9;
@@ -76,9 +76,6 @@ const FROM_VERSION_8: &str = "
 
 /// How many of the latest runs predict how long a deployment takes: few, so that changes of the machine show soon.
 const TIMES_KEPT_IN_MIND: u32 = 5;
-
-/// How many of the latest runs show what occasions add: enough to estimate a variance, but none too old.
-const RUNS_KEPT_IN_MIND: usize = 40;
 
 /// A line of the history.
 #[derive(Debug, Serialize)]
@@ -232,10 +229,7 @@ impl StoredRatio {
     /// to run.
     fn of(ratio: Option<&Ratio>) -> StoredRatio {
         let side = ratio.and_then(|ratio| ratio.bound).map(|bound| bound.side);
-        let followed =
-            |ratio: &&Ratio| side.is_none() && ratio.withheld.is_none() && ratio.verdict != Verdict::Withheld;
-        let interval = ratio.filter(followed).and_then(|ratio| ratio.interval);
-        StoredRatio { ratio: ratio.map(|ratio| ratio.ratio), interval, side }
+        StoredRatio { ratio: ratio.map(|ratio| ratio.ratio), interval: ratio.and_then(Ratio::followed), side }
     }
 }
 
@@ -311,7 +305,7 @@ fn occasions_of(db: &Connection, workload: &str, conditions: &Conditions) -> Res
     while let Some(row) = found.next()? {
         let past: Conditions = serde_json::from_str(&row.get::<_, String>(4)?).unwrap_or_default();
         let of_metric = equals.entry(row.get(0)?).or_default();
-        if of_metric.len() < RUNS_KEPT_IN_MIND && tare_stats::are_alike(&past, conditions) {
+        if of_metric.len() < OCCASION_RUNS && tare_stats::are_alike(&past, conditions) {
             of_metric.push(Equals { log: row.get(1)?, standard_error: row.get(2)?, degrees: row.get(3)? });
         }
     }

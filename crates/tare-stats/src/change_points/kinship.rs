@@ -37,22 +37,23 @@ impl Kinship {
     /// None at all.
     pub(super) const NONE: Kinship = Kinship(0.0);
 
-    /// Of values that may have changed at `split`: from what neighbours on one side are off its mean together. Means
-    /// that are taken from the values themselves hide some of it, about (1 + 4 r) / n for each side (M. H. Quenouille
-    /// 1956; F. H. C. Marriott and J. A. Pope, Biometrika 41 (1954)).
+    /// Of values that may have changed at `split`, or nowhere if that is 0: from what neighbours on one side are off its
+    /// mean together. Means that are taken from the values themselves hide some of it, about (1 + 4 r) / n for each side
+    /// (M. H. Quenouille 1956; F. H. C. Marriott and J. A. Pope, Biometrika 41 (1954)).
     pub(super) fn of(values: &[f64], split: usize) -> Kinship {
         let n = values.len() as f64;
         if values.len() < VALUES_MIN {
             return Kinship::NONE;
         }
-        let (mut together, mut square) = (0.0, 0.0);
-        for side in [&values[..split], &values[split..]] {
+        let (mut together, mut square, mut sides) = (0.0, 0.0, 0.0);
+        for side in [&values[..split], &values[split..]].into_iter().filter(|side| !side.is_empty()) {
+            sides += 1.0;
             let mean = side.iter().sum::<f64>() / side.len() as f64;
             square += side.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
             together += side.windows(2).map(|pair| (pair[0] - mean) * (pair[1] - mean)).sum::<f64>();
         }
         let seen = together / square;
-        let found = seen + 2.0 * (1.0 + 4.0 * seen.max(0.0)) / n;
+        let found = seen + sides * (1.0 + 4.0 * seen.max(0.0)) / n;
         let known = found.is_finite() && found * n.sqrt() > SEEN;
         Kinship(if known { found.min(MOST) } else { 0.0 })
     }

@@ -5,8 +5,10 @@
 
 mod detect;
 mod kinship;
+mod segments;
 mod series;
 mod winsor;
 
 pub use detect::{CHANGE_P, CHANGE_SHARE, CHANGE_VALUES_MIN, CHANGE_WINDOW, ChangePoint, change_points};
+pub use segments::Segment;
 pub use series::{Series, SeriesChange, SeriesPoint};

@@ -1,10 +1,12 @@
 //! A series of records of one study: a form's ratio from record to record, and what changed where it changed.
 
 use super::detect::{ChangePoint, change_points};
+use super::segments::{Segment, segments};
 use crate::compare::{Difference, differences};
 use crate::condition::Conditions;
 use crate::interval::Interval;
 use serde::Serialize;
+use std::ops::RangeInclusive;
 
 /// How many records around a change point are searched for what else changed: its place is known to about so many.
 const AROUND: usize = 2;
@@ -63,11 +65,34 @@ pub struct SeriesChange {
 impl Series {
     /// Finds the change points of `points` and what changed there. `names`: study, workload, baseline, form, metric.
     pub fn new(names: [&str; 5], points: Vec<SeriesPoint>) -> Series {
-        let logs: Vec<f64> = points.iter().map(|point| point.ratio.ln()).collect();
-        let changes = change_points(&logs).into_iter().map(|point| explain(point, &points)).collect();
+        let found = change_points(&logs(&points));
+        Series::of_changes(names, points, &found)
+    }
+
+    /// The same where the change points have been found. Of the points' conditions, only those of
+    /// [`ChangePoint::neighbours`] are looked at.
+    pub fn of_changes(names: [&str; 5], points: Vec<SeriesPoint>, found: &[ChangePoint]) -> Series {
+        let changes = found.iter().map(|point| explain(*point, &points)).collect();
         let [study, workload, baseline, form, metric] = names.map(str::to_owned);
         Series { study, workload, baseline, form, metric, points, changes }
     }
+
+    /// What the ratio was between its changes, oldest first.
+    pub fn segments(&self) -> Vec<Segment> {
+        let starts: Vec<usize> = self.changes.iter().map(|change| change.point.at).collect();
+        segments(&logs(&self.points), &starts)
+    }
+}
+
+impl ChangePoint {
+    /// The records that say what else changed here, by their places in a series of `count`.
+    pub fn neighbours(&self, count: usize) -> RangeInclusive<usize> {
+        self.at.saturating_sub(AROUND + 1)..=(self.at + AROUND).min(count.saturating_sub(1))
+    }
+}
+
+fn logs(points: &[SeriesPoint]) -> Vec<f64> {
+    points.iter().map(|point| point.ratio.ln()).collect()
 }
 
 fn explain(point: ChangePoint, points: &[SeriesPoint]) -> SeriesChange {
@@ -112,5 +137,25 @@ mod tests {
         assert_eq!(difference.condition, Condition::Environment("kernel".to_owned()));
         assert_eq!((difference.before.as_deref(), difference.after.as_deref()), (Some("6.1"), Some("6.12")));
         assert_eq!(change.near, []);
+        let [before, after] = series.segments()[..] else { panic!("{:?}", series.segments()) };
+        assert_eq!((before.first, before.last, after.first, after.last), (0, 13, 14, 23));
+        assert!((after.ratio / before.ratio - 0.87 / 0.9).abs() < 0.001, "{before:?} {after:?}");
+    }
+
+    #[test]
+    fn conditions_beside_its_neighbours_do_not_matter_to_a_change() {
+        let kernel = |n: usize| if n < 14 { "6.1" } else { "6.12" };
+        let points: Vec<SeriesPoint> = (0..24).map(|n| point(n, if n < 14 { 0.9 } else { 0.8 }, kernel(n))).collect();
+        let names = ["s", "w", "plain", "box", "throughput"];
+        let whole = Series::new(names, points.clone());
+        let found: Vec<ChangePoint> = whole.changes.iter().map(|change| change.point).collect();
+        assert_eq!(found[0].neighbours(points.len()), 11..=16);
+        let mut bare = points;
+        let known = found[0].neighbours(bare.len());
+        bare.iter_mut()
+            .enumerate()
+            .filter(|(at, _)| !known.contains(at))
+            .for_each(|(_, point)| point.conditions.clear());
+        assert_eq!(Series::of_changes(names, bare, &found).changes, whole.changes);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use std::path::PathBuf;
-use tare_stats::{Bound, BoundCause, Condition, Withheld};
+use tare_stats::{Bound, BoundCause, Condition, Verdict, Withheld};
 
 /// Where a history may come to lie, in a folder of its own.
 fn empty() -> (tempfile::TempDir, PathBuf) {
