@@ -50,7 +50,9 @@ mod warnings;
 mod words;
 
 pub use best::why_undecided;
-pub use change_points::{series_json, series_summary, series_text};
+pub use change_points::{
+    SeriesChangeWords, occasion_note, series_figure, series_json, series_note, series_summary, series_text,
+};
 pub use compare::{compare, compare_json};
 pub use comparison::{ChangeWords, Comparison, RunWords, comparison};
 pub use gate::Gate;
@@ -61,6 +63,7 @@ pub use live::{LiveLooks, STYLE, hatches, script_digest};
 pub use quantity::plain_quantity;
 pub use scaling::{scaling_json, scaling_text};
 pub use suite::{AnalysedPart, render_suite};
+pub use svg::{SeriesChart, SeriesDot, SeriesMark, SeriesStretch, series_chart};
 pub use topology::topology_text;
 pub use verdict::ratio_figure;
 pub use warnings::missing;
