@@ -88,7 +88,7 @@ pub fn occasion_note(occasion: &Occasion) -> String {
     )
 }
 
-/// The same for programs: every series with its change points, and what else changed there.
+/// Series for programs: each with its change points, and what else changed there.
 ///
 /// # Errors
 /// When it cannot be written as JSON.

@@ -1,5 +1,6 @@
 //! A line of the list of records, made from a record.
 
+use crate::points::Followed;
 use crate::shelf::Shelved;
 use serde::{Deserialize, Serialize};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,6 +36,9 @@ pub(crate) struct Entry {
     pub(crate) forms: Vec<FormGlance>,
     /// Why it cannot be read, if it cannot.
     pub(crate) fault: String,
+    /// What histories have of it, where it has just been read.
+    #[serde(skip)]
+    pub(crate) followed: Option<Followed>,
 }
 
 impl Entry {
@@ -43,7 +47,8 @@ impl Entry {
         let made = catch_unwind(AssertUnwindSafe(|| {
             let record = shelved.read()?;
             let analysis = tare_stats::analyse(&record);
-            Ok(Entry::of_record(name, &record, glance(&record, &analysis)))
+            let entry = Entry::of_record(name, &record, glance(&record, &analysis));
+            Ok(Entry { followed: Followed::of(&record, &analysis), ..entry })
         }));
         let odd = || Err(Fault::new("its figures contradict each other, so that nothing can be made of them"));
         made.unwrap_or_else(|_| odd()).unwrap_or_else(|fault: Fault| Entry::unreadable(name, &fault))
@@ -68,6 +73,7 @@ impl Entry {
             metric: glance.metric,
             forms: glance.forms,
             fault: String::new(),
+            followed: None,
         }
     }
 
@@ -89,6 +95,7 @@ impl Entry {
             metric: none(),
             forms: Vec::new(),
             fault: fault.to_string(),
+            followed: None,
         }
     }
 

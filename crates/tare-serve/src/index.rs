@@ -2,6 +2,7 @@
 //! made anew where they are newer, and never the truth.
 
 use crate::entry::{Entry, UNREADABLE};
+use crate::points;
 use crate::shelf::Shelf;
 use rusqlite::{Connection, OpenFlags, params, params_from_iter};
 use rustix::fd::OwnedFd;
@@ -15,9 +16,10 @@ use tare_core::fault::{Doing, Fault};
 const FILE: &str = ".tare-serve.sqlite";
 /// Marks the file as Tare's own: "TARE".
 const MARK: i64 = 0x5441_5245;
-/// The version of the table. Another one is made anew.
-const VERSION: i64 = 2;
+/// The version of the tables. Another one is made anew.
+const VERSION: i64 = 3;
 
+/// The list's; [`points::TABLES`] are those of histories.
 const TABLES: &str = "
     CREATE TABLE records (
         name TEXT PRIMARY KEY, stamp TEXT NOT NULL, started TEXT NOT NULL, run TEXT NOT NULL, study TEXT NOT NULL,
@@ -175,12 +177,22 @@ impl Index {
         query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
     }
 
-    fn put(&self, entry: &Entry, stamp: &str) -> rusqlite::Result<usize> {
+    fn put(&self, entry: &Entry, stamp: &str) -> rusqlite::Result<()> {
         let forms: String = entry.forms.iter().map(|form| format!("\n{}\n", form.form)).collect();
         let text = serde_json::to_string(entry).expect("an entry is plain data");
         let Entry { name, started, run, study, machine, ended, .. } = entry;
         let row = params![name, stamp, started, run, study, machine, ended, forms, entry.words(), text];
-        self.db().execute("INSERT OR REPLACE INTO records VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)", row)
+        let mut db = self.db();
+        let all = db.transaction()?;
+        all.execute("INSERT OR REPLACE INTO records VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)", row)?;
+        points::put(&all, name, started, entry.followed.as_ref())?;
+        all.commit()
+    }
+
+    /// What `ask` reads in it.
+    pub(crate) fn read<T>(&self, ask: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Fault> {
+        let db: &Connection = &self.db();
+        ask(db).doing("read the index")
     }
 
     /// The records that are wanted, the latest first. `live` are the runs that go on.
@@ -280,7 +292,7 @@ fn conditions(wanted: &Wanted, live: &[String]) -> (String, Vec<String>) {
 
 fn in_memory() -> rusqlite::Result<Connection> {
     let db = Connection::open_in_memory()?;
-    db.execute_batch(TABLES)?;
+    db.execute_batch(&format!("PRAGMA foreign_keys = ON; {TABLES} {}", points::TABLES))?;
     Ok(db)
 }
 
@@ -336,7 +348,8 @@ fn usable(db: Connection) -> rusqlite::Result<Connection> {
     }
     db.busy_timeout(std::time::Duration::from_secs(2))?;
     // Whoever else can write to the folder has made a schema that this process would run.
-    db.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;")?;
+    db.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA foreign_keys = ON;")?;
+    db.execute_batch("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;")?;
     Ok(db)
 }
 
@@ -348,7 +361,8 @@ fn schema(db: &Connection) -> rusqlite::Result<Vec<String>> {
 
 fn made_anew(db: Connection) -> rusqlite::Result<Connection> {
     db.execute_batch(&format!(
-        "BEGIN; {TABLES} PRAGMA application_id = {MARK}; PRAGMA user_version = {VERSION}; COMMIT;"
+        "BEGIN; {TABLES} {} PRAGMA application_id = {MARK}; PRAGMA user_version = {VERSION}; COMMIT;",
+        points::TABLES
     ))?;
     Ok(db)
 }

@@ -9,13 +9,14 @@ use minijinja::{AutoEscape, Environment, Value, context};
 use tare_core::fault::{Doing, Fault};
 
 /// The templates. Pages extend the first.
-const TEMPLATES: [(&str, &str); 7] = [
+const TEMPLATES: [(&str, &str); 8] = [
     ("frame", include_str!("../assets/frame.html")),
     ("runs", include_str!("../assets/runs.html")),
     ("list", include_str!("../assets/list.html")),
     ("now", include_str!("../assets/now.html")),
     ("so-far", include_str!("../assets/so_far.html")),
     ("compare", include_str!("../assets/compare.html")),
+    ("history", include_str!("../assets/history.html")),
     ("problem", include_str!("../assets/problem.html")),
 ];
 
@@ -33,7 +34,7 @@ pub(crate) const ASSETS: [(&str, &str, &str); 6] = [
 pub(crate) const BAR_STYLE: &str = include_str!("../assets/bar.css");
 
 /// The pages' places in the bar: address and name.
-const PLACES: [(&str, &str); 3] = [("/", "Runs"), ("/now", "Now"), ("/compare", "Compare")];
+const PLACES: [(&str, &str); 4] = [("/", "Runs"), ("/now", "Now"), ("/compare", "Compare"), ("/history", "History")];
 
 /// The engine with all templates.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 use crate::answer::{self, Answer};
 use crate::guard::Guard;
+use crate::history::{self, FoundChanges};
 use crate::index::Index;
 use crate::pages::{ASSETS, Pages};
 use crate::query::{Query, decoded};
@@ -34,6 +35,7 @@ pub(crate) struct Site {
     pub(crate) index: Index,
     pub(crate) pages: Pages,
     pub(crate) reports: Reports,
+    pub(crate) changes: FoundChanges,
     pub(crate) surroundings: Arc<dyn Surroundings>,
     pub(crate) stopping: Stopping,
     /// Asks for the folder to be looked through again.
@@ -108,6 +110,10 @@ impl Site {
                 runs::page(&self.pages, &self.index, query, &self.surroundings.live_runs())
             }
             "/compare" => compared::page(&self.pages, &self.index, &self.shelf, self.surroundings.as_ref(), query),
+            "/history" => {
+                self.look();
+                history::page(&self.pages, &self.index, &self.changes, &self.guard.base(), query)
+            }
             "/now" => {
                 self.look();
                 let surroundings = self.surroundings.as_ref();
@@ -213,6 +219,7 @@ mod tests {
             shelf: Shelf::open(folder).unwrap(),
             index: Index::open(folder).unwrap(),
             reports: Reports::default(),
+            changes: FoundChanges::default(),
             surroundings: Arc::new(Nothing),
             stopping: Stopping::default(),
             ask: std::sync::mpsc::sync_channel(1).0,

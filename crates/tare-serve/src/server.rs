@@ -1,6 +1,7 @@
 //! The server: one thread that talks to browsers, one that keeps the index, and some that read records.
 
 use crate::guard::Guard;
+use crate::history::FoundChanges;
 use crate::index::Index;
 use crate::pages::Pages;
 use crate::reports::Reports;
@@ -84,6 +85,7 @@ impl Server {
             index: Index::open(shelf.path())?,
             shelf,
             reports: Reports::default(),
+            changes: FoundChanges::default(),
             surroundings,
             stopping: Stopping::default(),
             ask,

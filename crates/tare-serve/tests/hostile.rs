@@ -25,7 +25,7 @@ fn only_who_has_the_key_and_asks_from_here_is_answered() {
     let host = format!("Host: 127.0.0.1:{port}\r\n");
     assert_eq!(status(&format!("{host}Origin: http://evil.example\r\n")), 403);
     assert_eq!(status(&format!("{host}Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n")), 403);
-    let pages = ["", "/", "/run/one", "/now/events?run=one", "/compare", "/assets/serve.css"];
+    let pages = ["", "/", "/run/one", "/now/events?run=one", "/compare", "/history", "/assets/serve.css"];
     for (before, page) in ["", "/0000", &key[..9]].into_iter().flat_map(|before| pages.map(|page| (before, page))) {
         let path = if page.is_empty() && before.is_empty() { "/open".to_owned() } else { format!("{before}{page}") };
         // Neither in the path nor where a browser would send it to other ports of this address, too.
@@ -48,7 +48,7 @@ fn only_who_has_the_key_and_asks_from_here_is_answered() {
     assert_eq!((post(&format!("{key}/"), &own), post(&end, &own)), (405, 409), "no such run goes on");
     assert_eq!(site.get("/now/end?run=one&when=at-once").status, 404, "a link changes nothing");
     assert_eq!(site.get("/assets/serve.css").status, 200);
-    for page in ["/", "/run/one", "/now", "/compare", "/nobody"] {
+    for page in ["/", "/run/one", "/now", "/compare", "/history", "/nobody"] {
         let said = site.get(page);
         assert!(!said.head.contains("set-cookie") && said.head.contains("no-referrer"), "{page}: {}", said.head);
         let body = said.body.replace("&#x2f;", "/");
@@ -177,6 +177,8 @@ fn scripts_in_a_record_are_text() {
         format!("/now?run={path}"),
         format!("/compare?run={path}&run=other"),
         "/compare?run=%3Cscript%3Ealert(4)%3C/script%3E&run=other".to_owned(),
+        "/history".to_owned(),
+        "/history?study=%3Cscript%3Ealert(4)%3C/script%3E&from=%22%3E%3Cscript%3E".to_owned(),
     ];
     for page in pages {
         let body = site.get(&page).body;

@@ -78,6 +78,60 @@ fn two_runs_are_compared_by_their_start_and_the_address_says_which() {
     assert_eq!(site.get("/compare?run=20260306-second&run=nobody").status, 422);
 }
 
+/// Fourteen nights; from the eleventh on containers are a fifth slower, on another kernel.
+fn nights(folder: &Path) {
+    for night in 1..=14_u32 {
+        sample(folder, &format!("202603{night:02}-night"), |record| {
+            record.header.started = format!("2026-03-{night:02}T09:00:00Z");
+            let is_later = night > 10;
+            if is_later {
+                record.header.environment.insert("kernel".into(), "6.12.9".into());
+            }
+            let factor = (1.0 + 0.0005 * f64::from(night % 3)) * if is_later { 0.8 } else { 1.0 };
+            for trial in record.trials.iter_mut().filter(|trial| trial.record.trial.form == "container") {
+                if let Some(throughput) = trial.record.metrics.get_mut("throughput") {
+                    *throughput *= factor;
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn a_planted_step_is_found_in_the_history_with_what_changed_there() {
+    let site = Site::of(nights);
+    site.listed("14 runs");
+    let page = site.get("/history?study=canonical&form=container&metric=throughput").body;
+    let page = page.replace("&#x2f;", "/");
+    for wanted in [
+        "1 regression, 0 improvements",
+        "<h2>Regressions</h2>",
+        "-20 % from <a",
+        "environment kernel",
+        "6.1.0-28-amd64 \u{2192} 6.12.9",
+        "run=20260310-night&amp;run=20260311-night",
+        "class=\"change worse\"",
+        "redis 5c1f0f3b8a6d",
+        "<option selected>container</option>",
+        "/history?study=canonical%2Fredis%2Fnative&amp;form=container&amp;metric=throughput",
+    ] {
+        assert!(page.contains(wanted), "{wanted} is missing: {page}");
+    }
+    assert!(!page.contains("<h2>Improvements</h2>"));
+    assert_eq!(page.matches("<circle").count(), 14);
+    assert_eq!(page.matches(" band\"").count(), 2, "an interval before the step and one after it");
+    let rows = page.matches("<td class=\"when\">").count();
+    assert!(rows == 14 && page.contains(&format!("/{}/run/20260311-night", site.key)), "{rows}");
+    // By the workload, without a choice, and of some days alone.
+    for query in ["?workload=redis", "", "?study=canonical/redis/native&from=2026-03-02&to=2026-03-04"] {
+        let page = site.get(&format!("/history{query}")).body;
+        let wanted = if query.contains("from") { 3 } else { 14 };
+        assert_eq!(page.matches("<circle").count(), wanted, "{query}");
+    }
+    let none = site.get("/history?study=nothing");
+    assert!(none.status == 200 && none.body.contains("can be followed"), "{none:?}");
+}
+
 #[test]
 fn a_run_that_goes_on_is_told_from_its_beginning_and_as_it_goes() {
     let record = crate::sample::record();
