@@ -5,7 +5,7 @@ use crate::ci::programs::Test;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -29,6 +29,8 @@ const MASKED: [&str; 12] = [
     "podman-auto-update.timer",
     "podman-restart.service",
 ];
+/// The user that Podman runs containers as without root.
+const USER: u32 = 1000;
 const ORDERS: &str = include_str!("orders.sh");
 const SERVICE: &str = include_str!("orders.service");
 /// Sizes of the disks. They are sparse: only what is written takes room.
@@ -51,7 +53,7 @@ impl System {
         let system = System { folder: folder.to_owned() };
         let distribution = Distribution::of_host()?;
         let Distribution { codename, kernel, .. } = &distribution;
-        let recipe = format!("{codename} {kernel} {PACKAGES} {MASKED:?} {DISK}\n{SERVICE}\n{ORDERS}");
+        let recipe = format!("{codename} {kernel} {PACKAGES} {MASKED:?} {USER} {DISK}\n{SERVICE}\n{ORDERS}");
         let noted = folder.join("recipe");
         if fs::read_to_string(&noted).is_ok_and(|kept| kept == recipe) {
             return Ok(system);
@@ -204,6 +206,19 @@ fn furnish(tree: &Path) -> Result<()> {
         let link = units.join(unit);
         let _ = fs::remove_file(&link);
         symlink("/dev/null", link)?;
+    }
+    let home = tree.join("home/podman");
+    fs::create_dir_all(&home)?;
+    chown(&home, Some(USER), Some(USER))?;
+    for (file, line) in [
+        ("passwd", format!("podman:x:{USER}:{USER}::/home/podman:/bin/sh")),
+        ("group", format!("podman:x:{USER}:")),
+        ("subuid", "podman:100000:65536".to_owned()),
+        ("subgid", "podman:100000:65536".to_owned()),
+    ] {
+        let path = tree.join("etc").join(file);
+        let kept = fs::read_to_string(&path).unwrap_or_default();
+        fs::write(&path, format!("{kept}{line}\n")).with_context(|| format!("write {}", path.display()))?;
     }
     fs::create_dir_all(tree.join("tare")).context("make a place for the programs")
 }
