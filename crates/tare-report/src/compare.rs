@@ -118,15 +118,15 @@ pub fn compare(a: &Record, b: &Record, occasions: &Occasions, width: usize) -> S
         }
     }
     say("", 0, "");
-    say("", 0, &of_intervals(&changes, occasions));
+    say("", 0, &of_intervals(changes.iter()));
     say("", 0, &between_occasions(&before, occasions));
     text
 }
 
 /// What the ratios are relative to, and what the intervals of changes hold.
-pub(crate) fn of_intervals(changes: &[Change], occasions: &Occasions) -> String {
-    let judged = changes.iter().filter(|change| change.together.is_some());
-    let is_known = judged.clone().all(|change| occasions.contains_key(&change.metric));
+pub(crate) fn of_intervals<'a>(changes: impl Iterator<Item = &'a Change> + Clone) -> String {
+    let judged = changes.filter(|change| change.together.is_some());
+    let is_known = judged.clone().all(|change| change.occasions.is_some());
     let note = match judged.count() {
         0 => String::new(),
         judged if !is_known => format!(
@@ -186,7 +186,7 @@ fn row(change: &Change) -> (String, String) {
     let figures = format!("  {:10} {before:20} {after:20} ", change.title);
     match change.together {
         None if emulated() => (figures, format!("{ratio} EMULATED")),
-        None => match why_withheld(change) {
+        None => match why_withheld(change, ["before", "after"]) {
             Some(why) => (figures + &ratio + " ", why),
             None if change.before.bound.or(change.after.bound).is_some() => (figures, format!("{ratio} of a bound")),
             None => (figures, format!("{ratio} no interval")),
@@ -198,54 +198,73 @@ fn row(change: &Change) -> (String, String) {
     }
 }
 
-/// Why nothing is said of a change: `withheld: the A/A control differs (after)`.
-pub(crate) fn why_withheld(change: &Change) -> Option<String> {
+/// Why nothing is said of a change: `withheld: the A/A control differs (after)`. The labels are what the two runs are
+/// called.
+pub(crate) fn why_withheld(change: &Change, [first, second]: [&str; 2]) -> Option<String> {
     let of = |label: &str, why: Withheld| format!("{} ({label})", withheld(why));
     let why = match (change.before.withheld, change.after.withheld) {
         (None, None) => return None,
-        (Some(before), None) => of("before", before),
-        (None, Some(after)) => of("after", after),
-        (Some(before), Some(after)) if before == after => of("before and after", before),
-        (Some(before), Some(after)) => format!("{}; {}", of("before", before), of("after", after)),
+        (Some(before), None) => of(first, before),
+        (None, Some(after)) => of(second, after),
+        (Some(before), Some(after)) if before == after => of(&format!("{first} and {second}"), before),
+        (Some(before), Some(after)) => format!("{}; {}", of(first, before), of(second, after)),
     };
     Some(format!("withheld: {why}"))
 }
 
 /// In which of the two records identical forms differed: what changed there may be the machine's doing.
 pub(crate) fn unsound(before: &Analysis, after: &Analysis) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for (label, analysis) in [("before", before), ("after", after)] {
-        for metric in analysis.metrics.iter().filter(|metric| metric.control_differs) {
-            let (title, floor) = (&metric.title, percent_at_most(metric.noise_floor.unwrap_or_default()));
-            warnings.push(format!(
-                "{label}: the A/A control differs from the baseline in {title}: identical forms lay up to {floor} apart on \
-                 that machine, so changes of {title} are withheld"
-            ));
-        }
-    }
-    warnings
+    let [before, after] = [("before", before), ("after", after)].map(|(label, analysis)| unsound_in(label, analysis));
+    [before, after].concat()
+}
+
+/// In which metrics identical forms differed in a record.
+pub(crate) fn unsound_in(label: &str, analysis: &Analysis) -> Vec<String> {
+    let differs = analysis.metrics.iter().filter(|metric| metric.control_differs);
+    let warning = |metric: &MetricAnalysis| {
+        let (title, floor) = (&metric.title, percent_at_most(metric.noise_floor.unwrap_or_default()));
+        format!(
+            "{label}: the A/A control differs from the baseline in {title}: identical forms lay up to {floor} apart on \
+             that machine, so changes of {title} are withheld"
+        )
+    };
+    differs.map(warning).collect()
 }
 
 /// That the slices of chopped loads, which a run may choose by itself, were of other lengths: of the form of which they
 /// differ most.
 pub(crate) fn other_slices(before: &Record, after: &Record) -> Option<String> {
-    let usual_ns = |record: &Record, form: &str| {
+    let [before, after] = [before, after].map(usual_slices);
+    let (form, before, after) = slices_apart(&before, &after)?;
+    Some(format!(
+        "slices of {form} lasted {before} before and {after} after: what a form loses right after the load moves to it \
+         weighs more in shorter slices"
+    ))
+}
+
+/// By form, in the order of the study, how long its slices usually were, nanoseconds; only those that had slices.
+pub(crate) fn usual_slices(record: &Record) -> Vec<(String, u64)> {
+    let usual_ns = |form: &str| {
         let of_form = record.trials.iter().map(|trial| &trial.record).filter(|trial| trial.trial.form == form);
         let turns = of_form.filter(|trial| trial.outcome == Outcome::Measured);
         let mut lengths: Vec<u64> = turns.filter_map(|trial| Some(trial.load.as_ref()?.turns?.slice_ns)).collect();
         lengths.sort_unstable();
         lengths.get(lengths.len() / 2).copied().filter(|length| *length > 0)
     };
+    let forms = record.header.study.forms.iter();
+    forms.filter_map(|form| Some((form.name.clone(), usual_ns(&form.name)?))).collect()
+}
+
+/// The form whose slices differ most between two runs, and how long they were in each; none where all are alike.
+pub(crate) fn slices_apart(before: &[(String, u64)], after: &[(String, u64)]) -> Option<(String, String, String)> {
     let factor = |(_, before, after): &(&str, u64, u64)| *before.max(after) as f64 / *before.min(after) as f64;
-    let forms = before.header.study.forms.iter().map(|form| form.name.as_str());
-    let both = forms.filter_map(|form| Some((form, usual_ns(before, form)?, usual_ns(after, form)?)));
+    let both = before.iter().filter_map(|(form, length)| {
+        let (_, other) = after.iter().find(|(name, _)| name == form)?;
+        Some((form.as_str(), *length, *other))
+    });
     let most = both.filter(|lengths| factor(lengths) > SLICES_ALIKE).min_by(|a, b| factor(b).total_cmp(&factor(a)))?;
     let shown = |ns: u64| show_duration(Duration::from_nanos(ns));
-    let (form, before, after) = (most.0, shown(most.1), shown(most.2));
-    Some(format!(
-        "slices of {form} lasted {before} before and {after} after: what a form loses right after the load moves to it \
-         weighs more in shorter slices"
-    ))
+    Some((most.0.to_owned(), shown(most.1), shown(most.2)))
 }
 
 /// All metrics of a form together.

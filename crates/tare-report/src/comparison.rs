@@ -79,12 +79,12 @@ pub fn comparison(a: &Record, b: &Record, occasions: &Occasions) -> Comparison {
         differences: differences.collect(),
         warnings: warnings((a, &before), (b, &after)),
         explained: changes_explained(a, b).iter().map(finding::changed).collect(),
-        notes: vec![of_intervals(&changes, occasions), between_occasions(&before, occasions)],
-        changes: changes.iter().map(change_words).collect(),
+        notes: vec![of_intervals(changes.iter()), between_occasions(&before, occasions)],
+        changes: changes.iter().map(|change| change_words(change, ["before", "after"])).collect(),
     }
 }
 
-fn run_words(record: &Record) -> RunWords {
+pub(crate) fn run_words(record: &Record) -> RunWords {
     let header = &record.header;
     RunWords {
         run: header.run.clone(),
@@ -105,7 +105,8 @@ fn warnings((a, before): (&Record, &Analysis), (b, after): (&Record, &Analysis))
     warnings
 }
 
-fn change_words(change: &Change) -> ChangeWords {
+/// The labels are what the two runs are called.
+pub(crate) fn change_words(change: &Change, labels: [&str; 2]) -> ChangeWords {
     let emulated = [&change.before, &change.after].iter().any(|ratio| ratio.verdict == Verdict::Emulated);
     let is_bound = change.before.bound.or(change.after.bound).is_some();
     let certain = change.together.is_some_and(|interval| !interval.contains(1.0));
@@ -113,7 +114,7 @@ fn change_words(change: &Change) -> ChangeWords {
         Some(_) if certain => "YES".to_owned(),
         Some(_) => "no".to_owned(),
         None if emulated => "EMULATED".to_owned(),
-        None => why_withheld(change)
+        None => why_withheld(change, labels)
             .unwrap_or_else(|| if is_bound { "of a bound".to_owned() } else { "no interval".to_owned() }),
     };
     ChangeWords {
@@ -159,7 +160,7 @@ impl Comparison {
 }
 
 /// Text that stays in its cell and is no markup, wherever it comes from.
-fn cell(text: &str) -> String {
+pub(crate) fn cell(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -2,12 +2,12 @@
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tare_core::qos::Qos;
 use tare_core::units::exact_duration;
 use tare_core::workload::OwnResources;
-use tare_stats::{Condition, Difference, OfForm, OfService};
+use tare_stats::{Condition, Difference, Differing, OfForm, OfService};
 
 /// A difference in words.
 pub(crate) struct DifferenceWords {
@@ -40,6 +40,17 @@ impl DifferenceWords {
     pub(crate) fn line(&self) -> String {
         format!("{}: {}", self.what, self.values())
     }
+}
+
+/// A condition in which several records are not all alike, in words: what, and its value in each record. What words
+/// cannot tell apart is shown as it is.
+pub(crate) fn differing_words(row: &Differing) -> (String, Vec<String>) {
+    let distinct = |of: &[String]| of.iter().collect::<BTreeSet<_>>().len();
+    let raw: Vec<String> = row.values.iter().map(|json| json.clone().unwrap_or_else(absent)).collect();
+    let shown = |json: &Option<String>| json.as_ref().map_or_else(absent, |json| value(&row.condition, json));
+    let shown: Vec<String> = row.values.iter().map(shown).collect();
+    let values = if distinct(&shown) < distinct(&raw) { raw } else { shown };
+    (named(&row.condition), values)
 }
 
 fn absent() -> String {
@@ -210,6 +221,18 @@ mod tests {
         let command = Condition::of_service("db", OfService::Command);
         let said = line(command, Some("[\"/db\",\"a b\"]"), Some("[\"/db\",\"a\",\"b\"]"));
         assert_eq!(said, "service db, command: [\"/db\",\"a b\"] | [\"/db\",\"a\",\"b\"]");
+    }
+
+    #[test]
+    fn of_several_records_each_has_its_value_in_words_that_tell_them_apart() {
+        let secs = |secs: u32| Some(format!("{{\"secs\":{secs},\"nanos\":0}}"));
+        let row = Differing { condition: Condition::Measure, values: vec![secs(10), None, secs(20), secs(10)] };
+        let words = ["10 s", "absent", "20 s", "10 s"].map(str::to_owned);
+        assert_eq!(differing_words(&row), ("the time measured".to_owned(), words.to_vec()));
+        let commands = ["[\"/db\",\"a b\"]", "[\"/db\",\"a\",\"b\"]"].map(str::to_owned);
+        let condition = Condition::of_service("db", OfService::Command);
+        let row = Differing { condition, values: commands.clone().map(Some).to_vec() };
+        assert_eq!(differing_words(&row).1, commands);
     }
 
     #[test]

@@ -9,7 +9,9 @@ use tare_core::load::{LoadProfile, TurnsSummary, WindowCounts, WindowRow};
 use tare_core::plan::PlannedTrial;
 use tare_core::record::Record;
 use tare_core::trial::Outcome;
-use tare_report::{Gate, USUAL_WIDTH, compare_json, scaling_text, series_json, series_summary, series_text};
+use tare_report::{
+    Gate, Several, USUAL_WIDTH, Weighed, compare_json, scaling_text, series_json, series_summary, series_text, several,
+};
 use tare_stats::{
     Bounds, Caution, Equals, GateOutcome, Interval, Occasion, Occasions, Series, SeriesPoint, analyse, conditions,
     gate, scaling_of_records, scaling_of_steps,
@@ -258,6 +260,28 @@ fn a_comparison_as_json() {
     assert!(change["interval"]["high"].as_f64().unwrap() < change["together"]["high"].as_f64().unwrap());
     assert!(change["together"]["high"].as_f64().unwrap() < 1.0);
     assert!(of("vm", "throughput")["interval"].is_null(), "an emulated form makes no claim");
+}
+
+#[test]
+fn several_runs_are_compared_with_the_first_and_hold_together() {
+    let all = [record(), later(1.0), later(0.5)];
+    let runs: Vec<Weighed> = all.iter().map(Weighed::of).collect();
+    let nothing = [Occasions::new(), Occasions::new()];
+    let found = several(&runs, &nothing);
+    assert!(found.differences[0].what.starts_with("environment"), "{:?}", found.differences);
+    let kernel = found.differences.iter().find(|row| row.what == "environment kernel").unwrap();
+    assert!(kernel.values[0] != kernel.values[1] && kernel.values[1..] == ["6.12.9-amd64", "6.12.9-amd64"]);
+    let row = found.rows.iter().find(|row| row.form == "container-hostnet" && row.metric == "throughput").unwrap();
+    let changed: Vec<&str> = row.changes.iter().map(|change| change.as_ref().unwrap().changed.as_str()).collect();
+    assert_eq!((changed, row.ratios.len()), (vec!["no", "YES"], 3));
+    let judged = |of: &Several| of.notes[0].split_whitespace().nth(8).unwrap().parse::<u32>().unwrap();
+    assert_eq!(judged(&found), 2 * judged(&several(&runs[..2], &nothing[..1])), "{:?}", found.notes);
+    let table = found.markdown();
+    assert!(
+        table.contains("| form | metric | 1 | 2 | 2 / 1 | 3 | 3 / 1 |\n|---|---|---|---|---|---|---|\n"),
+        "{table}"
+    );
+    assert!(table.contains("| differs | 1 | 2 | 3 |"), "{table}");
 }
 
 fn series(records: usize) -> Series {

@@ -107,10 +107,10 @@ async function show(query, again = false) {
   }
 }
 
-/** Two runs can be compared, no more and no fewer. Those that are not listed are sent along. */
+/** Two runs or more can be compared, up to what the page says. Those that are not listed are sent along. */
 function counted() {
   const pages = /** @type {HTMLFormElement | null} */ (document.getElementById("pick"));
-  const button = /** @type {HTMLButtonElement | null} */ (list.querySelector(".foot button"));
+  const button = /** @type {HTMLButtonElement | null} */ (list.querySelector("button.compare"));
   if (!pages || !button) return;
   for (const other of pages.querySelectorAll("input[type=hidden]")) other.remove();
   const listed = new Set(boxes().map((box) => box.value));
@@ -120,9 +120,11 @@ function counted() {
     [other.type, other.name, other.value] = ["hidden", "run", name];
     pages.append(other);
   }
-  button.disabled = chosen.size !== 2;
+  const most = Number(pages.dataset.most);
+  button.disabled = chosen.size < 2 || chosen.size > most;
   const elsewhere = others.length ? ` (${others.length} not on this page)` : "";
-  button.textContent = chosen.size === 2 ? `Compare these two${elsewhere}` : `Choose two to compare${elsewhere}`;
+  const words = chosen.size < 2 ? "Choose two or more to compare" : `Choose at most ${most} to compare`;
+  button.textContent = (button.disabled ? words : `Compare these ${chosen.size}`) + elsewhere;
   clear(button);
 }
 

@@ -1,5 +1,6 @@
 //! The page "Runs": all records, with search and filters, which are in its address.
 
+use crate::compared::RUNS_MOST;
 use crate::entry::{Entry, UNREADABLE};
 use crate::index::{Index, PAGE, RUNNING, UNFINISHED, Wanted};
 use crate::pages::{Pages, bar, plain};
@@ -88,7 +89,7 @@ fn list(index: &Index, query: &Query, live: &[String]) -> Result<Value, Fault> {
     let rows: Vec<Row> = listed.entries.into_iter().map(|entry| Row::of(entry, live, &folders)).collect();
     let other = |page: usize| query.with("page", &page.to_string());
     Ok(context! {
-        rows => plain(rows), count => plain(listed.count), page => plain(page), pages => plain(pages),
+        rows => plain(rows), most => plain(RUNS_MOST), count => plain(listed.count), page => plain(page), pages => plain(pages),
         is_narrowed => is_narrowed, before => plain((page > 1).then(|| other(page - 1))),
         after => plain((page < pages).then(|| other(page + 1))), busy => progress.is_busy(),
         done => plain(progress.done), of => plain(progress.of), unnamed => plain(progress.unnamed),

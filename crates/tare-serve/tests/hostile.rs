@@ -166,9 +166,9 @@ fn scripts_in_a_record_are_text() {
             let state = record.header.forms.remove("container").unwrap();
             record.header.forms.insert("<svg onload=alert(3)>".into(), state);
         });
-        sample(folder, "other", |_| {});
+        ["other", "third"].iter().for_each(|name| _ = sample(folder, name, |_| {}));
     });
-    site.listed("2 runs");
+    site.listed("3 runs");
     let path = "%3Cimg%20src%3Dx%20onerror%3Dalert(2)%3E";
     let pages = [
         "/".to_owned(),
@@ -176,6 +176,7 @@ fn scripts_in_a_record_are_text() {
         format!("/run/{path}"),
         format!("/now?run={path}"),
         format!("/compare?run={path}&run=other"),
+        format!("/compare?run={path}&run=other&run=third&first={path}"),
         "/compare?run=%3Cscript%3Ealert(4)%3C/script%3E&run=other".to_owned(),
         "/history".to_owned(),
         "/history?study=%3Cscript%3Ealert(4)%3C/script%3E&from=%22%3E%3Cscript%3E".to_owned(),

@@ -133,6 +133,33 @@ fn a_planted_step_is_found_in_the_history_with_what_changed_there() {
 }
 
 #[test]
+fn several_runs_are_compared_with_the_reference_that_the_address_names() {
+    let site = Site::of(|folder| {
+        two(folder);
+        sample(folder, "20260307-third", |record| {
+            record.header.started = "2026-03-07T09:00:00Z".into();
+            record.header.environment.insert("kernel".into(), "7.1".into());
+        });
+    });
+    let runs = "/compare?run=20260307-third&run=20260306-second&run=20260305-first";
+    let page = site.get(runs).body;
+    for wanted in
+        ["environment kernel", "<td>7.1</td>", "class=\"certain\"", "YES", "Run 3 / run 1", "| metric | 1 | 2 |"]
+    {
+        assert!(page.contains(wanted), "{wanted} is missing: {page}");
+    }
+    let place = |page: &str, name: &str| page.find(&format!("/run/{name}")).unwrap();
+    let [first, third] = ["20260305-first", "20260307-third"].map(|name| place(&page, name));
+    assert!(first < third, "the record that started first is the reference");
+    let link = page.split("/compare?").find(|link| link.contains("first=20260307-third")).unwrap();
+    let link = link.split('"').next().unwrap().replace("&amp;", "&");
+    let other = site.get(&format!("/compare?{link}")).body;
+    assert!(place(&other, "20260307-third") < place(&other, "20260305-first"), "{link}");
+    let many: String = (0..9).map(|number| format!("&run={number}")).collect();
+    assert!(site.get(&format!("/compare?{many}")).body.contains("Choose at most 8 runs"));
+}
+
+#[test]
 fn a_run_that_goes_on_is_told_from_its_beginning_and_as_it_goes() {
     let record = crate::sample::record();
     let site = Site::of(|_| {});

@@ -78,6 +78,32 @@ impl RatioPair<'_> {
 /// `occasions` is what the machine's A/A controls teach of how far apart two runs lie; where it has nothing of a
 /// metric, intervals leave that out.
 pub fn changes(before: &Analysis, after: &Analysis, occasions: &Occasions) -> Vec<Change> {
+    changes_from(before, &[(after, occasions)]).into_iter().flatten().collect()
+}
+
+/// The changes from one run to each of several others, a list for each of them, as [`changes`] has them for two. The
+/// intervals of all lists hold the truth together: the level is shared out over all of them (Šidák).
+pub fn changes_from(reference: &Analysis, others: &[(&Analysis, &Occasions)]) -> Vec<Vec<Change>> {
+    let all: Vec<(Vec<RatioPair<'_>>, &Occasions)> =
+        others.iter().map(|(other, occasions)| (pairs(reference, other), *occasions)).collect();
+    let has_interval = |pair: &RatioPair<'_>, occasions: &Occasions| pair.error(CONFIDENCE, occasions).is_some();
+    let judged: usize =
+        all.iter().map(|(pairs, occasions)| pairs.iter().filter(|pair| has_interval(pair, occasions)).count()).sum();
+    let level = shared_level(judged);
+    let changes = |(pairs, occasions): &(Vec<RatioPair<'_>>, &Occasions)| -> Vec<Change> {
+        pairs.iter().map(|pair| pair.change(level, occasions)).collect()
+    };
+    all.iter().map(changes).collect()
+}
+
+/// The level of each of so many intervals that are to hold the truth together. As forms of one run share the level out,
+/// so do changes. Pairs share baselines, trials and the run they are compared with: that makes it more, not less.
+fn shared_level(judged: usize) -> f64 {
+    CONFIDENCE.powf(1.0 / judged.max(1) as f64)
+}
+
+/// The ratios that two analyses have both.
+fn pairs<'a>(before: &'a Analysis, after: &'a Analysis) -> Vec<RatioPair<'a>> {
     let mut pairs = Vec::new();
     for metric in before.metrics.iter().filter(|metric| metric.compared) {
         let Some(other) = after.metrics.iter().find(|other| other.name == metric.name) else { continue };
@@ -86,10 +112,7 @@ pub fn changes(before: &Analysis, after: &Analysis, occasions: &Occasions) -> Ve
             pairs.push(RatioPair { metric, before: first, after: second });
         }
     }
-    // As forms of one run share the level out. Pairs share baselines and trials: that makes it more, not less.
-    let judged = pairs.iter().filter(|pair| pair.error(CONFIDENCE, occasions).is_some()).count();
-    let together = CONFIDENCE.powf(1.0 / judged.max(1) as f64);
-    pairs.iter().map(|pair| pair.change(together, occasions)).collect()
+    pairs
 }
 
 /// Facts that always differ and mean nothing.
@@ -235,6 +258,28 @@ mod tests {
             }
             let share = f64::from(held) / f64::from(PAIRS);
             assert!((0.93..=0.975).contains(&share), "{blocks:?} blocks, noise {spread:?}: {share}");
+        }
+    }
+
+    #[test]
+    fn intervals_of_changes_from_one_run_hold_together_for_all_others() {
+        const COMPARISONS: u32 = 1_000;
+        let mut noise = Noise(Xoshiro256PlusPlus::seed_from_u64(77));
+        for others in [2, 5] {
+            let mut held = 0;
+            for _ in 0..COMPARISONS {
+                let mut run = || ratio(&(0..6).map(|_| 0.01 * noise.normal()).collect::<Vec<_>>());
+                let reference = run();
+                let holds = |other: &Ratio| {
+                    let error = error_of_change(&reference, other, None, shared_level(others)).unwrap();
+                    (other.ratio.ln() - reference.ratio.ln()).abs() <= error.half_width
+                };
+                let all: Vec<Ratio> = (0..others).map(|_| run()).collect();
+                held += u32::from(all.iter().all(holds));
+            }
+            let share = f64::from(held) / f64::from(COMPARISONS);
+            // That they share the reference makes it more.
+            assert!((0.93..=0.99).contains(&share), "{others} others: {share}");
         }
     }
 

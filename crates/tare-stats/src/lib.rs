@@ -25,6 +25,7 @@ mod condition;
 mod contrast;
 mod counts;
 mod cpu;
+mod differing;
 mod equivalence;
 mod estimate;
 mod evidence;
@@ -85,11 +86,12 @@ pub use change_points::{
     CHANGE_P, CHANGE_SHARE, CHANGE_VALUES_MIN, CHANGE_WINDOW, ChangePoint, Segment, Series, SeriesChange, SeriesPoint,
     change_points,
 };
-pub use compare::{Change, Difference, changes, conditions, differences};
+pub use compare::{Change, Difference, changes, changes_from, conditions, differences};
 pub use components::Components;
 pub use condition::{Condition, Conditions, OfForm, OfService, baseline_of};
 pub use contrast::{Contrast, Figure};
 pub use cpu::resting_share;
+pub use differing::{Differing, differing};
 pub use estimate::{BlockValue, Estimate};
 pub use evidence::{Evidence, evidence};
 pub use failures::{FailedShare, MoreFailed};
