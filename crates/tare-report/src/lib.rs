@@ -69,6 +69,7 @@ pub use svg::{SeriesChart, SeriesDot, SeriesMark, SeriesStretch, series_chart};
 pub use topology::topology_text;
 pub use verdict::ratio_figure;
 pub use warnings::missing;
+pub use words::how_ended;
 
 use tare_core::fault::Fault;
 use tare_core::record::{Record, SuiteHeader};

@@ -71,6 +71,11 @@ fn how_many(record: &Record) -> String {
     }
 }
 
+/// How a run ended, as readers are told; a record has the word that programs know.
+pub fn how_ended(how: &str) -> &str {
+    if how == FITTED { "time limit reached" } else { how }
+}
+
 /// The machine in a line.
 pub(crate) fn machine(record: &Record) -> String {
     let facts = &record.header.environment;

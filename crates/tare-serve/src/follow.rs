@@ -8,7 +8,7 @@ use tare_core::plan::PlannedTrial;
 use tare_core::record::Header;
 use tare_core::trial::{Outcome, Stage};
 use tare_core::units::show_duration;
-use tare_report::{LiveLooks, plain_quantity};
+use tare_report::{LiveLooks, how_ended, plain_quantity};
 use tare_runner::Event;
 use tare_stats::SoFar;
 
@@ -199,8 +199,9 @@ impl Followed {
                 self.news.is_elsewhere = true;
             }
             Event::RunEnded { how } => {
+                let how = how_ended(&how);
                 self.say(at, "told", &format!("ended: {how}"), "");
-                self.at.ended = Some(cut(&how, TEXT_MOST));
+                self.at.ended = Some(cut(how, TEXT_MOST));
                 self.news.is_elsewhere = true;
             }
             // Of the terminal that runs it.

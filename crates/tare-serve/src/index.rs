@@ -4,6 +4,7 @@
 use crate::entry::{Entry, UNREADABLE};
 use crate::points;
 use crate::shelf::Shelf;
+use crate::wanted::{TO_COME, conditions};
 use rusqlite::{Connection, OpenFlags, params, params_from_iter};
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fchmod, fstat, openat};
@@ -11,6 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tare_core::fault::{Doing, Fault};
+
+pub(crate) use crate::wanted::{RUNNING, UNFINISHED, Wanted};
 
 /// The file, in the folder of records.
 const FILE: &str = ".tare-serve.sqlite";
@@ -53,28 +56,6 @@ impl Progress {
         self.looked < self.asked
     }
 }
-
-/// What is wanted of the list. Nothing means all.
-#[derive(Debug, Default)]
-pub(crate) struct Wanted<'a> {
-    /// Words that all occur.
-    pub(crate) words: Vec<String>,
-    pub(crate) study: Option<&'a str>,
-    pub(crate) form: Option<&'a str>,
-    pub(crate) machine: Option<&'a str>,
-    /// How it ended, or [`RUNNING`], or [`UNFINISHED`].
-    pub(crate) state: Option<&'a str>,
-    /// The first and the last day, `2026-01-31`.
-    pub(crate) from: Option<&'a str>,
-    pub(crate) to: Option<&'a str>,
-    /// From 0.
-    pub(crate) page: usize,
-}
-
-/// The state of a run that goes on.
-pub(crate) const RUNNING: &str = "running";
-/// The state of one that did not end and does not go on.
-pub(crate) const UNFINISHED: &str = "unfinished";
 
 /// What was found.
 #[derive(Debug)]
@@ -235,7 +216,7 @@ impl Index {
                 .map(str::to_owned)
                 .collect();
             let ended = distinct("ended")?;
-            let states = [RUNNING, UNFINISHED].map(str::to_owned).into_iter().chain(ended).collect();
+            let states = [RUNNING, TO_COME, UNFINISHED].map(str::to_owned).into_iter().chain(ended).collect();
             Ok(Choices {
                 studies: distinct("study")?,
                 forms: forms.into_iter().collect(),
@@ -255,39 +236,6 @@ impl Index {
         let count: rusqlite::Result<i64> = self.db().query_row(text, [UNREADABLE], |row| row.get(0));
         Ok(usize::try_from(count.doing("read the index")?).unwrap_or_default())
     }
-}
-
-/// The condition and its values.
-fn conditions(wanted: &Wanted, live: &[String]) -> (String, Vec<String>) {
-    let (mut all, mut values) = (vec!["1".to_owned()], Vec::new());
-    let mut add = |text: &str, value: String| {
-        values.push(value);
-        all.push(text.replace("$", &format!("?{}", values.len())));
-    };
-    for word in &wanted.words {
-        add("instr(words, $) > 0", word.to_lowercase());
-    }
-    let equals = [("study = $", wanted.study), ("machine = $", wanted.machine), ("started >= $", wanted.from)];
-    for (text, value) in equals {
-        if let Some(value) = value {
-            add(text, value.to_owned());
-        }
-    }
-    if let Some(form) = wanted.form {
-        add("instr(forms, $) > 0", format!("\n{form}\n"));
-    }
-    if let Some(to) = wanted.to {
-        // Until the end of that day: what follows a date sorts before a tilde.
-        add("started <= $", format!("{to}~"));
-    }
-    let live = serde_json::to_string(live).expect("names are plain data");
-    match wanted.state {
-        Some(RUNNING) => add("ended = '' AND run IN (SELECT value FROM json_each($))", live),
-        Some(UNFINISHED) => add("ended = '' AND run NOT IN (SELECT value FROM json_each($))", live),
-        Some(state) => add("ended = $", state.to_owned()),
-        None => {}
-    }
-    (all.join(" AND "), values)
 }
 
 fn in_memory() -> rusqlite::Result<Connection> {
@@ -405,6 +353,7 @@ mod tests {
         assert_eq!(of(&Wanted { form: Some("v"), ..Wanted::default() }).len(), 0);
         assert_eq!(of(&Wanted { form: Some("vm"), state: Some(RUNNING), ..Wanted::default() }), ["02"]);
         assert_eq!(of(&Wanted { state: Some(UNFINISHED), ..Wanted::default() }), ["03"]);
+        assert_eq!(of(&Wanted { state: Some(TO_COME), ..Wanted::default() }).len(), 0);
         let days = Wanted { from: Some("2026-01-02"), to: Some("2026-01-02"), ..Wanted::default() };
         assert_eq!(of(&days), ["02"]);
         assert_eq!(index.choices().unwrap().forms, ["vm"]);

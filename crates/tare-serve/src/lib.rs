@@ -27,6 +27,7 @@ mod shelf;
 mod stopping;
 mod surroundings;
 mod tail;
+mod wanted;
 
 pub use server::{Server, Settings, Stopper};
 pub use surroundings::Surroundings;

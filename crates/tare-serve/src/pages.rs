@@ -53,6 +53,7 @@ impl Pages {
         engine.set_syntax(syntax.doing("set the template engine up")?);
         engine.add_global("base", safe(base.to_owned()));
         engine.add_filter("address", |name: String| encoded(&name));
+        engine.add_filter("ended", |how: String| tare_report::how_ended(&how).to_owned());
         for (name, template) in TEMPLATES {
             engine.add_template(name, template).doing("read a page's template")?;
         }

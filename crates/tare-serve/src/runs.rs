@@ -5,6 +5,7 @@ use crate::entry::{Entry, UNREADABLE};
 use crate::index::{Index, PAGE, RUNNING, UNFINISHED, Wanted};
 use crate::pages::{Pages, bar, plain};
 use crate::query::Query;
+use crate::wanted::TO_COME;
 use minijinja::{Value, context};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -12,9 +13,6 @@ use tare_core::fault::Fault;
 
 /// Words of a search, at most.
 const WORDS: usize = 16;
-
-/// The state of a part that did not end while another one of its folder goes on.
-const TO_COME: &str = "to come";
 
 /// A record as a row shows it.
 #[derive(Serialize)]

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use tare_core::record::Record;
 use tare_runner::{Event, RecordDir};
 
 fn two(folder: &Path) {
@@ -296,6 +297,24 @@ fn parts_whose_turn_has_not_come_are_to_come_while_another_one_runs() {
     site.lives("one");
     let list = site.listed(">running<");
     assert!(list.contains(">to come<") && !list.contains(">unfinished<"), "{list}");
+    let filtered = |state: &str| site.get(&format!("/?part=list&state={state}")).body.replace("&#x2f;", "/");
+    assert!(filtered("to%20come").contains("/run/suite/two") && !filtered("to%20come").contains(">running<"));
+    assert!(!filtered("unfinished").contains("/run/suite/two"));
+}
+
+#[test]
+fn a_run_that_used_its_time_up_says_so_and_is_found_by_the_word_of_its_record() {
+    let site = Site::of(|folder| {
+        two(folder);
+        let fitted = |record: &mut Record| record.end.as_mut().unwrap().how = "fitted".into();
+        sample(folder, "20260307-short", fitted);
+    });
+    site.listed("3 runs");
+    let page = site.get("/?state=fitted").body;
+    assert!(page.contains("<option value=\"fitted\" selected>time limit reached</option>"), "{page}");
+    assert!(page.contains(">time limit reached</span>") && !page.contains("20260305-first"), "{page}");
+    let report = site.get("/run/20260307-short").body;
+    assert!(report.contains("time limit reached") && !report.contains(", fitted,"));
 }
 
 #[test]

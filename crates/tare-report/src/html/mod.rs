@@ -58,7 +58,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
         tare => plain(&header.tare),
         seed => plain(header.seed.to_string()),
         command => plain(&header.command),
-        end => plain(record.end.as_ref().map_or("not ended", |end| end.how.as_str())),
+        end => plain(record.end.as_ref().map_or("not ended", |end| words::how_ended(&end.how))),
         hatches => plain((0..COLOURS).collect::<Vec<_>>()),
         response => response(analysis, &looks, &[]),
         costs => costs(analysis),

@@ -206,7 +206,7 @@ fn card(part: &ShownPart<'_>) -> serde_json::Value {
         "load": words::load(part.record),
         "design": words::design(part.record),
         "counts": part.counts(),
-        "end": part.record.end.as_ref().map_or("not ended", |end| end.how.as_str()),
+        "end": part.record.end.as_ref().map_or("not ended", |end| words::how_ended(&end.how)),
         "run": header.run,
         "seed": header.seed.to_string(),
         "apparatus": words::apparatus(part.record, part.analysis),
