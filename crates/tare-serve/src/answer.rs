@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{
-    CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY,
-    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION,
+    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use hyper::{Response, StatusCode};
 use std::convert::Infallible;
@@ -89,6 +89,16 @@ pub(crate) fn report(html: Bytes) -> Answer {
 /// A file that is built in.
 pub(crate) fn asset(kind: &'static str, text: &'static str) -> Answer {
     answer(StatusCode::OK, kind, OWN_POLICY, Content::Whole(Some(Bytes::from_static(text.as_bytes()))))
+}
+
+/// Sends the browser to another page, after a change. The address is one of pages made here.
+pub(crate) fn elsewhere(address: &str) -> Answer {
+    let done = Content::Whole(Some(Bytes::from_static(b"Done.\n")));
+    let mut answer = answer(StatusCode::SEE_OTHER, "text/plain; charset=utf-8", OWN_POLICY, done);
+    if let Ok(address) = HeaderValue::from_str(address) {
+        answer.headers_mut().insert(LOCATION, address);
+    }
+    answer
 }
 
 /// Server-sent events.

@@ -89,6 +89,20 @@ impl Guard {
         }
     }
 
+    /// Whether a request may change something: it must besides say that a page of this server has sent it.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn admit_change(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        self.admit(&Method::GET, headers)?;
+        let site = headers.get(FETCH_SITE);
+        if headers.get(ORIGIN).is_none() || site.is_some_and(|site| site != "same-origin") {
+            let why = "a change is asked for by a page of this server, whose browser says so";
+            return Err(Refusal { status: StatusCode::FORBIDDEN, why });
+        }
+        Ok(())
+    }
+
     /// What a path leads to behind the key, such as `/now`; none without the key.
     pub(crate) fn behind_key<'a>(&self, path: &'a str) -> Option<&'a str> {
         let path = path.strip_prefix('/')?;
@@ -141,6 +155,18 @@ mod tests {
         assert_eq!(status(Method::POST, &[host]), Some(403), "nobody says which page asks");
         assert_eq!(status(Method::POST, &[host, ("origin", "null")]), Some(403));
         assert_eq!(status(Method::PUT, &[host, own]), Some(405));
+    }
+
+    #[test]
+    fn a_change_must_name_its_origin() {
+        let guard = Guard::new(4000).unwrap();
+        let may = |of: &[(&'static str, &str)]| guard.admit_change(&headers(of)).is_ok();
+        let (host, origin) = (("host", "127.0.0.1:4000"), ("origin", "http://127.0.0.1:4000"));
+        assert!(may(&[host, origin]) && may(&[host, origin, ("sec-fetch-site", "same-origin")]));
+        assert!(!may(&[host]) && !may(&[origin]) && !may(&[host, ("origin", "null")]));
+        for site in ["cross-site", "same-site", "none"] {
+            assert!(!may(&[host, origin, ("sec-fetch-site", site), ("sec-fetch-mode", "navigate")]), "{site}");
+        }
     }
 
     #[test]

@@ -158,6 +158,14 @@ impl Index {
         query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
     }
 
+    /// The names of all records.
+    ///
+    /// # Errors
+    /// When the index cannot be read.
+    pub(crate) fn names(&self) -> Result<BTreeSet<String>, Fault> {
+        Ok(self.stamps().doing("read the index")?.into_keys().collect())
+    }
+
     fn put(&self, entry: &Entry, stamp: &str) -> rusqlite::Result<()> {
         let forms: String = entry.forms.iter().map(|form| format!("\n{}\n", form.form)).collect();
         let text = serde_json::to_string(entry).expect("an entry is plain data");
@@ -346,6 +354,11 @@ mod tests {
         let of = |wanted: &Wanted| names(&index, wanted, &live);
         assert_eq!(of(&Wanted::default()), ["03", "02", "01"]);
         assert_eq!(of(&Wanted { words: vec!["ONE".into(), "vm".into()], ..Wanted::default() }), ["01"]);
+        let noted =
+            Wanted { words: vec!["x".into()], noted: vec![vec!["03".into(), "gone".into()]], ..Wanted::default() };
+        assert_eq!(of(&noted), ["03"]);
+        assert_eq!(of(&Wanted { tagged: Some(vec!["01".into(), "gone".into()]), ..Wanted::default() }), ["01"]);
+        assert_eq!(of(&Wanted { tagged: Some(Vec::new()), ..Wanted::default() }).len(), 0);
         // No pattern, and no SQL.
         assert_eq!(of(&Wanted { words: vec!["0%".into()], ..Wanted::default() }).len(), 3);
         assert_eq!(of(&Wanted { words: vec!["' OR 1 --".into()], ..Wanted::default() }).len(), 0);

@@ -40,6 +40,14 @@ impl Query {
         text.append_pair(name, value);
         text.finish()
     }
+
+    /// All parameters that are not empty, as an address has them.
+    pub(crate) fn whole(&self) -> String {
+        let all = self.0.iter().filter(|(key, value)| !OF_SCRIPTS.contains(&key.as_str()) && !value.is_empty());
+        let mut text = form_urlencoded::Serializer::new(String::new());
+        text.extend_pairs(all.map(|(key, value)| (key, value)));
+        text.finish()
+    }
 }
 
 /// A name as part of an address.
@@ -71,5 +79,6 @@ mod tests {
         assert_eq!(query.one("study"), None);
         assert_eq!(query.all("run").collect::<Vec<_>>(), ["x", "y"]);
         assert_eq!(query.with("page", "3"), "q=a+b%26&run=x&run=y&page=3");
+        assert_eq!(query.whole(), "q=a+b%26&page=2&run=x&run=y");
     }
 }

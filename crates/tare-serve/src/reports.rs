@@ -25,19 +25,20 @@ struct Kept {
 pub(crate) struct Reports(Mutex<VecDeque<Kept>>);
 
 impl Reports {
-    /// The report of a record, with links that begin with `base`; none if there is no such record.
+    /// The report of a record, with links that begin with `base` and this markup above; none if there is no such
+    /// record.
     ///
     /// # Errors
     /// When the record cannot be read.
-    pub(crate) fn of(&self, shelf: &Shelf, name: &str, base: &str) -> Result<Option<Bytes>, Fault> {
+    pub(crate) fn of(&self, shelf: &Shelf, name: &str, base: &str, above: &str) -> Result<Option<Bytes>, Fault> {
         let Some(shelved) = shelf.record(name) else { return Ok(None) };
-        let stamp = shelved.stamp();
+        let stamp = format!("{}\n{above}", shelved.stamp());
         // Of a study of several parts, the stamp knows nothing of what is in the parts.
         let is_suite = shelved.is_suite();
         if !is_suite && let Some(html) = self.kept(name, &stamp) {
             return Ok(Some(html));
         }
-        let html = Bytes::from(with_bar(&render(&shelved)?, base));
+        let html = Bytes::from(with_bar(&render(&shelved)?, base, above));
         if !is_suite {
             self.keep(Kept { name: name.to_owned(), stamp, html: html.clone() });
         }
@@ -76,7 +77,7 @@ fn render(shelved: &Shelved) -> Result<String, Fault> {
 }
 
 /// A report's own tags come before anything of the record, which is escaped besides.
-fn with_bar(report: &str, base: &str) -> String {
+fn with_bar(report: &str, base: &str, above: &str) -> String {
     let styled = report.replacen("</style>", &format!("{BAR_STYLE}</style>"), 1);
-    styled.replacen("<body>", &format!("<body>\n{}", bar_markup(base)), 1)
+    styled.replacen("<body>", &format!("<body>\n{}{above}", bar_markup(base)), 1)
 }

@@ -4,13 +4,14 @@ use crate::answer::{self, Answer};
 use crate::guard::Guard;
 use crate::history::{self, FoundChanges};
 use crate::index::Index;
+use crate::notes::Notes;
 use crate::pages::{ASSETS, Pages};
 use crate::query::{Query, decoded};
 use crate::reports::Reports;
 use crate::shelf::Shelf;
 use crate::stopping::{Stopping, in_sentences};
 use crate::surroundings::Surroundings;
-use crate::{compared, now, runs};
+use crate::{compared, noted, now, runs};
 use hyper::header::HeaderMap;
 use hyper::{Method, StatusCode, Uri};
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub(crate) struct Site {
     pub(crate) pages: Pages,
     pub(crate) reports: Reports,
     pub(crate) changes: FoundChanges,
+    pub(crate) notes: Notes,
     pub(crate) surroundings: Arc<dyn Surroundings>,
     pub(crate) stopping: Stopping,
     /// Asks for the folder to be looked through again.
@@ -82,7 +84,7 @@ pub(crate) async fn answer(
     })
 }
 
-fn missing(site: &Site) -> Answer {
+pub(crate) fn missing(site: &Site) -> Answer {
     let fault = Fault::new("there is no such page or record").remedy("choose one of the list of runs");
     site.pages.problem(StatusCode::NOT_FOUND, "Not found", &fault)
 }
@@ -107,8 +109,14 @@ impl Site {
                 if query.one("again").is_none() {
                     self.look();
                 }
-                runs::page(&self.pages, &self.index, query, &self.surroundings.live_runs())
+                let live = self.surroundings.live_runs();
+                runs::page(&self.pages, &self.index, query, &live, &self.notes.all(&self.shelf))
             }
+            "/notes" => match noted::page(&self.pages, &self.shelf, &self.notes, query) {
+                Ok(None) => return missing(&self),
+                Ok(Some(html)) => Ok(html),
+                Err(fault) => Err(fault),
+            },
             "/compare" => compared::page(&self.pages, &self.index, &self.shelf, self.surroundings.as_ref(), query),
             "/history" => {
                 self.look();
@@ -141,7 +149,10 @@ impl Site {
 
     fn report(&self, path: &str) -> Answer {
         let Some(name) = path.strip_prefix("/run/").and_then(decoded) else { return missing(self) };
-        match self.reports.of(&self.shelf, &name, &self.guard.base()) {
+        // A report is shown even if nothing can be said of its record.
+        let note = self.notes.all(&self.shelf).ok().and_then(|all| all.get(&name).cloned()).unwrap_or_default();
+        let above = noted::of_run(&self.pages, &name, &note);
+        match above.and_then(|above| self.reports.of(&self.shelf, &name, &self.guard.base(), &above)) {
             Ok(Some(html)) => answer::report(html),
             Ok(None) => missing(self),
             Err(fault) => self.pages.problem(StatusCode::UNPROCESSABLE_ENTITY, "Cannot be read", &fault),
@@ -220,6 +231,7 @@ mod tests {
             index: Index::open(folder).unwrap(),
             reports: Reports::default(),
             changes: FoundChanges::default(),
+            notes: Notes::default(),
             surroundings: Arc::new(Nothing),
             stopping: Stopping::default(),
             ask: std::sync::mpsc::sync_channel(1).0,

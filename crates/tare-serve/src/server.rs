@@ -1,8 +1,10 @@
 //! The server: one thread that talks to browsers, one that keeps the index, and some that read records.
 
+use crate::changes::{change, is_change};
 use crate::guard::Guard;
 use crate::history::FoundChanges;
 use crate::index::Index;
+use crate::notes::Notes;
 use crate::pages::Pages;
 use crate::reports::Reports;
 use crate::routes::{Site, answer};
@@ -86,6 +88,7 @@ impl Server {
             shelf,
             reports: Reports::default(),
             changes: FoundChanges::default(),
+            notes: Notes::default(),
             surroundings,
             stopping: Stopping::default(),
             ask,
@@ -169,7 +172,10 @@ async fn accept(listener: &tokio::net::TcpListener, site: &Arc<Site>) {
             let service = service_fn(move |request: Request<Incoming>| {
                 let (site, known) = (site.clone(), known.clone());
                 async move {
-                    let (head, _) = request.into_parts();
+                    let (head, body) = request.into_parts();
+                    if is_change(&site.guard, &head.method, &head.uri) {
+                        return Ok(change(site, &known, &head.uri, &head.headers, body).await);
+                    }
                     Ok::<_, Infallible>(answer(site, &known, head.method, head.uri, head.headers).await)
                 }
             });

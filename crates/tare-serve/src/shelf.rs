@@ -2,9 +2,12 @@
 //! is opened, and no link is followed.
 
 use rustix::fd::{AsRawFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, openat, openat2, statat};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fsync, openat, openat2, renameat, statat, unlinkat,
+};
 use rustix::io::Errno;
 use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use tare_core::fault::{Doing, Fault};
 use tare_core::record::{Record, SuiteRecord};
@@ -108,6 +111,42 @@ impl Shelf {
     pub(crate) fn record(&self, name: &str) -> Option<Shelved> {
         let fd = self.folder(name).ok()?;
         (has(&fd, HEADER) || has(&fd, SUITE)).then(|| Shelved { fd, name: name.to_owned() })
+    }
+
+    /// A file of Tare's own in the folder, to read; none if there is none.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or is a link or no file.
+    pub(crate) fn own_file(&self, name: &str) -> io::Result<Option<File>> {
+        // A pipe is not waited for.
+        let file = match beneath(&self.root, name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        if file.metadata()?.is_file() { Ok(Some(file)) } else { Err(io::Error::other("it is no regular file")) }
+    }
+
+    /// Puts a file of Tare's own, which only its owner can read, in the place of the one that is there: all of it or,
+    /// after an error, nothing.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(crate) fn replace(&self, name: &str, content: &[u8]) -> io::Result<()> {
+        let new = format!("{name}.new");
+        match unlinkat(&self.root, &new, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(openat(&self.root, &new, flags, Mode::RUSR | Mode::WUSR)?);
+        let written = file.write_all(content).and_then(|()| file.sync_all());
+        let replaced = written.and_then(|()| Ok(renameat(&self.root, &new, &self.root, name)?));
+        if replaced.is_err() {
+            let _ = unlinkat(&self.root, &new, AtFlags::empty());
+        }
+        replaced?;
+        Ok(fsync(&self.root)?)
     }
 
     fn folder(&self, name: &str) -> rustix::io::Result<OwnedFd> {

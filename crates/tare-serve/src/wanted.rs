@@ -5,6 +5,10 @@
 pub(crate) struct Wanted<'a> {
     /// Words that all occur.
     pub(crate) words: Vec<String>,
+    /// For each word, the records of which the user's notes say it.
+    pub(crate) noted: Vec<Vec<String>>,
+    /// The records that have the tag that is wanted, if one is.
+    pub(crate) tagged: Option<Vec<String>>,
     pub(crate) study: Option<&'a str>,
     pub(crate) form: Option<&'a str>,
     pub(crate) machine: Option<&'a str>,
@@ -35,13 +39,17 @@ const LIVE_FOLDERS: &str = "SELECT substr(name, 1, instr(name, '/')) FROM record
 /// The condition and its values.
 pub(crate) fn conditions(wanted: &Wanted, live: &[String]) -> (String, Vec<String>) {
     let (mut all, mut values) = (vec!["1".to_owned()], Vec::new());
+    let json = |names: &[String]| serde_json::to_string(names).expect("names are plain data");
+    for (at, word) in wanted.words.iter().enumerate() {
+        values.push(word.to_lowercase());
+        values.push(json(wanted.noted.get(at).map(Vec::as_slice).unwrap_or_default()));
+        let (word, names) = (values.len() - 1, values.len());
+        all.push(format!("(instr(words, ?{word}) > 0 OR name IN (SELECT value FROM json_each(?{names})))"));
+    }
     let mut add = |text: &str, value: String| {
         values.push(value);
         all.push(text.replace("$", &format!("?{}", values.len())));
     };
-    for word in &wanted.words {
-        add("instr(words, $) > 0", word.to_lowercase());
-    }
     let equals = [("study = $", wanted.study), ("machine = $", wanted.machine), ("started >= $", wanted.from)];
     for (text, value) in equals {
         if let Some(value) = value {
@@ -55,7 +63,10 @@ pub(crate) fn conditions(wanted: &Wanted, live: &[String]) -> (String, Vec<Strin
         // Until the end of that day: what follows a date sorts before a tilde.
         add("started <= $", format!("{to}~"));
     }
-    let live = serde_json::to_string(live).expect("names are plain data");
+    if let Some(names) = &wanted.tagged {
+        add("name IN (SELECT value FROM json_each($))", json(names));
+    }
+    let live = json(live);
     match wanted.state {
         Some(RUNNING) => add("ended = '' AND run IN (SELECT value FROM json_each($))", live),
         Some(TO_COME) => add(&format!("{STOPPED} AND {FOLDER} IN ({LIVE_FOLDERS})"), live),

@@ -121,8 +121,25 @@ impl Site {
 
     /// Sends a head and reads the whole answer.
     pub(crate) fn ask(&self, head: &str) -> Said {
+        self.send(head, "")
+    }
+
+    /// Sends a form of a page of the server, as a browser does.
+    pub(crate) fn post(&self, path: &str, form: &str) -> Said {
+        self.post_with(path, form, &format!("{}Origin: http://{}\r\n", self.host(), self.address))
+    }
+
+    /// Sends a form with these lines.
+    pub(crate) fn post_with(&self, path: &str, form: &str, lines: &str) -> Said {
+        let kind = "Content-Type: application/x-www-form-urlencoded\r\n";
+        let length = form.len();
+        let head = format!("POST /{}{path} HTTP/1.1\r\n{lines}{kind}Content-Length: {length}\r\n", self.key);
+        self.send(&head, form)
+    }
+
+    fn send(&self, head: &str, body: &str) -> Said {
         let mut stream = self.connect();
-        stream.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).unwrap();
+        stream.write_all(format!("{head}Connection: close\r\n\r\n{body}").as_bytes()).unwrap();
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).unwrap();
         let answer = String::from_utf8(answer).expect("all answers are UTF-8");

@@ -195,6 +195,42 @@ fn scripts_in_a_record_are_text() {
     }
 }
 
+#[test]
+fn only_a_form_of_its_own_pages_changes_notes_and_what_is_typed_is_text() {
+    let site = Site::of(|folder| _ = sample(folder, "one", |_| {}));
+    site.listed("1 run");
+    let (host, form) = (format!("Host: {}\r\n", site.address), "run=one&tags=a&text=b");
+    let own = format!("{host}Origin: http://{}\r\n", site.address);
+    let status = |lines: &str| site.post_with("/notes", form, lines).status;
+    for origin in ["", "Origin: null\r\n", "Origin: http://evil.example\r\n", "Origin: http://127.0.0.1:1\r\n"] {
+        assert_eq!(status(&format!("{host}{origin}")), 403, "{origin}");
+    }
+    assert_eq!(status(&format!("{own}Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n")), 403);
+    assert_eq!(status(&own.replace("Host: 127.0.0.1", "Host: evil.example")), 421);
+    assert_eq!(site.ask(&format!("POST /notes HTTP/1.1\r\n{own}")).status, 405);
+    for name in ["..", "nobody", "one/..", "%2Fetc", ".tare-notes.json", ""] {
+        assert_eq!(site.post("/notes", &format!("run={name}&tags=a")).status, 404, "{name}");
+    }
+    for long in [format!("tags={}", "x".repeat(41)), format!("text={}", "x".repeat(4001))] {
+        assert_eq!(site.post("/notes", &format!("run=one&{long}")).status, 422);
+    }
+    assert!(!site.folder.path().join(".tare-notes.json").exists());
+    let script = "%3Cscript%3Ealert(1)%3C%2Fscript%3E";
+    let said = site.post("/notes", &format!("run=one&tags={script}&text={script}&back=%0d%0aSet-Cookie:+a=b"));
+    assert!(said.status == 303 && !said.head.contains("\r\nset-cookie"), "{said:?}");
+    let tagged = format!("/?tag={script}");
+    for page in ["/", "/run/one", "/notes?run=one&back=%22%3E%3Cscript%3Ealert(1)", tagged.as_str()] {
+        let body = site.get(page).body;
+        assert!(body.contains("&lt;script&gt;alert(1)") && !body.contains("<script>alert"), "{page}: {body}");
+    }
+    // A file that is not theirs takes only the notes away.
+    fs::write(site.folder.path().join(".tare-notes.json"), "<script>alert(1)").unwrap();
+    let body = site.get("/").body;
+    assert!(body.contains("tags and notes are left out") && body.contains("/run/one"), "{body}");
+    assert_eq!((site.get("/run/one").status, site.get("/notes?run=one").status), (200, 422));
+    assert_eq!(site.post("/notes", form).status, 422);
+}
+
 /// What to do to a record so that it cannot be read.
 type Spoil = fn(&Path);
 

@@ -303,6 +303,33 @@ fn parts_whose_turn_has_not_come_are_to_come_while_another_one_runs() {
 }
 
 #[test]
+fn tags_and_notes_are_kept_beside_the_records_and_found() {
+    let site = Site::of(two);
+    site.listed("2 runs");
+    let form = "run=20260305-first&tags=nightly%2C+tuned&text=after+the+move&back=q%3Dfirst%26page%3D1";
+    let said = site.post("/notes", form);
+    assert!(said.status == 303 && said.head.contains(&format!("location: /{}/?q=first&page=1", site.key)), "{said:?}");
+    let found = |query: &str| {
+        let page = site.get(&format!("/?{query}")).body;
+        (page.contains("/run/20260305-first"), page.contains("/run/20260306-second"))
+    };
+    assert_eq!([found("q=MOVE"), found("q=redis+nightly"), found("tag=tuned")], [(true, false); 3]);
+    assert_eq!([found("tag=nobody"), found("q=move+nobody")], [(false, false); 2]);
+    let (report, editor) = (site.get("/run/20260305-first").body, site.get("/notes?run=20260305-first&back=run").body);
+    assert!(report.contains(">nightly</a>") && report.contains("after the move"));
+    assert!(editor.contains("value=\"nightly, tuned\"") && editor.contains("\"same-origin\""), "{editor}");
+    assert!(site.post("/notes", "run=20260306-second&tags=apart&back=run").head.contains("/run/20260306-second"));
+    // An empty note is none, and what is said of a record that is gone is in nobody's way.
+    site.post("/notes", "run=20260306-second");
+    std::fs::remove_dir_all(site.folder.path().join("20260305-first")).unwrap();
+    site.listed("1 run");
+    let page = site.get("/").body;
+    assert!(!page.contains("nightly") && !page.contains(">apart<"), "{page}");
+    assert_eq!(site.get("/notes?run=20260305-first").status, 404);
+    assert_eq!(site.post("/notes", form).status, 404);
+}
+
+#[test]
 fn a_run_that_used_its_time_up_says_so_and_is_found_by_the_word_of_its_record() {
     let site = Site::of(|folder| {
         two(folder);

@@ -1,0 +1,94 @@
+//! Requests that change something. They come from forms of pages made here, and nowhere else: besides the key, the host
+//! and the origin that all requests are held to, they must name the origin.
+
+use crate::answer::{self, Answer};
+use crate::guard::Guard;
+use crate::notes::Note;
+use crate::query::{Query, encoded};
+use crate::routes::{Site, missing};
+use hyper::body::{Body, Incoming};
+use hyper::header::HeaderMap;
+use hyper::{Method, StatusCode, Uri};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tare_core::fault::Fault;
+
+/// The pages that are sent to.
+const PAGES: [&str; 1] = ["/notes"];
+/// The largest form, bytes.
+const FORM_MOST: usize = 256 << 10;
+/// How long one may take to come.
+const FORM_WITHIN: Duration = Duration::from_secs(10);
+
+/// Whether a request asks for a change that is made here.
+pub(crate) fn is_change(guard: &Guard, method: &Method, uri: &Uri) -> bool {
+    method == Method::POST && guard.behind_key(uri.path()).is_some_and(|page| PAGES.contains(&page))
+}
+
+/// Makes the change that a request asks for. `is_known` becomes true if it may.
+pub(crate) async fn change(
+    site: Arc<Site>,
+    is_known: &AtomicBool,
+    uri: &Uri,
+    headers: &HeaderMap,
+    body: Incoming,
+) -> Answer {
+    if let Err(refusal) = site.guard.admit_change(headers) {
+        return answer::refused(refusal.status, format!("Refused: {}.\n", refusal.why));
+    }
+    is_known.store(true, Ordering::Relaxed);
+    let Ok(Some(form)) = tokio::time::timeout(FORM_WITHIN, form(body)).await else {
+        let why = format!("Refused: a form comes within {} s and is no form beyond 256 KiB.\n", FORM_WITHIN.as_secs());
+        return answer::refused(StatusCode::BAD_REQUEST, why);
+    };
+    let page = site.guard.behind_key(uri.path()).unwrap_or_default().to_owned();
+    let made_by = site.clone();
+    let made = tokio::task::spawn_blocking(move || made_by.change(&page, &form)).await;
+    made.unwrap_or_else(|_| {
+        let fault = Fault::new("Tare stumbled over this; the terminal of `tare serve` says where");
+        site.pages.problem(StatusCode::INTERNAL_SERVER_ERROR, "Cannot be done", &fault)
+    })
+}
+
+/// What a form says; none if it is too long or no text.
+async fn form(mut body: Incoming) -> Option<Query> {
+    let mut text = Vec::new();
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        let Ok(data) = frame.ok()?.into_data() else { continue };
+        if text.len() + data.len() > FORM_MOST {
+            return None;
+        }
+        text.extend_from_slice(&data);
+    }
+    Some(Query::of(Some(std::str::from_utf8(&text).ok()?)))
+}
+
+impl Site {
+    fn change(&self, _page: &str, form: &Query) -> Answer {
+        self.note(form)
+    }
+
+    /// Says something else of a record.
+    fn note(&self, form: &Query) -> Answer {
+        let Some(name) = form.one("run").filter(|name| self.shelf.record(name).is_some()) else { return missing(self) };
+        let text = |name: &str| form.one(name).unwrap_or_default();
+        let typed = Note::typed(text("tags"), text("text"));
+        match typed.and_then(|note| self.notes.put(&self.shelf, name, note)) {
+            Ok(()) => answer::elsewhere(&self.back(form, name)),
+            Err(fault) => self.pages.problem(StatusCode::UNPROCESSABLE_ENTITY, "Not kept", &fault),
+        }
+    }
+
+    /// Where the browser came from: the report of a record, or the list as it was narrowed down.
+    fn back(&self, form: &Query, name: &str) -> String {
+        let base = self.guard.base();
+        match form.one("back") {
+            Some("run") => format!("{base}/run/{}", encoded(name)),
+            Some(list) => format!("{base}/?{}", Query::of(Some(list)).whole()),
+            None => format!("{base}/"),
+        }
+    }
+}
