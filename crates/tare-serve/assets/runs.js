@@ -36,6 +36,16 @@ function kept() {
   }
 }
 let chosen = kept();
+// What was chosen has been deleted.
+if (new URLSearchParams(location.search).get("chosen") === "none") {
+  chosen = new Set();
+  try {
+    sessionStorage.removeItem(KEPT);
+  } catch {
+    // Nothing was kept.
+  }
+  history.replaceState(null, "", "./");
+}
 
 /** The boxes of the runs that are listed. @returns {HTMLInputElement[]} */
 const boxes = () => [...list.querySelectorAll("input[type=checkbox][name=run]")].map((box) => /** @type {any} */ (box));
@@ -124,6 +134,9 @@ function counted() {
   button.disabled = chosen.size < 2 || chosen.size > most;
   const elsewhere = others.length ? ` (${others.length} not on this page)` : "";
   const words = chosen.size < 2 ? "Choose two or more to compare" : `Choose at most ${most} to compare`;
+  for (const other of list.querySelectorAll("button.some")) {
+    /** @type {HTMLButtonElement} */ (other).disabled = chosen.size === 0;
+  }
   button.textContent = (button.disabled ? words : `Compare these ${chosen.size}`) + elsewhere;
   clear(button);
 }

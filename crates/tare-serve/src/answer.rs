@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{
-    CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION,
-    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    CACHE_CONTROL, CONNECTION, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue,
+    LOCATION, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use hyper::{Response, StatusCode};
 use std::convert::Infallible;
@@ -98,6 +98,14 @@ pub(crate) fn elsewhere(address: &str) -> Answer {
     if let Ok(address) = HeaderValue::from_str(address) {
         answer.headers_mut().insert(LOCATION, address);
     }
+    answer
+}
+
+/// An archive as it is made, to be saved.
+pub(crate) fn archive(pieces: Receiver<Bytes>) -> Answer {
+    let mut answer = answer(StatusCode::OK, "application/x-tar", OWN_POLICY, Content::Pieces(pieces));
+    let saved = HeaderValue::from_static("attachment; filename=\"tare-records.tar\"");
+    answer.headers_mut().insert(CONTENT_DISPOSITION, saved);
     answer
 }
 

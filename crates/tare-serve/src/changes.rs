@@ -2,6 +2,7 @@
 //! and the origin that all requests are held to, they must name the origin.
 
 use crate::answer::{self, Answer};
+use crate::deleting::{self, Doomed, RECORDS_MOST, doomed, seen};
 use crate::guard::Guard;
 use crate::notes::Note;
 use crate::query::{Query, encoded};
@@ -14,10 +15,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tare_core::fault::Fault;
+use tare_core::fault::{Doing, Fault};
 
 /// The pages that are sent to.
-const PAGES: [&str; 1] = ["/notes"];
+const PAGES: [&str; 2] = ["/notes", "/delete"];
 /// The largest form, bytes.
 const FORM_MOST: usize = 256 << 10;
 /// How long one may take to come.
@@ -67,8 +68,8 @@ async fn form(mut body: Incoming) -> Option<Query> {
 }
 
 impl Site {
-    fn change(&self, _page: &str, form: &Query) -> Answer {
-        self.note(form)
+    fn change(&self, page: &str, form: &Query) -> Answer {
+        if page == "/delete" { self.delete(form) } else { self.note(form) }
     }
 
     /// Says something else of a record.
@@ -80,6 +81,43 @@ impl Site {
             Ok(()) => answer::elsewhere(&self.back(form, name)),
             Err(fault) => self.pages.problem(StatusCode::UNPROCESSABLE_ENTITY, "Not kept", &fault),
         }
+    }
+
+    /// Deletes what a form names, if it is what its page has said.
+    fn delete(&self, form: &Query) -> Answer {
+        let live = self.surroundings.live_runs();
+        let all = doomed(&self.shelf, &live, form);
+        if let Some(Doomed { name, why, .. }) = all.iter().find(|one| !one.why.is_empty()) {
+            let fault = Fault::new(format!("nothing was deleted: of '{name}' {why}")).remedy("choose other runs");
+            return self.pages.problem(StatusCode::CONFLICT, "Not deleted", &fault);
+        }
+        if all.is_empty() || all.len() > RECORDS_MOST {
+            return missing(self);
+        }
+        if form.one("seen") == Some(seen(&all).as_str()) {
+            return self.remove(&all);
+        }
+        let changed = "Nothing was deleted: something has changed since this was said.";
+        match deleting::page(&self.pages, &self.shelf, &live, form, changed) {
+            Ok(Some(html)) => answer::page(StatusCode::CONFLICT, html),
+            Ok(None) => missing(self),
+            Err(fault) => self.pages.problem(StatusCode::UNPROCESSABLE_ENTITY, "Not deleted", &fault),
+        }
+    }
+
+    fn remove(&self, all: &[Doomed]) -> Answer {
+        for (gone, Doomed { name, .. }) in all.iter().enumerate() {
+            if let Err(fault) = self.shelf.remove(name).doing(format!("delete '{name}'")) {
+                self.look();
+                let fault = fault.context(format!("{gone} of {} are gone, and part of this one may be", all.len()));
+                let fault = fault.remedy("serve as who may delete it, or delete it by hand");
+                return self.pages.problem(StatusCode::UNPROCESSABLE_ENTITY, "Not all deleted", &fault);
+            }
+            // Notes that cannot be changed do no harm.
+            let _ = self.notes.put(&self.shelf, name, Note::default());
+        }
+        self.look();
+        answer::elsewhere(&format!("{}/?chosen=none", self.guard.base()))
     }
 
     /// Where the browser came from: the report of a record, or the list as it was narrowed down.

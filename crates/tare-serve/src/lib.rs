@@ -1,6 +1,6 @@
 //! Records, and the run that goes on, in a browser: a server on 127.0.0.1 that reads a folder of records and its
-//! events, and writes nothing but an index and the user's notes beside them. A run that goes on may be asked to end, by
-//! way of [`Surroundings`].
+//! events, writes an index and the user's notes beside them, and deletes records when its user says so. A run that goes
+//! on may be asked to end, by way of [`Surroundings`]. Nothing else is changed.
 //!
 //! **Architecture invariant:** a run neither knows nor waits for this. What is shown of records is rendered by
 //! `tare-report`, the drawings of a run that goes on included; nothing is worked out here.
@@ -11,7 +11,10 @@
 mod answer;
 mod changes;
 mod compared;
+mod contents;
+mod deleting;
 mod entry;
+mod export;
 mod follow;
 mod guard;
 mod history;

@@ -19,6 +19,7 @@ const TEMPLATES: [(&str, &str); 11] = [
     ("history", include_str!("../assets/history.html")),
     ("several", include_str!("../assets/several.html")),
     ("notes", include_str!("../assets/notes.html")),
+    ("delete", include_str!("../assets/delete.html")),
     ("of-run", include_str!("../assets/of_run.html")),
     ("problem", include_str!("../assets/problem.html")),
 ];

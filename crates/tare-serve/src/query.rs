@@ -6,7 +6,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 /// What scripts add to an address, and links do not have.
-const OF_SCRIPTS: [&str; 2] = ["part", "again"];
+const OF_SCRIPTS: [&str; 3] = ["part", "again", "chosen"];
 
 /// The parameters of an address, in their order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use crate::reports::Reports;
 use crate::shelf::Shelf;
 use crate::stopping::{Stopping, in_sentences};
 use crate::surroundings::Surroundings;
-use crate::{compared, noted, now, runs};
+use crate::{compared, deleting, export, noted, now, runs};
 use hyper::header::HeaderMap;
 use hyper::{Method, StatusCode, Uri};
 use std::sync::Arc;
@@ -46,6 +46,8 @@ pub(crate) struct Site {
     /// for it holds no thread, so that other pages come meanwhile.
     pub(crate) reading: Arc<Semaphore>,
     pub(crate) followers: AtomicUsize,
+    /// Archives that may be made at the same time.
+    pub(crate) exports: Arc<Semaphore>,
 }
 
 /// Answers a request. `is_known` becomes true if it brings the key.
@@ -84,6 +86,7 @@ pub(crate) async fn answer(
     })
 }
 
+/// A page that says that what is asked for is not there.
 pub(crate) fn missing(site: &Site) -> Answer {
     let fault = Fault::new("there is no such page or record").remedy("choose one of the list of runs");
     site.pages.problem(StatusCode::NOT_FOUND, "Not found", &fault)
@@ -112,11 +115,12 @@ impl Site {
                 let live = self.surroundings.live_runs();
                 runs::page(&self.pages, &self.index, query, &live, &self.notes.all(&self.shelf))
             }
-            "/notes" => match noted::page(&self.pages, &self.shelf, &self.notes, query) {
-                Ok(None) => return missing(&self),
-                Ok(Some(html)) => Ok(html),
-                Err(fault) => Err(fault),
-            },
+            "/notes" => return self.maybe(noted::page(&self.pages, &self.shelf, &self.notes, query)),
+            "/delete" => {
+                let live = self.surroundings.live_runs();
+                return self.maybe(deleting::page(&self.pages, &self.shelf, &live, query, ""));
+            }
+            "/export" => return self.export(query),
             "/compare" => compared::page(&self.pages, &self.index, &self.shelf, self.surroundings.as_ref(), query),
             "/history" => {
                 self.look();
@@ -130,14 +134,20 @@ impl Site {
             "/now/events" => return self.events(query),
             path => return self.report(path),
         };
+        self.maybe(html.map(Some))
+    }
+
+    /// A page, unless what it is about is not there.
+    fn maybe(&self, html: Result<Option<String>, Fault>) -> Answer {
         match html {
-            Ok(html) => answer::page(StatusCode::OK, html),
+            Ok(Some(html)) => answer::page(StatusCode::OK, html),
+            Ok(None) => missing(self),
             Err(fault) => self.pages.problem(StatusCode::UNPROCESSABLE_ENTITY, "Cannot be shown", &fault),
         }
     }
 
     /// Has the folder be looked through again.
-    fn look(&self) {
+    pub(crate) fn look(&self) {
         self.index.expect();
         // If it is asked already, once is enough.
         let _ = self.ask.try_send(());
@@ -156,6 +166,28 @@ impl Site {
             Ok(Some(html)) => answer::report(html),
             Ok(None) => missing(self),
             Err(fault) => self.pages.problem(StatusCode::UNPROCESSABLE_ENTITY, "Cannot be read", &fault),
+        }
+    }
+
+    /// An archive of the records that are named, as it is made.
+    fn export(self: Arc<Site>, query: &Query) -> Answer {
+        let Some(names) = export::named(&self.shelf, query) else { return missing(&self) };
+        let Ok(turn) = self.exports.clone().try_acquire_owned() else {
+            let fault = Fault::new("several exports are being made already").remedy("wait for one of them to end");
+            return self.pages.problem(StatusCode::SERVICE_UNAVAILABLE, "Too many", &fault);
+        };
+        let site = self.clone();
+        let (sender, receiver) = export::channel();
+        let started = std::thread::Builder::new().name("export".to_owned()).spawn(move || {
+            let _turn = turn;
+            export::send(&site.shelf, &names, sender);
+        });
+        match started {
+            Ok(_) => answer::archive(receiver),
+            Err(error) => {
+                let fault = Fault::from_error("start a thread", &error);
+                self.pages.problem(StatusCode::SERVICE_UNAVAILABLE, "Cannot be exported", &fault)
+            }
         }
     }
 
@@ -237,6 +269,7 @@ mod tests {
             ask: std::sync::mpsc::sync_channel(1).0,
             reading: Arc::new(Semaphore::new(1)),
             followers: AtomicUsize::new(0),
+            exports: Arc::new(Semaphore::new(1)),
         })
     }
 

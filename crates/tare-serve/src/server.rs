@@ -1,6 +1,7 @@
 //! The server: one thread that talks to browsers, one that keeps the index, and some that read records.
 
 use crate::changes::{change, is_change};
+use crate::export::EXPORTS_MOST;
 use crate::guard::Guard;
 use crate::history::FoundChanges;
 use crate::index::Index;
@@ -94,6 +95,7 @@ impl Server {
             ask,
             reading: Arc::new(Semaphore::new(1)),
             followers: AtomicUsize::new(0),
+            exports: Arc::new(Semaphore::new(EXPORTS_MOST)),
         };
         Ok(Server { listener, site: Arc::new(site), asked, stop: Arc::new(Notify::new()) })
     }

@@ -3,11 +3,12 @@
 
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fsync, openat, openat2, renameat, statat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, fsync, openat, openat2, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::fchown;
 use std::path::{Path, PathBuf};
 use tare_core::fault::{Doing, Fault};
 use tare_core::record::{Record, SuiteRecord};
@@ -113,6 +114,36 @@ impl Shelf {
         (has(&fd, HEADER) || has(&fd, SUITE)).then(|| Shelved { fd, name: name.to_owned() })
     }
 
+    /// A record of several and all parts in it, as far as that is what this name is or is in; else itself alone.
+    pub(crate) fn with_parts(&self, name: &str) -> Vec<String> {
+        let top = name.split('/').next().unwrap_or(name);
+        let mut found = Found::default();
+        match self.folder(top) {
+            Ok(folder) if has(&folder, SUITE) && !has(&folder, HEADER) => self.parts(top, &folder, &mut found),
+            _ => found.names.push(name.to_owned()),
+        }
+        found.names
+    }
+
+    /// Removes a record with all that is in it: nothing outside of its folder, and nothing that a link leads to.
+    ///
+    /// # Errors
+    /// When there is none, or not all of it can be removed.
+    pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
+        if self.record(name).is_none() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let (around, own) = match name.rsplit_once('/') {
+            Some((folder, own)) => (self.folder(folder)?, own),
+            None => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                (openat(&self.root, ".", flags, Mode::empty())?, name)
+            }
+        };
+        // The folder around it is held open, so that no link can be put in its place meanwhile.
+        tare_removal::remove_tree(&held(&around).join(own))
+    }
+
     /// A file of Tare's own in the folder, to read; none if there is none.
     ///
     /// # Errors
@@ -140,6 +171,9 @@ impl Shelf {
         }
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = File::from(openat(&self.root, &new, flags, Mode::RUSR | Mode::WUSR)?);
+        // What root writes in the folder of another user is that user's, as records are.
+        let folder = fstat(&self.root)?;
+        let _ = fchown(&file, Some(folder.st_uid), Some(folder.st_gid));
         let written = file.write_all(content).and_then(|()| file.sync_all());
         let replaced = written.and_then(|()| Ok(renameat(&self.root, &new, &self.root, name)?));
         if replaced.is_err() {
@@ -160,6 +194,11 @@ impl Shelf {
 }
 
 impl Shelved {
+    /// Its folder.
+    pub(crate) fn contents(&self) -> &OwnedFd {
+        &self.fd
+    }
+
     /// Whether it is a record of several parts.
     pub(crate) fn is_suite(&self) -> bool {
         has(&self.fd, SUITE)
@@ -209,7 +248,7 @@ impl Shelved {
 
     /// The open folder as a path, which leads to this very folder whatever its name leads to meanwhile.
     fn path(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}", self.fd.as_raw_fd()))
+        held(&self.fd)
     }
 
     fn named(&self, fault: Fault) -> Fault {
@@ -217,6 +256,11 @@ impl Shelved {
         let [message, remedy] = [&fault.message, &fault.remedy].map(|text| text.replace(&path, &self.name));
         Fault { message, remedy, ..fault }
     }
+}
+
+/// An open folder as a path.
+fn held(folder: &OwnedFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()))
 }
 
 /// Opens what is below `folder`, over no link, and never the folders above.
@@ -308,6 +352,33 @@ mod tests {
         let fault = good.read().unwrap_err();
         assert!(fault.message.contains("good/record.json") && !fault.message.contains("/proc/"), "{fault}");
         assert!(Shelf::open(&above.path().join("outside")).unwrap_err().mistake);
+    }
+
+    #[test]
+    fn only_a_record_is_removed_and_what_its_links_lead_to_stays() {
+        let above = tempfile::tempdir().unwrap();
+        let records = above.path().join("records");
+        for path in ["outside", "records/one", "records/suite/a", "records/suite/b", "records/kept"] {
+            std::fs::create_dir_all(above.path().join(path)).unwrap();
+            std::fs::write(above.path().join(path).join(HEADER), "{}").unwrap();
+        }
+        std::fs::write(records.join("suite/suite.json"), "{}").unwrap();
+        symlink(above.path().join("outside"), records.join("link")).unwrap();
+        symlink(above.path().join("outside"), records.join("one/link")).unwrap();
+        let shelf = Shelf::open(&records).unwrap();
+        for name in ["link", "..", "../outside", "kept/..", "", ".", "suite/../kept", "nobody", "one/link"] {
+            assert!(shelf.remove(name).is_err(), "{name:?}");
+        }
+        assert_eq!(
+            (shelf.with_parts("suite/a"), shelf.with_parts("one")),
+            (vec!["suite/a".to_owned(), "suite/b".to_owned()], vec!["one".to_owned()])
+        );
+        shelf.remove("one").unwrap();
+        shelf.remove("suite/a").unwrap();
+        assert!(above.path().join("outside/record.json").is_file() && !records.join("one").exists());
+        assert_eq!(shelf.found().unwrap().names, ["kept", "suite/b"]);
+        shelf.remove("suite").unwrap();
+        assert_eq!(shelf.found().unwrap().names, ["kept"]);
     }
 
     #[test]

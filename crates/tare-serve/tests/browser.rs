@@ -137,6 +137,18 @@ impl Site {
         self.send(&head, form)
     }
 
+    /// What an answer holds that is no text.
+    pub(crate) fn download(&self, path: &str) -> Vec<u8> {
+        let mut stream = self.connect();
+        // Who speaks this version is sent no chunks.
+        let head = format!("GET /{}{path} HTTP/1.0\r\n{}\r\n", self.key, self.host());
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+        answer.split_off(end + 4)
+    }
+
     fn send(&self, head: &str, body: &str) -> Said {
         let mut stream = self.connect();
         stream.write_all(format!("{head}Connection: close\r\n\r\n{body}").as_bytes()).unwrap();

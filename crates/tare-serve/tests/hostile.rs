@@ -231,6 +231,40 @@ fn only_a_form_of_its_own_pages_changes_notes_and_what_is_typed_is_text() {
     assert_eq!(site.post("/notes", form).status, 422);
 }
 
+#[test]
+fn what_links_lead_to_is_neither_exported_nor_deleted() {
+    let above = tempfile::tempdir().unwrap();
+    let outside = sample(above.path(), "outside", |record| record.header.study.question = "hunter2".into());
+    let site = Site::of(|folder| {
+        let one = sample(folder, "one", |_| {});
+        symlink(&outside, one.join("link")).unwrap();
+        symlink(outside.join("record.json"), one.join("linked.json")).unwrap();
+        symlink(&outside, folder.join("link")).unwrap();
+        symlink(folder, folder.join("loop")).unwrap();
+    });
+    let archive = String::from_utf8_lossy(&site.download("/export?run=one")).into_owned();
+    assert!(archive.contains("one/record.json") && !archive.contains("hunter2"));
+    assert!(archive.contains("one/link: a link") && archive.contains("one/linked.json: a link"));
+    let page = site.get("/delete?run=one&run=link&run=loop/one&run=..").body;
+    assert!(page.contains("1 in all") && page.contains("and 2 that are no files"), "{page}");
+    let seen = page.split("name=\"seen\" value=\"").nth(1).unwrap().split('"').next().unwrap().replace(' ', "+");
+    let form = format!("run=one&seen={seen}");
+    for lines in ["", "Origin: null\r\n", "Origin: http://evil.example\r\n"] {
+        let lines = format!("Host: {}\r\n{lines}", site.address);
+        assert_eq!(site.post_with("/delete", &form, &lines).status, 403, "{lines}");
+    }
+    for name in ["link", "loop/one", "..", "../outside", "%2Fetc", "."] {
+        assert_eq!(site.get(&format!("/export?run={name}")).status, 404, "{name}");
+        assert_eq!(site.post("/delete", &format!("run={name}&seen=")).status, 404, "{name}");
+    }
+    // Asking for the page deletes nothing.
+    assert_eq!(site.get(&format!("/delete?{form}")).status, 200);
+    assert!(site.folder.path().join("one").is_dir());
+    assert_eq!(site.post("/delete", &form).status, 303);
+    assert!(!site.folder.path().join("one").exists() && outside.join("record.json").is_file());
+    assert!(site.folder.path().join("link").exists());
+}
+
 /// What to do to a record so that it cannot be read.
 type Spoil = fn(&Path);
 

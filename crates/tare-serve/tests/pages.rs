@@ -330,6 +330,59 @@ fn tags_and_notes_are_kept_beside_the_records_and_found() {
 }
 
 #[test]
+fn chosen_runs_are_exported_as_one_archive() {
+    let site = Site::of(two);
+    let bytes = site.download("/export?run=20260306-second&run=20260305-first&run=20260305-first");
+    let unpacked = tempfile::tempdir().unwrap();
+    tar::Archive::new(bytes.as_slice()).unpack(unpacked.path()).unwrap();
+    for name in ["20260305-first", "20260306-second"] {
+        let [sent, own] = [unpacked.path(), site.folder.path()].map(|folder| folder.join(name));
+        assert_eq!(tare_runner::read_record(&sent).unwrap(), tare_runner::read_record(&own).unwrap());
+    }
+    assert!(!unpacked.path().join("LEFT-OUT.txt").exists());
+    assert_eq!(site.get("/export?run=20260306-second&run=nobody").status, 404);
+    assert_eq!(site.get("/export").status, 404);
+}
+
+/// What the page that says what goes has its form send.
+fn asked(page: &str, names: &[&str]) -> String {
+    let seen = page.split("name=\"seen\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+    let seen = seen.replace("&#x2f;", "%2F").replace(' ', "+");
+    let runs: String = names.iter().map(|name| format!("run={name}&")).collect();
+    format!("{runs}seen={seen}")
+}
+
+#[test]
+fn what_goes_is_said_before_it_goes_and_a_run_in_progress_stays() {
+    let site = Site::of(|folder| {
+        two(folder);
+        sample(folder, "20260307-third", |record| record.end = None);
+    });
+    site.listed("3 runs");
+    site.lives("20260307-third");
+    let records = site.folder.path();
+    let there = || ["20260305-first", "20260306-second", "20260307-third"].map(|name| records.join(name).is_dir());
+    let page = site.get("/delete?run=20260305-first&run=20260306-second&run=20260307-third").body;
+    for wanted in ["These stay", "20260307-third: the run is in progress", "2 in all", "iB</td>", "20260305-first</th>"]
+    {
+        assert!(page.contains(wanted), "{wanted} is missing: {page}");
+    }
+    let two = ["20260305-first", "20260306-second"];
+    let form = asked(&page, &two);
+    assert_eq!(site.post("/delete", &format!("{form}&run=20260307-third")).status, 409);
+    std::fs::write(records.join("20260305-first/more"), "more").unwrap();
+    let said = site.post("/delete", &form);
+    assert!(said.status == 409 && said.body.contains("something has changed") && there() == [true; 3], "{said:?}");
+    site.post("/notes", "run=20260305-first&tags=nightly");
+    let said = site.post("/delete", &asked(&said.body, &two));
+    assert!(said.status == 303 && there() == [false, false, true], "{said:?}");
+    let list = site.listed("1 run");
+    assert!(list.contains("20260307-third") && !list.contains("20260305-first"), "{list}");
+    assert!(!std::fs::read_to_string(records.join(".tare-notes.json")).unwrap().contains("nightly"));
+    assert_eq!(site.post("/delete", &form).status, 404);
+}
+
+#[test]
 fn a_run_that_used_its_time_up_says_so_and_is_found_by_the_word_of_its_record() {
     let site = Site::of(|folder| {
         two(folder);

@@ -18,7 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("tare-telemetry", &["tare-bpf", "tare-clock", "tare-core"]),
     ("tare-runner", &["tare-core", "tare-stats"]),
     ("tare-report", &["tare-core", "tare-stats"]),
-    ("tare-serve", &["tare-core", "tare-report", "tare-runner", "tare-stats"]),
+    ("tare-serve", &["tare-core", "tare-removal", "tare-report", "tare-runner", "tare-stats"]),
     ("tare-testkit", &["tare-core"]),
 ];
 
