@@ -1,12 +1,14 @@
-//! Requests that change something. They come from forms of pages made here, and nowhere else: besides the key, the host
-//! and the origin that all requests are held to, they must name the origin.
+//! Requests that change something: what the user says of records, what records there are, and how long a run goes on.
+//! They come from pages made here, and nowhere else: they must name the origin that all requests are held to.
 
 use crate::answer::{self, Answer};
 use crate::deleting::{self, Doomed, RECORDS_MOST, doomed, seen};
 use crate::guard::Guard;
 use crate::notes::Note;
+use crate::now;
 use crate::query::{Query, encoded};
 use crate::routes::{Site, missing};
+use crate::stopping::in_sentences;
 use hyper::body::{Body, Incoming};
 use hyper::header::HeaderMap;
 use hyper::{Method, StatusCode, Uri};
@@ -18,7 +20,9 @@ use std::time::Duration;
 use tare_core::fault::{Doing, Fault};
 
 /// The pages that are sent to.
-const PAGES: [&str; 2] = ["/notes", "/delete"];
+const PAGES: [&str; 3] = ["/notes", "/delete", END];
+/// What ends a run. It has its options in its address.
+const END: &str = "/now/end";
 /// The largest form, bytes.
 const FORM_MOST: usize = 256 << 10;
 /// How long one may take to come.
@@ -37,7 +41,7 @@ pub(crate) async fn change(
     headers: &HeaderMap,
     body: Incoming,
 ) -> Answer {
-    if let Err(refusal) = site.guard.admit_change(headers) {
+    if let Err(refusal) = site.guard.admit(&Method::POST, headers) {
         return answer::refused(refusal.status, format!("Refused: {}.\n", refusal.why));
     }
     is_known.store(true, Ordering::Relaxed);
@@ -46,6 +50,7 @@ pub(crate) async fn change(
         return answer::refused(StatusCode::BAD_REQUEST, why);
     };
     let page = site.guard.behind_key(uri.path()).unwrap_or_default().to_owned();
+    let form = if page == END { Query::of(uri.query()) } else { form };
     let made_by = site.clone();
     let made = tokio::task::spawn_blocking(move || made_by.change(&page, &form)).await;
     made.unwrap_or_else(|_| {
@@ -69,7 +74,19 @@ async fn form(mut body: Incoming) -> Option<Query> {
 
 impl Site {
     fn change(&self, page: &str, form: &Query) -> Answer {
-        if page == "/delete" { self.delete(form) } else { self.note(form) }
+        match page {
+            END => self.end(form),
+            "/delete" => self.delete(form),
+            _ => self.note(form),
+        }
+    }
+
+    /// Has a run end.
+    fn end(&self, form: &Query) -> Answer {
+        match now::end(&self.stopping, &self.shelf, self.surroundings.as_ref(), form) {
+            Ok(said) => answer::words(StatusCode::OK, said.to_owned()),
+            Err(fault) => answer::words(StatusCode::CONFLICT, in_sentences(&fault)),
+        }
     }
 
     /// Says something else of a record.

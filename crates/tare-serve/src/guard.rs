@@ -80,27 +80,15 @@ impl Guard {
         }
         match *method {
             Method::GET | Method::HEAD => Ok(()),
-            // Browsers say so of whatever changes something.
-            Method::POST if from_elsewhere || !headers.contains_key(ORIGIN) => {
-                refuse(StatusCode::FORBIDDEN, "only a page of this server may ask for this")
+            // What changes something is asked for by a page of this server, whose browser says so.
+            Method::POST => {
+                let says_where = headers.contains_key(ORIGIN);
+                let is_here = headers.get(FETCH_SITE).is_none_or(|site| site == "same-origin");
+                let why = "only a page of this server may ask for this";
+                if says_where && is_here { Ok(()) } else { refuse(StatusCode::FORBIDDEN, why) }
             }
-            Method::POST => Ok(()),
             _ => refuse(StatusCode::METHOD_NOT_ALLOWED, "records are only read here"),
         }
-    }
-
-    /// Whether a request may change something: it must besides say that a page of this server has sent it.
-    ///
-    /// # Errors
-    /// Why not.
-    pub(crate) fn admit_change(&self, headers: &HeaderMap) -> Result<(), Refusal> {
-        self.admit(&Method::GET, headers)?;
-        let site = headers.get(FETCH_SITE);
-        if headers.get(ORIGIN).is_none() || site.is_some_and(|site| site != "same-origin") {
-            let why = "a change is asked for by a page of this server, whose browser says so";
-            return Err(Refusal { status: StatusCode::FORBIDDEN, why });
-        }
-        Ok(())
     }
 
     /// What a path leads to behind the key, such as `/now`; none without the key.
@@ -160,7 +148,7 @@ mod tests {
     #[test]
     fn a_change_must_name_its_origin() {
         let guard = Guard::new(4000).unwrap();
-        let may = |of: &[(&'static str, &str)]| guard.admit_change(&headers(of)).is_ok();
+        let may = |of: &[(&'static str, &str)]| guard.admit(&Method::POST, &headers(of)).is_ok();
         let (host, origin) = (("host", "127.0.0.1:4000"), ("origin", "http://127.0.0.1:4000"));
         assert!(may(&[host, origin]) && may(&[host, origin, ("sec-fetch-site", "same-origin")]));
         assert!(!may(&[host]) && !may(&[origin]) && !may(&[host, ("origin", "null")]));

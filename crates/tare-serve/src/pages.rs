@@ -9,7 +9,7 @@ use minijinja::{AutoEscape, Environment, Value, context};
 use tare_core::fault::{Doing, Fault};
 
 /// The templates. Pages extend the first.
-const TEMPLATES: [(&str, &str); 11] = [
+const TEMPLATES: [(&str, &str); 12] = [
     ("frame", include_str!("../assets/frame.html")),
     ("runs", include_str!("../assets/runs.html")),
     ("list", include_str!("../assets/list.html")),

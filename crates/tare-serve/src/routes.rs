@@ -9,7 +9,7 @@ use crate::pages::{ASSETS, Pages};
 use crate::query::{Query, decoded};
 use crate::reports::Reports;
 use crate::shelf::Shelf;
-use crate::stopping::{Stopping, in_sentences};
+use crate::stopping::Stopping;
 use crate::surroundings::Surroundings;
 use crate::{compared, deleting, export, noted, now, runs};
 use hyper::header::HeaderMap;
@@ -36,7 +36,7 @@ pub(crate) struct Site {
     pub(crate) index: Index,
     pub(crate) pages: Pages,
     pub(crate) reports: Reports,
-    pub(crate) changes: FoundChanges,
+    pub(crate) found: FoundChanges,
     pub(crate) notes: Notes,
     pub(crate) surroundings: Arc<dyn Surroundings>,
     pub(crate) stopping: Stopping,
@@ -65,19 +65,21 @@ pub(crate) async fn answer(
         return answer::refused(StatusCode::FORBIDDEN, NOT_LET_IN.to_owned());
     };
     is_known.store(true, Ordering::Relaxed);
+    if method == Method::POST {
+        return answer::refused(StatusCode::METHOD_NOT_ALLOWED, "Refused: this page is only read.\n".to_owned());
+    }
     if let Some(name) = path.strip_prefix("/assets/") {
         let asset = ASSETS.iter().find(|(known, ..)| *known == name);
         return asset.map_or_else(|| missing(&site), |&(_, kind, text)| answer::asset(kind, text));
     }
     let (path, query) = (path.to_owned(), Query::of(uri.query()));
-    let changes = method == Method::POST;
     let reads = path.starts_with("/run/") || path == "/compare";
     let turn = if reads { site.reading.clone().acquire_owned().await.ok() } else { None };
     let made_by = site.clone();
     let made = tokio::task::spawn_blocking(move || {
         // Kept until it is made, even if the browser has gone.
         let _turn = turn;
-        if changes { made_by.change(&path, &query) } else { made_by.route(&path, &query) }
+        made_by.route(&path, &query)
     });
     let made = made.await;
     made.unwrap_or_else(|_| {
@@ -93,18 +95,6 @@ pub(crate) fn missing(site: &Site) -> Answer {
 }
 
 impl Site {
-    /// Does what a button asks for, and answers in words.
-    fn change(&self, path: &str, query: &Query) -> Answer {
-        if path != "/now/end" {
-            let words = "Refused: this page is only read.\n".to_owned();
-            return answer::refused(StatusCode::METHOD_NOT_ALLOWED, words);
-        }
-        match now::end(&self.stopping, &self.shelf, self.surroundings.as_ref(), query) {
-            Ok(said) => answer::words(StatusCode::OK, said.to_owned()),
-            Err(fault) => answer::words(StatusCode::CONFLICT, in_sentences(&fault)),
-        }
-    }
-
     fn route(self: Arc<Site>, path: &str, query: &Query) -> Answer {
         let html = match path {
             "/" => {
@@ -124,7 +114,7 @@ impl Site {
             "/compare" => compared::page(&self.pages, &self.index, &self.shelf, self.surroundings.as_ref(), query),
             "/history" => {
                 self.look();
-                history::page(&self.pages, &self.index, &self.changes, &self.guard.base(), query)
+                history::page(&self.pages, &self.index, &self.found, &self.guard.base(), query)
             }
             "/now" => {
                 self.look();
@@ -262,7 +252,7 @@ mod tests {
             shelf: Shelf::open(folder).unwrap(),
             index: Index::open(folder).unwrap(),
             reports: Reports::default(),
-            changes: FoundChanges::default(),
+            found: FoundChanges::default(),
             notes: Notes::default(),
             surroundings: Arc::new(Nothing),
             stopping: Stopping::default(),

@@ -88,7 +88,7 @@ impl Server {
             index: Index::open(shelf.path())?,
             shelf,
             reports: Reports::default(),
-            changes: FoundChanges::default(),
+            found: FoundChanges::default(),
             notes: Notes::default(),
             surroundings,
             stopping: Stopping::default(),

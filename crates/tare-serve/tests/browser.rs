@@ -107,13 +107,6 @@ impl Site {
         self.get_with(&format!("/{}{path}", self.key), &self.host())
     }
 
-    /// Asks for a change as a script of a page does.
-    pub(crate) fn post(&self, path: &str) -> Said {
-        let Site { key, address, .. } = self;
-        let origin = format!("Origin: http://{address}\r\nContent-Length: 0\r\n");
-        self.ask(&format!("POST /{key}{path} HTTP/1.1\r\n{}{origin}", self.host()))
-    }
-
     /// Asks for `path` as it stands, with these lines instead of the host's.
     pub(crate) fn get_with(&self, path: &str, lines: &str) -> Said {
         self.ask(&format!("GET {path} HTTP/1.1\r\n{lines}"))

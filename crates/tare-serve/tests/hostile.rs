@@ -207,7 +207,7 @@ fn only_a_form_of_its_own_pages_changes_notes_and_what_is_typed_is_text() {
     }
     assert_eq!(status(&format!("{own}Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n")), 403);
     assert_eq!(status(&own.replace("Host: 127.0.0.1", "Host: evil.example")), 421);
-    assert_eq!(site.ask(&format!("POST /notes HTTP/1.1\r\n{own}")).status, 405);
+    assert_eq!(site.ask(&format!("POST /notes HTTP/1.1\r\n{own}")).status, 403);
     for name in ["..", "nobody", "one/..", "%2Fetc", ".tare-notes.json", ""] {
         assert_eq!(site.post("/notes", &format!("run={name}&tags=a")).status, 404, "{name}");
     }

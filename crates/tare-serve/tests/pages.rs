@@ -210,7 +210,7 @@ fn the_page_of_a_run_asks_it_to_end_and_says_why_it_may_not() {
     let page = || site.get("/now?run=live").body;
     let [after_block, at_once] = ["after-block", "at-once"].map(|when| format!("/now/end?run=live&when={when}"));
     let barred = |why: &str| {
-        let (page, said) = (page(), site.post(&at_once));
+        let (page, said) = (page(), site.post(&at_once, ""));
         assert!(page.contains(why) && page.contains("aria-disabled=\"true\""), "{why}: {page}");
         assert!(said.status == 409 && said.body.contains(why), "{why}: {said:?}");
     };
@@ -223,13 +223,13 @@ fn the_page_of_a_run_asks_it_to_end_and_says_why_it_may_not() {
     assert_eq!(said.next().as_deref(), Some("ready"));
     site.carried_out_by(run);
     assert!(!page().contains("aria-disabled=\"true\""), "{}", page());
-    let answer = site.post(&after_block);
+    let answer = site.post(&after_block, "");
     assert_eq!((answer.status, answer.body.as_str()), (200, "The run ends after this block."));
     assert_eq!(said.next().as_deref(), Some("after-block"));
     // A second signal would end it with everything standing.
-    assert_eq!([&at_once, &at_once].map(|path| site.post(path).status), [200, 200]);
+    assert_eq!([&at_once, &at_once].map(|path| site.post(path, "").status), [200, 200]);
     assert_eq!(site.run_ended(), Some(7));
-    assert_eq!(site.post("/now/end?run=nobody&when=at-once").status, 409);
+    assert_eq!(site.post("/now/end?run=nobody&when=at-once", "").status, 409);
 }
 
 #[test]

@@ -111,8 +111,8 @@ fn answer(stream: TcpStream) -> (String, Value) {
     while !head.ends_with("\r\n\r\n") {
         assert_ne!(stream.read_line(&mut head).unwrap(), 0, "the driver hung up after {head}");
     }
-    let lengths =
+    let mut lengths =
         head.lines().filter_map(|line| line.to_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
-    let length: u64 = lengths.last().expect("a length");
+    let length: u64 = lengths.next().expect("a length");
     (head, serde_json::from_reader(stream.take(length)).unwrap())
 }
