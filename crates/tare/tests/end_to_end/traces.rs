@@ -9,7 +9,7 @@ use tare_core::record::{Record, TrialData};
 use tare_core::trial::Outcome;
 
 /// How long a moment of a run may be in coming; emulated machines take minutes for what takes seconds elsewhere.
-const COMES_WITHIN: Duration = Duration::from_secs(240);
+const COMES_WITHIN: Duration = Duration::from_secs(480);
 const RUNTIMES: [&str; 2] = ["runc", "crun"];
 
 /// Redis as a process, by the engine and by each runtime that is installed: names and layers.
