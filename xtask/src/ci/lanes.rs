@@ -1,7 +1,7 @@
 //! Which tests run beside which. Tests that measure run alone, at the end. Before them, tests that run the whole of
 //! Tare run one after the other, at the machine's full speed, and the others take the CPU time that these leave,
-//! because they wait most of the time. So do tests in the guest. Tests that are still being built are waited for only by
-//! those that would run as nice as their compiler.
+//! because they wait most of the time. So do tests in the guest. While tests are still being built, those that compute
+//! wait: they would run as nice as the compiler.
 
 use crate::ci::guest;
 use crate::ci::left;

@@ -42,8 +42,8 @@ pub(super) enum Which {
     RestBesideTests,
 }
 
-/// Builds tests with Clippy as the compiler: one pass over the workspace in place of two. `None` when something does not
-/// build or a lint has something to say, which is shown.
+/// Builds tests with Clippy as the compiler: one pass over the workspace in place of two. `None` when something does
+/// not build or a lint has something to say, which is shown.
 pub(super) fn build(root: &Path, which: Which) -> Result<Option<Vec<Program>>> {
     let sysroot = output_of("rustc", &["--print", "sysroot"], root)?;
     let clippy = Path::new(sysroot.trim()).join("bin/clippy-driver");

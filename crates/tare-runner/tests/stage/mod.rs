@@ -134,6 +134,13 @@ impl TestApparatus<'_> {
     fn last(&self) -> (Trouble, Rc<Cell<bool>>) {
         self.hosts.values().next_back().expect("a host is open").clone()
     }
+    /// Settles and measures: one second each, however long that takes.
+    fn pass_the_time(&self, plan: &LoadPlan, each_second: &mut dyn FnMut(&SecondRow)) {
+        for (measured, time) in [(false, plan.settle), (true, plan.measure)] {
+            self.clock.sleep(time);
+            each_second(&SecondRow { measured, operations: 10, ..SecondRow::default() });
+        }
+    }
     fn say(&self, what: &str, data: &DataSet) {
         let makers: Vec<&str> = data.makers.iter().map(|maker| maker.name.as_str()).collect();
         let places: Vec<String> = data.places.iter().map(|place| place.display().to_string()).collect();
@@ -236,10 +243,7 @@ impl Apparatus for TestApparatus<'_> {
         if self.hosts[&plan.endpoint.port()].0 == Trouble::AskedToEnd {
             stop.end_after_block(asker());
         }
-        for (measured, time) in [(false, plan.settle), (true, plan.measure)] {
-            self.clock.sleep(time);
-            each_second(&SecondRow { measured, operations: 10, ..SecondRow::default() });
-        }
+        self.pass_the_time(plan, each_second);
         let (trouble, dead) = &self.hosts[&plan.endpoint.port()];
         if matches!(trouble, Trouble::Inside | Trouble::InsideFails | Trouble::InsideEndless) {
             if *trouble == Trouble::InsideEndless {

@@ -37,9 +37,9 @@ impl Kinship {
     /// None at all.
     pub(super) const NONE: Kinship = Kinship(0.0);
 
-    /// Of values that may have changed at `split`, or nowhere if that is 0: from what neighbours on one side are off its
-    /// mean together. Means that are taken from the values themselves hide some of it, about (1 + 4 r) / n for each side
-    /// (M. H. Quenouille 1956; F. H. C. Marriott and J. A. Pope, Biometrika 41 (1954)).
+    /// Of values that may have changed at `split`, or nowhere if that is 0: from what neighbours on one side are off
+    /// its mean together. Means that are taken from the values themselves hide some of it, about (1 + 4 r) / n for each
+    /// side (M. H. Quenouille 1956; F. H. C. Marriott and J. A. Pope, Biometrika 41 (1954)).
     pub(super) fn of(values: &[f64], split: usize) -> Kinship {
         let n = values.len() as f64;
         if values.len() < VALUES_MIN {

@@ -207,11 +207,11 @@ fn furnish(tree: &Path) -> Result<()> {
         let _ = fs::remove_file(&link);
         symlink("/dev/null", link)?;
     }
-    let home = tree.join("home/podman");
+    let home = tree.join("var/podman");
     fs::create_dir_all(&home)?;
     chown(&home, Some(USER), Some(USER))?;
     for (file, line) in [
-        ("passwd", format!("podman:x:{USER}:{USER}::/home/podman:/bin/sh")),
+        ("passwd", format!("podman:x:{USER}:{USER}::/var/podman:/bin/sh")),
         ("group", format!("podman:x:{USER}:")),
         ("subuid", "podman:100000:65536".to_owned()),
         ("subgid", "podman:100000:65536".to_owned()),
