@@ -6,7 +6,7 @@ use super::socket;
 use crate::cgroup::Group;
 use crate::network::UserHere;
 use bollard::models::{SystemInfo, SystemVersion};
-use bollard::{API_DEFAULT_VERSION, Docker, errors::Error};
+use bollard::{API_DEFAULT_VERSION, ClientVersion, Docker, errors::Error};
 use futures_util::{Stream, StreamExt};
 use std::future::Future;
 use std::io::{self, Read, Write};
@@ -158,16 +158,28 @@ impl Engine {
             .doing("make a runtime for the container engine's client")?;
         let address = path.display().to_string();
         // `call` sets the time limits; this one only must not be shorter than the longest of them.
-        let docker = Docker::connect_with_unix(&address, IMPORT_LIMIT.as_secs() + 60, API_DEFAULT_VERSION)
-            .doing("connect to the container engine")?;
+        let speak = |version: &ClientVersion| {
+            let connected = Docker::connect_with_unix(&address, IMPORT_LIMIT.as_secs() + 60, version);
+            connected.doing("connect to the container engine")
+        };
         let (socket, version) = (path.to_owned(), SystemVersion::default());
-        let mut engine = Engine { runtime, docker, socket, version, service: None };
+        let mut engine = Engine { runtime, docker: speak(API_DEFAULT_VERSION)?, socket, version, service: None };
+        // Once: Podman asks the machine's packages for the versions of all its parts, which takes half a second.
         let docker = engine.docker.clone();
-        let doing = "ask the container engine for its version";
-        engine.docker = engine.call_within(limit, docker.negotiate_version()).map_err(|error| error.doing(doing))?;
-        let docker = engine.docker.clone();
-        engine.version = engine.call_within(limit, docker.version()).map_err(|error| error.doing(doing))?;
+        let asked = engine.call_within(limit, docker.version());
+        engine.version = asked.map_err(|error| error.doing("ask the container engine for its version"))?;
+        if let Some((major, minor)) = engine.api()
+            && (major as usize, minor as usize) < (API_DEFAULT_VERSION.major_version, API_DEFAULT_VERSION.minor_version)
+        {
+            engine.docker = speak(&ClientVersion { major_version: major as usize, minor_version: minor as usize })?;
+        }
         Ok(engine)
+    }
+
+    /// The version of the API that it speaks, if it says one.
+    fn api(&self) -> Option<(u32, u32)> {
+        let (major, minor) = self.version.api_version.as_deref()?.split_once('.')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
     }
 
     /// The client to make calls with.
@@ -293,11 +305,7 @@ impl Engine {
 
     /// Whether a network must be told that its addresses are reached directly from outside.
     pub(crate) fn has_gateway_mode(&self) -> bool {
-        let api = self.version.api_version.as_deref().and_then(|text| {
-            let (major, minor) = text.split_once('.')?;
-            Some((major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?))
-        });
-        !self.is_podman() && api.is_some_and(|api| api >= GATEWAY_MODE_SINCE)
+        !self.is_podman() && self.api().is_some_and(|api| api >= GATEWAY_MODE_SINCE)
     }
 
     /// Which user of this machine a container's user is.

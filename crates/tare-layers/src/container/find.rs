@@ -53,6 +53,18 @@ pub(super) fn all() -> Result<Vec<Engine>, Fault> {
     Ok(found)
 }
 
+/// The same, of those that may have containers or networks of Tare's.
+///
+/// # Errors
+/// As [`all`].
+pub(super) fn all_with_ours() -> Result<Vec<Engine>, Fault> {
+    let mut found = answering()?;
+    if podman::may_have_ours() {
+        found.extend(podman_that_sleeps(&found)?);
+    }
+    Ok(found)
+}
+
 /// The first engine of which `look` finds what it looks for: of those that answer, and then of Podman, if it is
 /// installed. With what was found.
 ///

@@ -27,7 +27,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// # Errors
 /// When there is an engine that does not answer.
 pub(crate) fn leftovers() -> Result<Vec<Leftover>, Fault> {
-    let engines = find::all()?;
+    let engines = find::all_with_ours()?;
     let mut found = settled(&engines)?;
     found.extend(netavark::leftovers(&found));
     // Containers outlive the service that made them, and need none to be removed.
@@ -131,7 +131,7 @@ pub(crate) fn remove(leftover: &Leftover) -> Result<(), Fault> {
     if leftover.kind == netavark::KIND {
         return netavark::remove(leftover);
     }
-    for engine in find::all()? {
+    for engine in find::all_with_ours()? {
         if standing(&engine)?.contains(leftover) {
             match leftover.kind.as_str() {
                 CONTAINER => run::remove(&engine, &leftover.name)?,

@@ -460,9 +460,8 @@ fn check_system(options: &ContainerOptions, refuse: &mut impl FnMut(bool, &'stat
     refuse(options.capabilities != Capabilities::Default, "capabilities", &message, hint);
     let message = format!("with '{by}' volumes are directories of the host");
     refuse(options.storage == Storage::Overlay, "storage", &message, "use 'storage: volume', or 'by: engine'");
-    let message =
-        "systemd-nspawn makes a container's root read-only with all that is mounted in it: volumes, /tmp and /run";
-    refuse(options.by == By::Nspawn && options.read_only, "read_only", message, "leave it out, or use 'by: lxc'");
+    let message = format!("with '{by}' a read-only root makes the volumes in it read-only too");
+    refuse(options.read_only, "read_only", &message, "leave it out, or use 'by: engine'");
     let hint = "use 'limits: affinity', 'limits: quota' or 'limits: none'";
     let message = "systemd-nspawn binds a container's processes to CPUs, and makes no set of CPUs";
     refuse(options.by == By::Nspawn && options.limits == Limits::Cpuset, "limits", message, hint);

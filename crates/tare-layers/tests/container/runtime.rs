@@ -244,21 +244,6 @@ fn of_a_system(by: &str) {
     }
     host.close().unwrap();
     nothing_is_left(&stage);
-    if by == "lxc" {
-        read_only_is_the_root_alone(&stage, "{by: lxc, read_only: true}");
-    }
-}
-
-fn read_only_is_the_root_alone(stage: &Stage, options: &str) {
-    let mut host = stage.open(options);
-    let (_, place) = stage.start(host.as_mut(), &stage.service());
-    let write = |path: &str| stage.ask(place, &format!("write {path}")).unwrap();
-    for path in ["/var/lib/echo/file", "/tmp/file", "/run/file", "/dev/shm/file"] {
-        assert_eq!(write(path), "written", "{options}: {path}");
-    }
-    assert!(write("/file").contains("Read-only"), "{options}: {}", write("/file"));
-    host.close().unwrap();
-    nothing_is_left(stage);
 }
 
 /// Whether this kernel says how a process has ended to who is not its parent: from Linux 6.15 on.

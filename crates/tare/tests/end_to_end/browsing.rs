@@ -10,7 +10,7 @@ use std::process::{Child, Stdio};
 /// A study of so many blocks.
 fn study(blocks: u32) -> String {
     format!(
-        "study: watched\nquestion: Does it show?\nworkload: redis\nrepeat: {blocks}\nload: {{closed: {{connections: \
+        "study: watched\nquestion: Does it show?\nworkload: redis\nrepeat: {blocks}\ndesign: blocks\nload: {{closed: {{connections: \
          4}}}}\ntime: {{settle: 0s, measure: 1s}}\nforms: {{native: []}}\n"
     )
 }
@@ -45,12 +45,12 @@ fn a_person_watches_a_run_stops_the_next_and_compares_both() {
 
     chromium.open(&format!("{link}now"));
     chromium.wait_until("return document.body.innerText.includes('No run goes on')");
-    let run = begin(&lab, 5, &records.join("first"));
+    let run = begin(&lab, 4, &records.join("first"));
     chromium.wait_until(&follows("first"));
     chromium.wait_until(&has_interval_after(2));
     let interval = "return document.querySelector('.so-far tbody b').textContent";
     let early = chromium.script(interval);
-    chromium.wait_until(&has_interval_after(4));
+    chromium.wait_until(&has_interval_after(3));
     assert_ne!(chromium.script(interval), early, "the interval is the same after each block");
     let output = run.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", said(&output));

@@ -91,9 +91,6 @@ fn config(told: &Told, mounted: &Path) -> Result<String, Fault> {
     lines.add("lxc.uts.name", &told.machine)?;
     lines.add("lxc.rootfs.path", format!("dir:{}", order.root.display()))?;
     lines.add("lxc.rootfs.mount", mounted.display())?;
-    if order.options.read_only {
-        lines.add("lxc.rootfs.options", "ro")?;
-    }
     for (key, value) in [
         ("lxc.net.0.type", "none"),
         ("lxc.autodev", "1"),

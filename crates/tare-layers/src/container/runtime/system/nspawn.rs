@@ -112,7 +112,7 @@ fn config(order: &Order) -> Value {
     without(&mut process, "noNewPrivileges");
     json!({
         "ociVersion": VERSION,
-        "root": { "path": order.root, "readonly": order.options.read_only },
+        "root": { "path": order.root, "readonly": false },
         "process": process,
         "linux": { "namespaces": namespaces },
     })
