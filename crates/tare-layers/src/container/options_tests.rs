@@ -85,7 +85,7 @@ fn a_system_container_has_what_nspawn_and_lxc_give() {
                   capabilities: all\nstorage: overlay\nlimits: LIMITS\nread_only: true\n";
     for (by, limits) in [("nspawn", "cpuset"), ("lxc", "affinity")] {
         let found = read_text(&others.replace("BY", by).replace("LIMITS", limits)).unwrap_err();
-        assert_eq!(found.len(), 9, "{found:#?}");
+        assert_eq!(found.len(), 10, "{found:#?}");
         assert!(found[0].contains("2:9") && found[0].contains(&format!("'by: {by}'")), "{}", found[0]);
         assert!(found.iter().any(|said| said.contains("9:9") && said.contains("limits: quota")), "{found:#?}");
         assert!(found.iter().any(|said| said.contains("10:12") && said.contains("the volumes in it")), "{found:#?}");
