@@ -14,7 +14,7 @@ workload: redis
 repeat: 9
 design: blocks
 load: {closed: {connections: 4}}
-time: {settle: 0s, measure: 1s}
+time: {settle: 0s, measure: 2s}
 forms: {native: []}
 ";
 
