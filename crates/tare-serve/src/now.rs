@@ -65,7 +65,10 @@ pub(crate) fn page(
     };
     let shelved = recorded(shelf, name)?;
     let header = header(&shelved)?;
-    let barred = may_ask(surroundings, &shelved, &header.run).err().map(|fault| in_sentences(&fault));
+    // A record is there a moment before its run is known to be in progress. Whoever asks it to end then is told.
+    let is_known = shelved.has_ended() || surroundings.live_runs().contains(&header.run);
+    let may = if is_known { may_ask(surroundings, &shelved, &header.run) } else { Ok(()) };
+    let barred = may.err().map(|fault| in_sentences(&fault));
     let looks = Followed::of(&header).looks;
     let arms: Vec<Value> = looks
         .names()
