@@ -106,8 +106,8 @@ test_needs() {
     # Runtimes and networks beside Docker's and QEMU's own: Podman by root and by a user, LXC, systemd-nspawn, passt.
     say podman=podman netavark=/usr/lib/podman/netavark aardvark-dns=/usr/lib/podman/aardvark-dns uidmap=newuidmap
     say slirp4netns=slirp4netns lxc=lxc-start systemd-container=systemd-nspawn passt=passt
-    # A browser for what 'tare serve' shows.
-    say chromium-driver=chromedriver
+    # A browser for what 'tare serve' shows. Ubuntu has it as a snap only.
+    grep -qx 'ID=ubuntu' /etc/os-release || say chromium-driver=chromedriver
     # The program of the workload auction, and what its own tests run with.
     local java=/usr/share/java
     say default-jdk-headless=javac junit4=$java/junit4.jar libtomcat10-embed-java=$java/tomcat10-embed-core.jar
