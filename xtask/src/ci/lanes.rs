@@ -85,12 +85,12 @@ const CLASSES: &[(&str, Class)] = &[
     ("tare-layers::contract::what_a_killed_", Class::Runs),
     // It locks the machine, as a run does.
     ("tare-layers::contract::no_service_is_reached_", Class::Runs),
-    ("tare-layers::container::what_netavark_has_left_", Class::Runs),
-    ("tare-layers::container::what_podman_has_left_", Class::Runs),
     ("tare-layers::vm::a_killed_run_", Class::Runs),
     // It looks for KVM with a guest that every such look has the same name for.
     ("tare-layers::vm::what_cannot_be_had_", Class::Runs),
     // They make what a run makes, of no run that is alive.
+    ("tare-layers::container::what_netavark_has_left_", Class::Runs),
+    ("tare-layers::container::what_podman_has_left_", Class::Runs),
     ("tare-layers::cgroup::", Class::Runs),
     ("tare-layers::leftovers::", Class::Runs),
     ("tare-layers::local::", Class::Runs),
