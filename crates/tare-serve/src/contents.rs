@@ -1,10 +1,11 @@
 //! What is in a record's folder. No link is followed, and no folder outside of it is entered.
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, statat};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
+use std::hash::{Hash, Hasher};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -21,9 +22,17 @@ pub(crate) struct Item<'a> {
     pub(crate) kind: FileType,
     /// Bytes of a file.
     pub(crate) bytes: u64,
+    stat: &'a Stat,
 }
 
 impl Item<'_> {
+    /// Adds to `state` what changes when it does, or when something else takes its place.
+    pub(crate) fn mark(&self, state: &mut impl Hasher) {
+        let Stat { st_ino, st_mode, st_size, st_mtime, st_mtime_nsec, st_ctime, st_ctime_nsec, .. } = self.stat;
+        (self.path, st_ino, st_mode, st_size).hash(state);
+        (st_mtime, st_mtime_nsec, st_ctime, st_ctime_nsec).hash(state);
+    }
+
     /// Opens it, if it is a regular file.
     ///
     /// # Errors
@@ -58,7 +67,7 @@ fn below(folder: &OwnedFd, path: &Path, depth: usize, visit: &mut Visit<'_>) -> 
         let path: PathBuf = path.join(OsStr::from_bytes(name.to_bytes()));
         let kind = FileType::from_raw_mode(stat.st_mode);
         let bytes = if kind == FileType::RegularFile { u64::try_from(stat.st_size).unwrap_or_default() } else { 0 };
-        visit(&Item { folder, name: name.as_c_str(), path: &path, kind, bytes })?;
+        visit(&Item { folder, name: name.as_c_str(), path: &path, kind, bytes, stat: &stat })?;
         if kind != FileType::Directory {
             continue;
         }

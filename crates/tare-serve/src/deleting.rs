@@ -7,6 +7,7 @@ use crate::shelf::{Shelf, Shelved};
 use minijinja::context;
 use rustix::fs::FileType;
 use serde::{Deserialize, Serialize};
+use std::hash::{DefaultHasher, Hasher};
 use std::io::{BufReader, Read};
 use tare_core::fault::Fault;
 use tare_core::units::show_bytes;
@@ -24,6 +25,9 @@ pub(crate) struct Doomed {
     /// Links, pipes and whatever else is no file. They go themselves; what a link leads to stays.
     others: usize,
     bytes: u64,
+    /// Differs when anything in it has changed.
+    #[serde(skip)]
+    mark: u64,
     size: String,
     /// Why it stays after all; empty if it does not.
     pub(crate) why: String,
@@ -73,7 +77,9 @@ pub(crate) fn doomed(shelf: &Shelf, live: &[String], query: &Query) -> Vec<Doome
 
 fn doomed_of(shelf: &Shelf, live: &[String], name: &str, record: &Shelved) -> Doomed {
     let (mut files, mut others, mut bytes) = (0, 0, 0_u64);
+    let mut marks = DefaultHasher::new();
     let listed = each(record.contents(), &mut |item| {
+        item.mark(&mut marks);
         match item.kind {
             FileType::RegularFile => files += 1,
             FileType::Directory => {}
@@ -87,7 +93,7 @@ fn doomed_of(shelf: &Shelf, live: &[String], name: &str, record: &Shelved) -> Do
         Err(error) => format!("it cannot be said what goes: {error}"),
         Ok(()) => String::new(),
     };
-    Doomed { name: name.to_owned(), files, others, bytes, size: show_bytes(bytes), why }
+    Doomed { name: name.to_owned(), files, others, bytes, mark: marks.finish(), size: show_bytes(bytes), why }
 }
 
 /// Whether its run goes on, or that of another part of its folder.
@@ -106,6 +112,6 @@ fn run_of(record: &Shelved) -> Option<String> {
 
 /// What was said of them, in short: by this it is told whether it is still so.
 pub(crate) fn seen(all: &[Doomed]) -> String {
-    let of = |one: &Doomed| format!("{} {} {} {}", one.files, one.others, one.bytes, one.name);
+    let of = |one: &Doomed| format!("{} {} {} {:x} {}", one.files, one.others, one.bytes, one.mark, one.name);
     all.iter().map(of).collect::<Vec<_>>().join("/ ")
 }

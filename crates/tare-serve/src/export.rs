@@ -126,7 +126,8 @@ fn put(archive: &mut Builder<impl Write>, item: &Item<'_>, path: &Path, left_out
 fn head(kind: EntryType, bytes: u64, modified: u64) -> Header {
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);
-    header.set_mode(if kind == EntryType::Directory { 0o755 } else { 0o644 });
+    // Records may hold secrets: who unpacks one is its owner, and opens it to others.
+    header.set_mode(if kind == EntryType::Directory { 0o700 } else { 0o600 });
     header.set_mtime(modified);
     header.set_size(bytes);
     header

@@ -376,6 +376,13 @@ fn what_goes_is_said_before_it_goes_and_a_run_in_progress_stays() {
     std::fs::write(records.join("20260305-first/more"), "more").unwrap();
     let said = site.post("/delete", &form);
     assert!(said.status == 409 && said.body.contains("something has changed") && there() == [true; 3], "{said:?}");
+    // As long as before, and something else.
+    std::fs::write(records.join("20260305-first/more"), "less").unwrap();
+    let said = site.post("/delete", &asked(&said.body, &two));
+    assert!(said.status == 409 && there() == [true; 3], "{said:?}");
+    std::fs::rename(records.join("20260305-first/more"), records.join("20260305-first/else")).unwrap();
+    let said = site.post("/delete", &asked(&said.body, &two));
+    assert!(said.status == 409 && there() == [true; 3], "{said:?}");
     site.post("/notes", "run=20260305-first&tags=nightly");
     let said = site.post("/delete", &asked(&said.body, &two));
     assert!(said.status == 303 && there() == [false, false, true], "{said:?}");
