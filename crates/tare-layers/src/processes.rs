@@ -1,5 +1,6 @@
 //! What `/proc` says about processes.
 
+use crate::marks::in_environment;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -151,10 +152,26 @@ pub(crate) fn signal_command(leader: u32, members: Vec<u32>, signal: Signal) -> 
 /// # Errors
 /// When some of them still exist.
 pub(crate) fn kill_command(leader: u32, members: &dyn Fn() -> Vec<u32>) -> Result<(), Fault> {
+    kill_those(members, |held| of_command(leader, held))
+}
+
+/// The same for a command whose first process nobody knows: all that were started with this value of an environment
+/// variable, which no other command is given.
+///
+/// # Errors
+/// When some of them still exist.
+pub(crate) fn kill_marked(variable: &str, value: &str, members: &dyn Fn() -> Vec<u32>) -> Result<(), Fault> {
+    let is_marked = |pid: &u32| {
+        start_time(*pid).is_some() && in_environment(*pid, variable).is_some_and(|found| found == value)
+    };
+    kill_those(members, |held| held.into_iter().filter(is_marked).collect())
+}
+
+fn kill_those(members: &dyn Fn() -> Vec<u32>, meant: impl Fn(Vec<u32>) -> Vec<u32>) -> Result<(), Fault> {
     let deadline = Instant::now() + GONE_WITHIN;
     loop {
         // Repeatedly: one may have started another before it was killed.
-        let left = signal_command(leader, members(), Signal::KILL);
+        let left = signal_those(&members(), Signal::KILL, &meant);
         if left == 0 {
             return Ok(());
         }
@@ -182,6 +199,26 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(start_time(child.id()), None);
+    }
+
+    #[test]
+    fn what_carries_the_mark_of_a_command_is_killed_and_nothing_else() {
+        let sleep = |mark: &str| {
+            let mut command = std::process::Command::new("sleep");
+            command.arg("60").env("TARE_MARKED", mark).spawn().unwrap()
+        };
+        let (mut ours, mut other) = (sleep("1-1"), sleep("1-11"));
+        // Its environment appears a moment after it was started.
+        for process in [&ours, &other] {
+            while in_environment(process.id(), "TARE_MARKED").is_none() {
+                std::thread::sleep(LOOK_EVERY);
+            }
+        }
+        let members = [ours.id(), other.id()];
+        kill_marked("TARE_MARKED", "1-1", &|| members.to_vec()).unwrap();
+        assert!(!ours.wait().unwrap().success());
+        assert!(other.try_wait().unwrap().is_none());
+        other.kill().and_then(|()| other.wait()).unwrap();
     }
 
     #[test]

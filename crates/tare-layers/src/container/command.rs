@@ -12,6 +12,7 @@ use futures_util::Stream;
 use rustix::process::Signal;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tare_core::command::{COMMAND_ERRORS_MAX, COMMAND_OUTPUT_MAX, CappedOutput, CommandEnd, CommandStart, Ended};
 use tare_core::fault::Fault;
@@ -31,6 +32,15 @@ const NOT_RUN_BY_PODMAN: (&str, [&str; 3]) = (
     ["OCI runtime attempted to invoke a command that was not found", "OCI permission denied", "OCI runtime error"],
 );
 
+/// The environment variable that marks a command, and all that it starts, for Podman.
+const MARK: &str = "TARE_COMMAND";
+
+/// A mark that no other command on this machine has: this process, and a number of its own.
+fn next_mark() -> String {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    format!("{}-{}", std::process::id(), LAST.fetch_add(1, Ordering::Relaxed))
+}
+
 type Output = Pin<Box<dyn Stream<Item = Result<LogOutput, Error>> + Send>>;
 
 /// A running command.
@@ -42,6 +52,8 @@ pub(super) struct Command {
     stderr: CappedOutput,
     /// Its first process, by this machine's numbering, once the engine has reported it.
     leader: Option<u32>,
+    /// What it and all that it starts have in their environment, where the engine may never report its first process.
+    mark: Option<String>,
     began: Instant,
     within: Duration,
     /// The container's groups, which hold the command.
@@ -61,11 +73,15 @@ impl Command {
         wanted: &CommandStart,
     ) -> Result<Command, Fault> {
         let doing = format!("run a command in the container {container}");
+        // Podman forgets the first process of a command that has ended, and so whose processes it has left.
+        let mark = engine.is_podman().then(next_mark);
+        let marked = mark.iter().map(|mark| format!("{MARK}={mark}"));
         // The engine adds this to the container's environment, which is the service's.
+        let environment = wanted.environment.iter().map(|(key, value)| format!("{key}={value}")).chain(marked);
         let config = ExecConfig {
             attach_stdout: Some(true),
             attach_stderr: Some(true),
-            env: Some(wanted.environment.iter().map(|(key, value)| format!("{key}={value}")).collect()),
+            env: Some(environment.collect()),
             cmd: Some(wanted.command.clone()),
             user: Some(format!("{}:{}", user.0, user.1)),
             working_dir: Some(wanted.directory.clone()),
@@ -81,7 +97,7 @@ impl Command {
         let name = wanted.command.first().cloned().unwrap_or_default();
         let (stdout, stderr) = (CappedOutput::start(COMMAND_OUTPUT_MAX), CappedOutput::end(COMMAND_ERRORS_MAX));
         let within = wanted.within;
-        let mut command = Command { id, name, output, stdout, stderr, leader: None, began, within, groups };
+        let mut command = Command { id, name, output, stdout, stderr, leader: None, mark, began, within, groups };
         // What cannot be identified could not be ended either.
         let deadline = Instant::now() + ENGINE_WITHIN;
         while command.leader.is_none() && ended_with(&command.look(engine)?).is_none() {
@@ -147,8 +163,11 @@ impl Command {
     /// When something of it is left.
     pub(super) fn end(&mut self, engine: &Engine) -> Result<(), Fault> {
         let running = ended_with(&self.look(engine)?).is_none();
-        let Some(leader) = self.leader else { return Ok(()) };
         let members = || self.groups.first().map(|directory| cgroup::members(directory)).unwrap_or_default();
+        let Some(leader) = self.leader else {
+            let mark = self.mark.as_deref();
+            return mark.map_or(Ok(()), |mark| processes::kill_marked(MARK, mark, &members));
+        };
         if running {
             processes::signal_command(leader, members(), Signal::TERM);
             let deadline = Instant::now() + GRACE;
