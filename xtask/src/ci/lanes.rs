@@ -135,6 +135,11 @@ fn class(name: &str) -> Class {
     CLASSES.get(place(name)).map_or(Class::Calm, |(_, class)| *class)
 }
 
+/// Whether the test measures time on this machine.
+pub(super) fn measures(name: &str) -> bool {
+    matches!(class(name), Class::Alone | Class::Times)
+}
+
 fn name(own: Class) -> &'static str {
     NICENESS[own as usize].1
 }

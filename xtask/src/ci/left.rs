@@ -196,6 +196,14 @@ const LEFT: &[(&str, &str)] = &[
     ),
 ];
 
+/// Parts of the full names of those that compile whole programs.
+const BUILDS: [&str; 4] = [
+    "dist::twice::",
+    "tare-bundle::packages::a_program_is_built_",
+    "tare::end_to_end::building::",
+    "xtask::fuzz::tests::the_program_of_all_targets_compiles",
+];
+
 /// Takes out of `tests` what the gate does without, with the reasons.
 pub(super) fn take(tests: &mut Vec<Test>) -> Vec<(String, &'static str)> {
     let mut left = Vec::new();
@@ -207,6 +215,11 @@ pub(super) fn take(tests: &mut Vec<Test>) -> Vec<(String, &'static str)> {
         None => true,
     });
     left
+}
+
+/// Whether the test compiles whole programs, for minutes.
+pub(super) fn builds(name: &str) -> bool {
+    BUILDS.iter().any(|part| name.contains(part))
 }
 
 /// Why the gate does without the test, if it does.

@@ -62,14 +62,40 @@ enum Part {
     Here,
     /// The same, but only those that run in the guest with control groups of version 2
     Guest,
+    /// Of those on this machine, only those that measure time
+    Measuring,
+    /// Of the others, only those that compile whole programs, for --thorough alone
+    Builds,
+    /// Of the others, only those that are for --thorough alone
+    Long,
+    /// Of the others, only those that the gate runs too
+    Short,
+}
+
+impl Part {
+    /// The parts of the tests: all, those on this machine, and those that make up each other's rest.
+    const TESTS: [Part; 7] =
+        [Part::Tests, Part::Here, Part::Guest, Part::Measuring, Part::Builds, Part::Long, Part::Short];
+
+    /// The smallest part that a test is in.
+    fn of(name: &str) -> Part {
+        match left::reason(name) {
+            _ if name.starts_with(guest::PREFIX) => Part::Guest,
+            _ if lanes::measures(name) => Part::Measuring,
+            Some(_) if left::builds(name) => Part::Builds,
+            Some(_) => Part::Long,
+            None => Part::Short,
+        }
+    }
 }
 
 impl Wanted {
     /// Whether a test is in the parts of the tests that were asked for: in all, unless some were.
     fn includes(&self, test: &Test) -> bool {
-        let part = if test.name.starts_with(guest::PREFIX) { Part::Guest } else { Part::Here };
+        let part = Part::of(&test.name);
         let asked = |part: &Part| self.only.contains(part);
-        asked(&part) || asked(&Part::Tests) || !(asked(&Part::Here) || asked(&Part::Guest))
+        let here = part != Part::Guest && asked(&Part::Here);
+        asked(&part) || here || asked(&Part::Tests) || !Part::TESTS.iter().any(asked)
     }
 
     /// The tests of these programs that were asked for.
@@ -101,8 +127,7 @@ pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<bool> {
     let binary = program(root, "debug")?;
     let everything = wanted.only.is_empty() && wanted.names.is_empty() && !wanted.list;
     let wants = |part: Part| everything || wanted.only.contains(&part);
-    let parts = [Part::Tests, Part::Here, Part::Guest];
-    let wants_tests = parts.into_iter().any(wants) || !wanted.names.is_empty() || wanted.list;
+    let wants_tests = Part::TESTS.into_iter().any(wants) || !wanted.names.is_empty() || wanted.list;
 
     let mut gate = Gate { steps: Vec::new() };
     if wants(Part::Format) {
@@ -286,5 +311,50 @@ impl Gate {
     fn end(&self, outcomes: &lanes::Outcomes) -> bool {
         print!("{}", times::table(&self.steps, outcomes));
         self.steps.iter().all(|step| step.well)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_test_is_in_one_of_the_smallest_parts() {
+        assert_eq!(Part::of("cgroup2::tare::end_to_end::accounts::a"), Part::Guest);
+        assert_eq!(Part::of("tare::end_to_end::accounts::a"), Part::Measuring);
+        assert_eq!(Part::of("tare::peak::a"), Part::Measuring);
+        assert_eq!(Part::of("dist::twice::a"), Part::Builds);
+        assert_eq!(Part::of("tare::end_to_end::makes::a"), Part::Long);
+        assert_eq!(Part::of("tare-stats::ladder::a"), Part::Short);
+    }
+
+    #[test]
+    fn a_part_is_run_by_its_own_name_and_by_that_of_a_larger_one() {
+        let test = |name: &str| Test {
+            name: name.to_owned(),
+            within: name.to_owned(),
+            program: "p".into(),
+            folder: "f".into(),
+            in_guest: false,
+        };
+        let tests = ["cgroup2::a", "tare::peak::a", "dist::twice::a", "tare::end_to_end::makes::a", "a"].map(test);
+        let run = |only: &[Part]| {
+            let wanted = Wanted {
+                thorough: true,
+                only: only.to_vec(),
+                list: false,
+                repeat: None,
+                busy: false,
+                names: Vec::new(),
+            };
+            tests.iter().map(|test| wanted.includes(test)).collect::<Vec<bool>>()
+        };
+        assert_eq!(run(&[]), [true; 5]);
+        assert_eq!(run(&[Part::Format, Part::Tests]), [true; 5]);
+        assert_eq!(run(&[Part::Here]), [false, true, true, true, true]);
+        let smallest = [Part::Guest, Part::Measuring, Part::Builds, Part::Long, Part::Short];
+        for (at, part) in smallest.into_iter().enumerate() {
+            assert_eq!(run(&[part]), std::array::from_fn(|place| place == at));
+        }
     }
 }
