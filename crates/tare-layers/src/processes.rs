@@ -161,9 +161,8 @@ pub(crate) fn kill_command(leader: u32, members: &dyn Fn() -> Vec<u32>) -> Resul
 /// # Errors
 /// When some of them still exist.
 pub(crate) fn kill_marked(variable: &str, value: &str, members: &dyn Fn() -> Vec<u32>) -> Result<(), Fault> {
-    let is_marked = |pid: &u32| {
-        start_time(*pid).is_some() && in_environment(*pid, variable).is_some_and(|found| found == value)
-    };
+    let is_marked =
+        |pid: &u32| start_time(*pid).is_some() && in_environment(*pid, variable).is_some_and(|found| found == value);
     kill_those(members, |held| held.into_iter().filter(is_marked).collect())
 }
 
