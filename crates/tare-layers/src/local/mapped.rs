@@ -323,6 +323,11 @@ mod tests {
                 other => break other.unwrap(),
             }
         };
+        // A child that is started by vfork is here a moment before it maps anything.
+        let maps = || std::fs::read_to_string(format!("/proc/{}/maps", child.id())).unwrap();
+        while !maps().contains(program.to_str().unwrap()) {
+            std::thread::yield_now();
+        }
         let others = BTreeSet::from([child.id()]);
         let cut = mapped_files(own, &others, Wait::until(&|| true));
         let whole = mapped_files(own, &others, Wait::always());
