@@ -134,7 +134,10 @@ fn killed_start(by_hand: bool) {
     assert!(rules() >= 6 && names.exists(), "{} rules", rules());
     assert_eq!(namespaces(), 1, "the container's");
     if by_hand {
-        let podman = |words: &[&str]| assert!(Command::new("podman").args(words).output().unwrap().status.success());
+        let podman = |words: &[&str]| {
+            let output = Command::new("podman").args(words).output().unwrap();
+            assert!(output.status.success(), "podman {words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        };
         podman(&["rm", "--force", &format!("{network}-echo")]);
         podman(&["network", "rm", &network]);
     }
