@@ -327,7 +327,11 @@ fn say(test: &Test, end: &End, cost: Cost) {
         End::Passed if seconds < 5.0 => {}
         End::Passed => println!("passed   {seconds:6.1} s  {}", test.name),
         End::Skipped(why) => println!("skipped  {seconds:6.1} s  {}: {why}", test.name),
-        End::Failed(said) => println!("FAILED   {seconds:6.1} s  {}\n{}", test.name, said.trim_end()),
+        End::Failed(said) => {
+            println!("FAILED   {seconds:6.1} s  {}", test.name);
+            // Set apart, so that a test of this very code is not taken for one that was skipped.
+            said.trim_end().lines().for_each(|line| println!("    | {line}"));
+        }
     }
 }
 
