@@ -36,6 +36,8 @@ fn the_bundles_of_shipped_workloads_are_built_and_keep_their_digests() {
         assert!(!digests.is_empty() && digests.iter().all(|line| line.starts_with("sha256:")), "{name}: {digests:?}");
         assert_eq!(built(&["--workload", &name]), digests, "{name}: what is kept is found again");
     }
-    // The engine for guests.
-    assert_eq!(built(&["--packages", "docker.io", "iptables"]).len(), 1);
+    // The engine for guests, which only the tests in guests that `TARE_THOROUGH` runs have need of.
+    if std::env::var_os("TARE_THOROUGH").is_some() {
+        assert_eq!(built(&["--packages", "docker.io", "iptables"]).len(), 1);
+    }
 }

@@ -62,7 +62,8 @@ const LEFT: &[(&str, &str)] = &[
     ),
     (
         "tare-layers::vm::several_guests_by_passt_are_one_host",
-        "two emulated guests boot; vm::several_guests_are_one_host has two guests, and vm::passt_ a guest by passt",
+        "two emulated guests boot; vm::several_guests_are_one_host, of --thorough too, has two guests, and vm::passt_ a \
+         guest by passt",
     ),
     (
         "tare-layers::vm::a_container_with_an_address_of_its_own_runs_in_a_guest",
@@ -75,8 +76,8 @@ const LEFT: &[(&str, &str)] = &[
     ),
     (
         "tare-layers::vm::containers_in_several_guests_are_on_one_host",
-        "two engines boot in emulated guests for minutes; vm::several_guests_are_one_host has two guests, and \
-         vm::a_container_runs_in_a_guest an engine in one",
+        "two engines boot in emulated guests for minutes; vm::several_guests_are_one_host, of --thorough too, has two \
+         guests, and vm::a_container_runs_in_a_guest an engine in one",
     ),
     (
         "dist::twice::",
@@ -99,7 +100,27 @@ const LEFT: &[(&str, &str)] = &[
     ),
     (
         "placing::services_run_on_their_own_cpus_in_a_guest",
-        "a guest of two CPUs that never rest; vm:: sees where a guest's threads run, placing:: where services run",
+        "a guest of two CPUs that never rest; vm::a_guests_threads_, of --thorough too, sees where its threads run, placing:: \
+         where services run",
+    ),
+    (
+        "placing::free_services_use_all_cpus_and_unmet_requests_are_refused",
+        "two services use all CPUs for half a minute; placing::services_run_ has services on their own, and tare-core's \
+         placement holds what is refused",
+    ),
+    (
+        "chopped::waiting_forms_are_frozen_if_the_study_says_so",
+        "a chopped run while nothing else runs; chopped::two_forms_ has another, and tare-layers::cgroup:: freezes",
+    ),
+    (
+        "tare::end_to_end::serving::",
+        "a whole run is watched by a client of our own; browsing:: watches two in a real browser, and tare-serve::pages:: \
+         reads what it is sent",
+    ),
+    (
+        "suites::the_microbenchmarks_are_weighed_natively_and_in_containers",
+        "nine programs run in two forms for more than a minute; suites:: interrupts a study of parts and refuses a figure, \
+         and tools:: runs programs in forms",
     ),
     (
         "foreseeing::a_calibration_predicts_widths_and_leaves_nothing",
@@ -124,8 +145,7 @@ const LEFT: &[(&str, &str)] = &[
     ),
     (
         "scaleout::servers_behind_a_proxy_share_the_keys_alike_in_containers_in_guests",
-        "two guests with an engine each boot for minutes; vm::several_guests_are_one_host boots two guests, and the keys are \
-         compared between processes and containers",
+        "two guests with an engine each boot for minutes; the keys are compared between processes and containers",
     ),
     (
         "scaleout::servers_behind_a_proxy_share_the_keys_alike_natively_and_in_containers",
@@ -139,6 +159,25 @@ const LEFT: &[(&str, &str)] = &[
         "searching::an_interrupted_search_is_on_disk_and_goes_on",
         "a search twice over; searching:: runs one whole, whole:: and suites:: interrupt runs and go on, and the runner's \
          tests keep searches in records",
+    ),
+    (
+        "tare-layers::vm::every_variant_boots",
+        "three emulated guests boot; vm::a_service_runs_in_a_guest and vm::a_microvm_boots_and_serves have one each, and the \
+         unit tests of vm:: hold what each variant asks of QEMU",
+    ),
+    (
+        "tare-layers::vm::a_guests_threads_and_memory_are_where_they_were_put",
+        "two emulated guests boot; the unit tests of vm:: hold which CPUs guests get, and placing:: has processes and \
+         containers on their CPUs",
+    ),
+    (
+        "tare-layers::vm::a_guest_that_reads_for_nobody_is_switched_off",
+        "an emulated guest boots and hashes; vm::a_service_runs_in_a_guest ends one that is switched off, and the contract \
+         of layers interrupts what reads",
+    ),
+    (
+        "tare-layers::vm::several_guests_are_one_host",
+        "two emulated guests boot; vm::a_service_runs_in_a_guest has one, and the unit tests of vm:: deal services out",
     ),
     (
         "tare-layers::vm::containers_in_a_guest_share_a_volume",
@@ -176,7 +215,8 @@ const LEFT: &[(&str, &str)] = &[
     ),
     (
         "suites::the_microbenchmarks_finish_in_a_container_in_a_guest",
-        "suites:: runs the microbenchmarks in a container, and vm::a_container_runs_in_a_guest a container in a guest",
+        "suites:: runs the microbenchmarks in a container, in --thorough too, and vm::a_container_runs_in_a_guest a \
+         container in a guest",
     ),
     (
         "whole::a_feature_is_weighed_in_the_places_where_it_can_stand",

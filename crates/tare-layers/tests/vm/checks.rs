@@ -22,7 +22,7 @@ use tare_layers::vm::Vm;
 use tare_layers::{LAYERS, leftovers};
 
 pub(crate) const ALL: &[(&str, fn())] = &[
-    ("a_service_runs_in_a_guest", service_in_guest),
+    ("a_service_runs_in_a_guest_whose_death_is_named_at_once", service_in_guest),
     ("a_guests_threads_and_memory_are_where_they_were_put", placed),
     ("every_variant_boots", variants),
     ("a_microvm_boots_and_serves", micro::boots),
@@ -43,7 +43,6 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("services_of_a_guest_share_a_volume", || sharing::in_guest(&[])),
     ("containers_in_a_guest_share_a_volume", || sharing::in_guest(&[container("published")])),
     ("services_in_separate_guests_share_no_volume", sharing::in_separate_guests),
-    ("a_guest_that_dies_is_named_at_once", dying_guest),
     ("a_guest_that_reads_for_nobody_is_switched_off", stopped_guest),
     ("a_kernel_that_panics_is_quoted", panicking_guest),
     ("what_cannot_be_had_is_unavailable", unavailable),
@@ -95,9 +94,22 @@ fn service_in_guest() {
     host.stop("redis").unwrap();
     assert!(host.state("redis").is_err());
     ends_by_itself(host.as_mut(), start.clone());
-    as_image(&stage, host.as_mut(), start);
+    as_image(&stage, host.as_mut(), start.clone());
+    dies(&stage, host.as_mut(), start);
     host.close().unwrap();
     stage.close();
+}
+
+/// The guest is killed under its service.
+fn dies(stage: &Stage, host: &mut dyn Host, start: ServiceStart) {
+    host.start(&start).unwrap();
+    let guest = left_of(&stage.run).into_iter().find(|leftover| leftover.kind == "guest").unwrap();
+    leftovers::remove(LAYERS, &guest).unwrap();
+    let asked = Instant::now();
+    for fault in [host.state("redis").unwrap_err(), host.facts().unwrap_err(), host.log("redis").unwrap_err()] {
+        assert!(fault.message.contains("QEMU ended (signal: 9"), "{fault}");
+    }
+    assert!(asked.elapsed() < Duration::from_secs(10), "it did not wait for a dead guest's answers");
 }
 
 /// A service that does its work and ends has ended well, and is gone once it is stopped.
@@ -321,7 +333,10 @@ fn container_in_guest(by: &str, network: &str) {
     println!("  {network}: {} at {:?}", instance.path, instance.endpoints);
     assert!(stage.answers(instance.endpoints["main"]), "{network}: {}", host.log("redis").unwrap());
     assert!(host.mapped_files("redis", Wait::always()).unwrap().len() > 5);
-    commands(host.as_mut());
+    // Seven commands by an emulated engine take half a minute; a guest's are tried above, a container's in its contract.
+    if std::env::var_os("TARE_THOROUGH").is_some() {
+        commands(host.as_mut());
+    }
     host.begin_probe(&[], Duration::from_millis(500)).unwrap();
     assert!(host.end_probe().unwrap().iter().any(|row| row.vantage == Vantage::Guest));
     host.stop("redis").unwrap();
@@ -391,22 +406,6 @@ pub(crate) fn numbered_redis(number: u16) -> ServiceStart {
     start.service.ports.insert("main".to_owned(), port);
     start.service.name = format!("redis-{number}");
     ServiceStart { instance: start.service.name.clone(), ..start }
-}
-
-fn dying_guest() {
-    let start = redis();
-    let stage = Stage::open(std::slice::from_ref(&start), &[]);
-    let mut host = stage.guest(&vm(json!({})), &program()).unwrap();
-    host.start(&start).unwrap();
-    let guest = left_of(&stage.run).into_iter().find(|leftover| leftover.kind == "guest").unwrap();
-    leftovers::remove(LAYERS, &guest).unwrap();
-    let asked = Instant::now();
-    for fault in [host.state("redis").unwrap_err(), host.facts().unwrap_err(), host.log("redis").unwrap_err()] {
-        assert!(fault.message.contains("QEMU ended (signal: 9"), "{fault}");
-    }
-    assert!(asked.elapsed() < Duration::from_secs(10), "it did not wait for a dead guest's answers");
-    host.close().unwrap();
-    stage.close();
 }
 
 /// Its agent cannot be told that nobody waits any more: it reads on, and the guest goes all the same.

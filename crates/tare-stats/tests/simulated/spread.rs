@@ -94,7 +94,7 @@ const SPREADS: [&[f64]; 4] = [&[1.0, 1.0, 1.0], &[1.0, 1.0, 3.0], &[1.0, 1.0, 1.
 
 #[test]
 fn a_noisy_form_is_covered_as_often_as_a_steady_one() {
-    let experiments = many(2_000);
+    let experiments = many(1_000);
     let slack = error(0.05, f64::from(experiments));
     for luck in [Luck::Normal, Luck::Heavy, Luck::Odd] {
         for blocks in [4, 5] {
@@ -120,7 +120,7 @@ fn a_noisy_form_is_covered_as_often_as_a_steady_one() {
 fn a_noisy_form_that_differs_by_the_margin_is_not_called_equivalent() {
     // A margin of 1 %, and a form that is off by just as much: of such runs at most 5 % may call it equivalent. Noise
     // is a fifth of what it is above, or nothing would ever be called so.
-    let experiments = many(2_000);
+    let experiments = many(1_000);
     for luck in [Luck::Normal, Luck::Heavy, Luck::Odd] {
         for blocks in [4, 5, 10] {
             for spreads in SPREADS {
