@@ -183,7 +183,7 @@ impl Study {
         let suite = Suite::read(text, None, catalog, problems, find_workload)?;
         if suite.is_divided() {
             let place = Place { line: 1, column: 1, width: 1 };
-            problems.add(place, "a study of one workload is wanted here, and this one has parts", "");
+            problems.add(place, "expected a study of one workload, but this one has parts", "");
             return None;
         }
         suite.parts.into_iter().next()
@@ -336,7 +336,7 @@ fn read_origin(
         if let Some(node) = node {
             let name = &workload.name;
             let message = format!("the tool of workload '{name}' runs inside the form: its load comes from there");
-            problems.add(node.place, message, "leave 'from' away, or let the workload run its tool beside the form");
+            problems.add(node.place, message, "omit 'from', or let the workload run its tool beside the form");
         }
         return LoadOrigin::Inside;
     }

@@ -195,7 +195,7 @@ fn settle_check(service: &mut Service, image: &mut FromImage, tree: &Tree) -> Re
     }
     let only = service.ports.keys().next().filter(|_| service.ports.len() == 1);
     if let Some(port) = only.filter(|_| image.taken.contains_key("ready")) {
-        let told = format!("not its health check, whose program {program} it does not have: port {port} is asked");
+        let told = format!("not its health check, because {program} is not in it: port {port} is tested instead");
         image.note("ready", told);
         service.ready = Readiness::Port { port: port.clone(), within: service.ready.within() };
         return Ok(());
@@ -386,7 +386,7 @@ mod tests {
         let missing = settled("", health("curl")).unwrap();
         assert!(matches!(&missing.ready, Readiness::Port { port, .. } if port == "m"), "{:?}", missing.ready);
         let told = &missing.image.unwrap().taken["ready"];
-        assert_eq!(told, "not its health check, whose program curl it does not have: port m is asked");
+        assert_eq!(told, "not its health check, because curl is not in it: port m is tested instead");
         let stated = ", ready: {command: [curl, localhost]}";
         assert!(fault(stated, |_| {}).contains("'curl', which its image does not have"));
         let own = settled(", ready: {command: [/srv/own]}", health("curl")).unwrap();

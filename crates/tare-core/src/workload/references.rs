@@ -39,12 +39,7 @@ pub(super) fn refuse_bad_references(node: &Node, services: &[Service], problems:
                         );
                     }
                     None => {
-                        problems.add_unknown(
-                            place,
-                            format!("'{reference}' stands for nothing here"),
-                            &reference,
-                            &known,
-                        );
+                        problems.add_unknown(place, format!("'{reference}' has no meaning here"), &reference, &known);
                     }
                 }
             }

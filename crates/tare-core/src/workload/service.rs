@@ -130,7 +130,7 @@ fn read_command(
     if let Some(node) = fields.get("command") {
         let command = fields.texts("command", problems);
         if command.as_ref().is_some_and(|c| c.first().is_none_or(String::is_empty)) {
-            problems.add(node.place, "the command names no program", "leave 'command' away to take the image's own");
+            problems.add(node.place, "the command names no program", "omit 'command' to use the image's own");
         }
         return command;
     }

@@ -466,7 +466,7 @@ mod tests {
         for place in &places {
             own(place, 4242);
             let told = not_own(&path, None).expect("it is somebody else's");
-            assert!(told.starts_with(&format!("{} belongs to user 4242: others than you", place.display())), "{told}");
+            assert!(told.starts_with(&format!("{} belongs to user 4242: somebody else", place.display())), "{told}");
             assert_eq!(not_own(&path, Some(4242)), None, "the user behind root has made it");
             own(place, 0);
         }
