@@ -93,7 +93,7 @@ pub(crate) fn settle(service: &mut Service, bundle: &dyn Bundle) -> Result<(), (
     })?;
     if let Some(program) = service.ready.command().and_then(|command| command.first()) {
         can_start(&tree, program).map_err(|(why, remedy)| {
-            let told = format!("service '{name}' is asked whether it is ready by {program}, which {why}");
+            let told = format!("service '{name}' has the ready command {program}, which {why}");
             ("ready", Fault::new(told).remedy(remedy).as_mistake())
         })?;
     }
@@ -201,7 +201,7 @@ fn settle_check(service: &mut Service, image: &mut FromImage, tree: &Tree) -> Re
         return Ok(());
     }
     let name = &service.name;
-    let told = format!("service '{name}' is asked whether it is ready by '{program}', which its image does not have");
+    let told = format!("service '{name}' has the ready command '{program}', which its image does not have");
     let remedy = "write `ready:` in the workload, for example `ready: {port: NAME}`";
     Err(("ready", Fault::new(told).remedy(remedy).as_mistake()))
 }
@@ -404,7 +404,7 @@ mod tests {
         assert_eq!(user("1001").unwrap().user, (1001, 0));
         let admin = user("admin").unwrap();
         assert!(admin.own_user && admin.user == (NOBODY, NOBODY), "another name of root");
-        assert!(admin.image.unwrap().taken["user"].starts_with("one of each instance's own, in place of root"));
+        assert!(admin.image.unwrap().taken["user"].starts_with("a separate one for each instance, instead of root"));
         let root = settled(", as_image: true", |says| "admin".clone_into(&mut says.user)).unwrap();
         assert_eq!((root.user, root.own_user), ((0, 0), false));
         assert!(user("mysql").unwrap_err().message.contains("no user 'mysql' in its /etc/passwd"));

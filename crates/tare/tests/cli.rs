@@ -250,8 +250,8 @@ fn a_tool_inside_a_form_needs_one_and_cannot_be_guided() {
     let cases = [
         ("{closed: {}}", "from: outside", "runs inside the form"),
         ("{closed: {}}", "design: alternate", "added up over slices"),
-        ("{steps: {of: {closed: {}}, levels: [1, 2]}}", "", "can be led neither"),
-        ("{peak: {of: {closed: {}}}}", "qos: {\"*\": {p99: 10ms}}", "can be led neither"),
+        ("{steps: {of: {closed: {}}, levels: [1, 2]}}", "", "cannot follow levels"),
+        ("{peak: {of: {closed: {}}}}", "qos: {\"*\": {p99: 10ms}}", "cannot follow levels"),
     ];
     for (load, more, wanted) in cases {
         let (code, text) = study(load, more);

@@ -60,7 +60,7 @@ impl Study {
         add(alternate && told_nothing, "design", message, "use `design: blocks` or `design: duet`");
 
         let led = steps || search || matches!(self.load, LoadProfile::Replay { .. });
-        let message = "this protocol runs a tool, which can be led neither through levels nor by a search or a file";
+        let message = "this protocol runs a tool, whose load cannot follow levels, a search or a file";
         add(led && told_nothing, "load", message, "write a closed load, an open one or one of users");
 
         let message = "steps settle at every level, each for a fixed time, not once until the load is steady";
@@ -318,7 +318,7 @@ mod tests {
             for load in [PEAK, STEPS, replay] {
                 let text = format!("study: s\nworkload: {workload}\nload: {load}\nforms: {{plain: []}}\n");
                 let found = read(&text).unwrap_err().join("\n");
-                assert!(found.contains("can be led neither") && found.contains("s.yaml:3"), "{load}: {found}");
+                assert!(found.contains("cannot follow levels") && found.contains("s.yaml:3"), "{load}: {found}");
             }
         }
     }

@@ -241,7 +241,7 @@ fn published_figures_say_what_they_are_relative_to() {
     assert!(read("copy: {boxed: 0.98}").unwrap().values.is_empty(), "a ratio to the baseline, as ever");
     for (wrong, place, message) in [
         ("copy: {relative_to: caged, boxed: some}", "s.yaml:13:66", "expected a number"),
-        ("copy: {relative_to: caged, boxed: 0}", "s.yaml:13:66", "can be no ratio"),
+        ("copy: {relative_to: caged, boxed: 0}", "s.yaml:13:66", "cannot be a ratio"),
         ("copy: {unit: users, boxed: 3}", "s.yaml:13:32", "drawn relative to a form"),
         ("copy: {relative_to: caged, unit: users, boxed: 3}", "s.yaml:13:52", "no figure of 'caged'"),
         ("copy: {relative_to: caged, caged: 2, boxed: 3}", "s.yaml:13:52", "'caged' is 2 of itself"),
@@ -284,8 +284,7 @@ fn a_study_may_end_by_itself_and_settle_until_steady() {
     assert!(found.contains("no interval is that"), "{found}");
     let text = text.replace("200%", "2%").replace("at_most: 30s", "at_most: 1s") + "design: duet\nfrom: host\n";
     let found = read(&text).unwrap_err().join("\n");
-    for wanted in ["either 'repeat' or 'until'", "write it once", "ends before it begins", "side by side", "to itself"]
-    {
+    for wanted in ["either 'repeat' or 'until'", "write it once", "than 'at_least'", "side by side", "to itself"] {
         assert!(found.contains(wanted), "{wanted} is missing in:\n{found}");
     }
 }

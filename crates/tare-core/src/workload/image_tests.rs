@@ -100,7 +100,7 @@ fn what_a_workload_leaves_out_is_the_images() {
             "directory from the image: /data",
             "environment from the image: PATH, REDIS_VERSION",
             "ports from the image: 6379",
-            "user from the image: one of each instance's own, in place of root: services run unprivileged",
+            "user from the image: a separate one for each instance, instead of root: services run unprivileged",
             "volumes from the image: /data, empty, with 512 MiB each",
         ]
     );

@@ -86,7 +86,7 @@ fn check(about: &About, what: &What) -> Result<()> {
     }
     if let Some(memory) = about.memory.as_ref().filter(|text| parse_bytes(text).is_ok_and(|bytes| bytes < MEMORY_MIN)) {
         let least = show_bytes(MEMORY_MIN);
-        add(format!("--memory {memory}: less than {least} of memory starts nothing"), "write for example 256MiB");
+        add(format!("--memory {memory}: no service starts with less than {least}"), "write for example 256MiB");
     }
     for path in &about.volume {
         let is_plain = path.starts_with('/') && path.split('/').all(|part| part != "..");

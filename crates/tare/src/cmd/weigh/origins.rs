@@ -13,7 +13,7 @@ use tare_core::bundle::{ENGINE_IMAGE, Source};
 pub(super) const LIST: &str = "sources.txt";
 /// What it begins with.
 const HEAD: &str =
-    "# What this folder was made of. The command that made it compares these, and tells what has changed.\n";
+    "# What this folder was made from. The command that made it compares these, and says what has changed.\n";
 /// Words that a line begins with.
 const FILE: &str = "file";
 const IMAGE: &str = "image";
