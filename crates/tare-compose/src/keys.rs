@@ -21,7 +21,7 @@ impl<'v> Keys<'v> {
             Kind::Map(entries) => entries,
             _ if value.is_null() => &[],
             _ => {
-                sources.wrong(value.at, format!("{what} must be a map, this is {}", value.describe()), "");
+                sources.wrong(value.at, format!("{what} must be a map, found {}", value.describe()), "");
                 return None;
             }
         };
@@ -53,7 +53,7 @@ impl<'v> Keys<'v> {
             Some("true" | "yes" | "on" | "True" | "TRUE") => true,
             Some("false" | "no" | "off" | "False" | "FALSE") => false,
             _ => {
-                let told = format!("true or false is wanted here, this is {}", entry.value.describe());
+                let told = format!("expected true or false, found {}", entry.value.describe());
                 sources.wrong(entry.value.at, told, "");
                 usual
             }
@@ -81,7 +81,7 @@ impl Value {
         match &self.kind {
             Kind::Scalar { text, .. } if !self.is_null() => Some(text.clone()),
             _ => {
-                sources.wrong(self.at, format!("a text is wanted here, this is {}", self.describe()), "");
+                sources.wrong(self.at, format!("expected text, found {}", self.describe()), "");
                 None
             }
         }
@@ -94,7 +94,7 @@ impl Value {
             _ if self.is_null() => &[],
             Kind::Scalar { .. } => std::slice::from_ref(self),
             Kind::Map(_) => {
-                sources.wrong(self.at, "a list is wanted here, this is a map", "");
+                sources.wrong(self.at, "expected a list, found a map", "");
                 &[]
             }
         }
@@ -127,7 +127,7 @@ impl Value {
         let number = self.scalar().and_then(|text| text.parse::<f64>().ok());
         let number = number.filter(|number| (0.0..=1e9).contains(number));
         if number.is_none() {
-            sources.wrong(self.at, format!("a number is wanted here, this is {}", self.describe()), "");
+            sources.wrong(self.at, format!("expected a number, found {}", self.describe()), "");
         }
         number
     }

@@ -258,7 +258,8 @@ pub(crate) fn study(name: &str, shared_port: Option<u16>) -> String {
     let forms = match shared_port {
         None => FORMS.to_owned(),
         Some(port) => format!(
-            "# Two services have port {port}, so each needs a network of its own; forms without are left out.\n{APART}"
+            "# Two services have port {port}, so each needs a network of its own; forms without one are left \
+             out.\n{APART}"
         ),
     };
     format!(

@@ -193,7 +193,7 @@ impl<'a> Builder<'a, '_> {
             Event::MappingStart(anchor, tag) => (Kind::Map(self.map()?), anchor, tag),
             Event::Alias(anchor) => return self.alias(anchor, at),
             _ => {
-                self.wrong(at, "a value is wanted here", "");
+                self.wrong(at, "expected a value", "");
                 return None;
             }
         };
@@ -273,8 +273,8 @@ impl<'a> Builder<'a, '_> {
             if key == MERGE {
                 self.merge(value, &mut merged, &mut known);
             } else if let Some(first) = lines.get(&key) {
-                let hint = format!("it stands on line {first} already; keep one of them");
-                self.wrong(at, &format!("'{key}' stands here a second time"), &hint);
+                let hint = format!("it is on line {first} already; keep one of them");
+                self.wrong(at, &format!("'{key}' appears a second time"), &hint);
             } else {
                 lines.insert(key.clone(), at.place.line);
                 entries.push(Entry { key, at, value, replaces });
@@ -378,7 +378,7 @@ mod tests {
         let text: String = (0..45_000).map(|key| format!("k{key}: 1\n")).collect();
         assert_eq!(read(&text).unwrap().entries().len(), 45_000);
         let told = read(&format!("{text}k7: 2\n")).unwrap_err().join("\n");
-        assert!(told.contains("'k7' stands here a second time") && told.contains("on line 8 already"), "{told}");
+        assert!(told.contains("'k7' appears a second time") && told.contains("on line 8 already"), "{told}");
     }
 
     #[test]

@@ -131,7 +131,7 @@ pub struct Instance {
 pub enum InstanceState {
     /// It is running.
     Running,
-    /// It ended; how, in words: "exit code 1", "killed by signal 9", "killed for want of memory".
+    /// It ended; how, in words: "exit code 1", "killed by signal 9", "killed for lack of memory".
     Ended(String),
 }
 

@@ -302,7 +302,7 @@ impl FromImage {
     /// Notes that each instance has a user of its own instead of root.
     pub fn note_root(&mut self) {
         self.user = None;
-        self.note("user", "one of each instance's own, in place of root: services run unprivileged");
+        self.note("user", "a separate one for each instance, instead of root: services run unprivileged");
     }
 
     /// Adds a problem when the ports are the image's and there is more than one: which one is meant is not guessed.
@@ -345,7 +345,7 @@ impl FromImage {
     pub fn lines(&self) -> Vec<String> {
         if self.says.is_none() {
             return vec![format!(
-                "what the workload leaves out is taken from the image {}, which is looked at when the bundle is built",
+                "what the workload leaves out is taken from the image {}, which is read when the bundle is built",
                 self.image
             )];
         }

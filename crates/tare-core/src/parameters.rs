@@ -183,6 +183,6 @@ mod tests {
         let found = filled("parameters: {Size: 1, size: 2, list: [a]}\na: ${{sise}}\n", &[]).unwrap_err();
         assert!(found.contains("w.yaml:2:4") && found.contains("did you mean 'size'?"), "{found}");
         assert!(found.contains("w.yaml:1:14") && found.contains("'Size' cannot name"), "{found}");
-        assert!(found.contains("w.yaml:1:") && found.contains("a text is wanted here"), "{found}");
+        assert!(found.contains("w.yaml:1:") && found.contains("expected text"), "{found}");
     }
 }

@@ -165,7 +165,7 @@ impl Qos {
             qos.shares.extend(share.map(|share| (name.clone(), share)));
         }
         if qos == Qos::default() {
-            problems.add(node.place, "a QoS that asks for nothing", "write for example \"*\": {p99: 10ms}");
+            problems.add(node.place, "a QoS without any limit", "write for example \"*\": {p99: 10ms}");
         }
         (problems.len() == before).then_some(qos)
     }
@@ -193,7 +193,7 @@ fn read_limits(name: &str, node: &Node, problems: &mut Problems) -> (Option<Vec<
         }
         let Some(within) = value.duration(problems) else { continue };
         if within.is_zero() {
-            problems.add(value.place, "nothing is answered in no time", "write for example 10ms");
+            problems.add(value.place, "no operation can be answered within 0 s", "write for example 10ms");
         }
         limits.push(QuantileLimit { quantile: percent / 100.0, within });
     }
@@ -307,6 +307,6 @@ mod tests {
         for wanted in ["'get'", "'99' names no percentile", "'set' has no limit", "can never be kept"] {
             assert!(found.contains(wanted), "{wanted} is missing in:\n{found}");
         }
-        assert!(read("{}").unwrap_err().contains("asks for nothing"));
+        assert!(read("{}").unwrap_err().contains("a QoS without any limit"));
     }
 }

@@ -183,7 +183,7 @@ impl Study {
         let suite = Suite::read(text, None, catalog, problems, find_workload)?;
         if suite.is_divided() {
             let place = Place { line: 1, column: 1, width: 1 };
-            problems.add(place, "a study of one workload is wanted here, and this one has parts", "");
+            problems.add(place, "expected a study of one workload, but this one has parts", "");
             return None;
         }
         suite.parts.into_iter().next()
@@ -336,7 +336,7 @@ fn read_origin(
         if let Some(node) = node {
             let name = &workload.name;
             let message = format!("the tool of workload '{name}' runs inside the form: its load comes from there");
-            problems.add(node.place, message, "leave 'from' away, or let the workload run its tool beside the form");
+            problems.add(node.place, message, "omit 'from', or let the workload run its tool beside the form");
         }
         return LoadOrigin::Inside;
     }
@@ -372,7 +372,7 @@ fn read_length(fields: &mut Fields, problems: &mut Problems) -> (u32, Option<Dur
         problems.add(place, message, "write the largest number of blocks as 'blocks' of 'until'");
     }
     if at_most.is_some() && until.at_most.is_some() {
-        problems.add(node.place, "'at_most' stands here and in 'until'", "write it once");
+        problems.add(node.place, "'at_most' is both here and in 'until'", "write it once");
     }
     (until.blocks, until.at_most.or(at_most), Some(until.half_width))
 }
@@ -426,7 +426,7 @@ impl Times {
         let timeout = fields.duration("timeout", problems).unwrap_or(default.timeout);
         fields.finish(problems);
         if measure < Duration::from_secs(1) {
-            problems.add(measure_place, "less than a second of measuring says nothing", "write for example 10s");
+            problems.add(measure_place, "measuring takes at least a second", "write for example 10s");
         }
         Some(Times { settle, steady_within, measure, timeout })
     }
@@ -445,7 +445,7 @@ fn read_settle(node: &Node, problems: &mut Problems) -> Option<(Duration, Option
     let at_most = fields.duration("at_most", problems).unwrap_or(Duration::from_secs(60));
     fields.finish(problems);
     if at_most < at_least {
-        problems.add(place, "settling ends before it begins", "raise 'at_most', or lower 'at_least'");
+        problems.add(place, "'at_most' of settling is less than 'at_least'", "raise 'at_most', or lower 'at_least'");
     }
     Some((at_least, Some(at_most)))
 }
@@ -462,8 +462,8 @@ fn read_name(fields: &mut Fields, problems: &mut Problems) -> Option<String> {
     let name = node.text(problems)?;
     let fits = |c: char| c.is_ascii_alphanumeric() || "+-_.".contains(c);
     if name.is_empty() || name.len() > 60 || name.starts_with('.') || !name.chars().all(fits) {
-        let message = format!("'{name}' cannot name a study, whose records are called after it");
-        problems.add(node.place, message, "use letters, digits, '+', '-', '_' and '.', the first no '.'");
+        let message = format!("'{name}' cannot name a study, because its records are named after it");
+        problems.add(node.place, message, "use letters, digits, '+', '-', '_' and '.', but not '.' first");
         return None;
     }
     Some(name)

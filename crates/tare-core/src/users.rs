@@ -18,7 +18,7 @@ const NO_ID: u32 = u32::MAX;
 pub fn why_not_user(user: (u32, u32)) -> Option<&'static str> {
     match user {
         (0, _) => Some("a service runs unprivileged, never as user 0"),
-        (NO_ID, _) | (_, NO_ID) => Some("4294967295 is no user and no group: asked for it, the kernel changes nothing"),
+        (NO_ID, _) | (_, NO_ID) => Some("4294967295 is not a user or group: to the kernel it means no change"),
         _ => None,
     }
 }
@@ -30,7 +30,9 @@ const LAST_OWN: u32 = 99_999;
 pub fn why_not_stated(user: (u32, u32)) -> Option<&'static str> {
     let own = FIRST_OWN..=LAST_OWN;
     if own.contains(&user.0) || own.contains(&user.1) {
-        return Some("65536 to 99999 are for users that Tare makes up: another service, the load, a guest may have it");
+        return Some(
+            "65536 to 99999 are for users that Tare assigns: another service, the load or a guest may have it",
+        );
     }
     why_not_user(user)
 }

@@ -457,7 +457,7 @@ fn read_protocol(
     let spread = spread_node.and_then(|node| node.boolean(problems)).unwrap_or(false);
     if let Some(node) = spread_node.filter(|_| spread && inside) {
         let message = "a tool inside runs beside one instance, and opens connections of its own";
-        problems.add(node.place, message, "leave 'spread' away");
+        problems.add(node.place, message, "omit 'spread'");
     }
     let behaviours = fields.get("behaviours");
     fields.finish(problems);

@@ -29,7 +29,7 @@ pub(crate) struct RunArgs {
     /// How to arrange the forms of a block, overriding the study
     #[arg(long, value_name = "NAME", value_parser = designs())]
     pub(crate) design: Option<Arrangement>,
-    /// Also measure a known difference, such as 1%: the baseline making that share of extra, uncounted operations
+    /// Also measure a known difference, such as 1%: a baseline with that share of extra, uncounted operations
     #[arg(long, value_name = "SHARE", value_parser = ruler)]
     pub(crate) ruler: Option<f64>,
     /// Run only this form and the baseline; may be repeated
@@ -65,7 +65,7 @@ pub(crate) struct RunArgs {
     /// Wait for a run in progress on this machine to end
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Keep the deployment of a trial that fails standing, until Enter, Ctrl-C or SIGTERM
+    /// Keep the deployment of a failed trial standing until Enter, Ctrl-C or SIGTERM
     #[arg(long)]
     pub(crate) keep_failed: bool,
     /// Print the plan and the expected time without starting anything
@@ -180,7 +180,7 @@ pub(crate) struct ResumeArgs {
     /// Wait for a run in progress on this machine to end
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Keep the deployment of a trial that fails standing, until Enter, Ctrl-C or SIGTERM
+    /// Keep the deployment of a failed trial standing until Enter, Ctrl-C or SIGTERM
     #[arg(long)]
     pub(crate) keep_failed: bool,
     /// Print the report as JSON; progress goes to standard error

@@ -93,7 +93,7 @@ pub(crate) fn settle(service: &mut Service, bundle: &dyn Bundle) -> Result<(), (
     })?;
     if let Some(program) = service.ready.command().and_then(|command| command.first()) {
         can_start(&tree, program).map_err(|(why, remedy)| {
-            let told = format!("service '{name}' is asked whether it is ready by {program}, which {why}");
+            let told = format!("service '{name}' has the ready command {program}, which {why}");
             ("ready", Fault::new(told).remedy(remedy).as_mistake())
         })?;
     }
@@ -195,13 +195,13 @@ fn settle_check(service: &mut Service, image: &mut FromImage, tree: &Tree) -> Re
     }
     let only = service.ports.keys().next().filter(|_| service.ports.len() == 1);
     if let Some(port) = only.filter(|_| image.taken.contains_key("ready")) {
-        let told = format!("not its health check, whose program {program} it does not have: port {port} is asked");
+        let told = format!("not its health check, because {program} is not in it: port {port} is tested instead");
         image.note("ready", told);
         service.ready = Readiness::Port { port: port.clone(), within: service.ready.within() };
         return Ok(());
     }
     let name = &service.name;
-    let told = format!("service '{name}' is asked whether it is ready by '{program}', which its image does not have");
+    let told = format!("service '{name}' has the ready command '{program}', which its image does not have");
     let remedy = "write `ready:` in the workload, for example `ready: {port: NAME}`";
     Err(("ready", Fault::new(told).remedy(remedy).as_mistake()))
 }
@@ -386,7 +386,7 @@ mod tests {
         let missing = settled("", health("curl")).unwrap();
         assert!(matches!(&missing.ready, Readiness::Port { port, .. } if port == "m"), "{:?}", missing.ready);
         let told = &missing.image.unwrap().taken["ready"];
-        assert_eq!(told, "not its health check, whose program curl it does not have: port m is asked");
+        assert_eq!(told, "not its health check, because curl is not in it: port m is tested instead");
         let stated = ", ready: {command: [curl, localhost]}";
         assert!(fault(stated, |_| {}).contains("'curl', which its image does not have"));
         let own = settled(", ready: {command: [/srv/own]}", health("curl")).unwrap();
@@ -404,7 +404,7 @@ mod tests {
         assert_eq!(user("1001").unwrap().user, (1001, 0));
         let admin = user("admin").unwrap();
         assert!(admin.own_user && admin.user == (NOBODY, NOBODY), "another name of root");
-        assert!(admin.image.unwrap().taken["user"].starts_with("one of each instance's own, in place of root"));
+        assert!(admin.image.unwrap().taken["user"].starts_with("a separate one for each instance, instead of root"));
         let root = settled(", as_image: true", |says| "admin".clone_into(&mut says.user)).unwrap();
         assert_eq!((root.user, root.own_user), ((0, 0), false));
         assert!(user("mysql").unwrap_err().message.contains("no user 'mysql' in its /etc/passwd"));

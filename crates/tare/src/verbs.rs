@@ -69,7 +69,7 @@ pub(crate) enum Verb {
     Doctor(DoctorArgs),
     /// Build, list, show and remove bundles
     Bundle(BundleArgs),
-    /// Make a workload and a study of a Compose file
+    /// Make a workload and a study from a Compose file
     Import(ImportArgs),
     /// Check studies and workloads without starting anything
     Check(CheckArgs),

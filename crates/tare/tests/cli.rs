@@ -180,7 +180,7 @@ fn what_cannot_be_weighed_is_refused_before_anything_is_asked() {
         (&["weigh", "--", "./server"], "./server cannot be started"),
         (&["weigh", "--", "wrk", "http://{address}/"], "looks like a load tool"),
         (&["weigh", "--command", "x", "--", "sh"], "there are two commands"),
-        (&["weigh", "app", "--with", "x"], "--with adds files of this machine"),
+        (&["weigh", "app", "--with", "x"], "--with adds files to a command"),
         (&["init", "app", "--redis", "--", "wrk"], "there are two loads"),
         (&["weigh", "./stack"], "stack/compose.yaml:1:1"),
         (&["weigh", "compose.yaml"], "there is no Compose file compose.yaml"),
@@ -189,7 +189,7 @@ fn what_cannot_be_weighed_is_refused_before_anything_is_asked() {
         (&["weigh", "weigh-app/workload.yaml"], "is a study or a workload"),
         (&["weigh", "./missing.tar"], "cannot be weighed"),
         (&["init", "apt:redis-server"], "to do: --command"),
-        (&["init", "my/app:1", "--name", "app"], "./weigh-app is there already"),
+        (&["init", "my/app:1", "--name", "app"], "./weigh-app exists already"),
         (&["init", "app", "--http", "/", "--redis"], "cannot be used with"),
         (&["init", "app", "--number", "/rps"], "to do: add --tool COMMAND"),
         (&["init", "app", "--name", "A b"], "use a-z, 0-9 and -"),
@@ -250,8 +250,8 @@ fn a_tool_inside_a_form_needs_one_and_cannot_be_guided() {
     let cases = [
         ("{closed: {}}", "from: outside", "runs inside the form"),
         ("{closed: {}}", "design: alternate", "added up over slices"),
-        ("{steps: {of: {closed: {}}, levels: [1, 2]}}", "", "can be led neither"),
-        ("{peak: {of: {closed: {}}}}", "qos: {\"*\": {p99: 10ms}}", "can be led neither"),
+        ("{steps: {of: {closed: {}}, levels: [1, 2]}}", "", "cannot follow levels"),
+        ("{peak: {of: {closed: {}}}}", "qos: {\"*\": {p99: 10ms}}", "cannot follow levels"),
     ];
     for (load, more, wanted) in cases {
         let (code, text) = study(load, more);
@@ -277,7 +277,7 @@ fn a_study_for_a_bigger_machine_is_refused_before_anything_starts() {
     let (code, text) = dry("run", &format!("workload: redis\nload: {{closed: {{}}}}\n{more}"), &[]);
     assert_eq!(code, Some(2), "{text}");
     for wanted in [
-        "'eth99', which is no device here",
+        "'eth99', which is not a device here",
         "leave 'near' out",
         "'redis' asks for 4000 CPUs",
         "3 guests are asked for",
@@ -382,7 +382,7 @@ fn the_options_of_a_search_derive_from_each_other() {
     let (code, text) = alone(&["--start", "4", "--of", "closed"]);
     assert!(code == Some(0) && text.contains("container"), "{text}");
     let (code, text) = alone(&["--hint", "5", "--at-least", "10"]);
-    assert!(code == Some(2) && text.contains("where the search never gets") && text.contains("--hint"), "{text}");
+    assert!(code == Some(2) && text.contains("outside the search's range") && text.contains("--hint"), "{text}");
     let (code, text) = alone(&["--start", "50", "--up-to", "20"]);
     assert!(code == Some(2) && text.contains("50 first, 20 at most") && text.contains("--up-to"), "{text}");
     let (code, text) = peak(&["canonical", "--workload", "redis"]);

@@ -34,7 +34,7 @@ fn a_compose_file_becomes_a_study_without_mistakes() {
     let (code, told) = said_in(&place, &["check", "poll/study.yaml", "poll/workload.yaml"]);
     assert_eq!(code, Some(0), "{told}");
     let (code, told) = said_in(&place, &["import", "stack", "--out", "poll"]);
-    assert!(code == Some(2) && told.contains("is there already"), "{told}");
+    assert!(code == Some(2) && told.contains("exists already"), "{told}");
 }
 
 #[test]

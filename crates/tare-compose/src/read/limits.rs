@@ -119,7 +119,7 @@ fn resources_of(value: &Value, service: &mut Service, sources: &mut Sources) {
 fn memory(value: &Value, sources: &mut Sources) -> Option<u64> {
     let bytes = value.bytes(sources)?;
     if bytes < MEMORY_MIN {
-        sources.wrong(value.at, "less than 8 MiB of memory starts nothing", "write for example 256m");
+        sources.wrong(value.at, "no service starts with less than 8 MiB of memory", "write for example 256m");
     }
     Some(bytes.max(MEMORY_MIN))
 }

@@ -29,7 +29,7 @@ impl<'n> Fields<'n> {
             NodeKind::Map(entries) => entries,
             _ if node.is_null() => &[],
             _ => {
-                problems.add(node.place, format!("{what} must be a map, this is {}", node.describe()), "");
+                problems.add(node.place, format!("{what} must be a map, found {}", node.describe()), "");
                 return None;
             }
         };
@@ -135,7 +135,7 @@ impl Node {
     pub fn text(&self, problems: &mut Problems) -> Option<String> {
         match &self.kind {
             NodeKind::Scalar { text, .. } if !self.is_null() => Some(text.clone()),
-            _ => self.wrong("a text is wanted here", problems),
+            _ => self.wrong("expected text", problems),
         }
     }
 
@@ -144,15 +144,15 @@ impl Node {
         match &self.kind {
             NodeKind::List(items) => Some(items),
             NodeKind::Scalar { .. } if !self.is_null() => Some(std::slice::from_ref(self)),
-            _ => self.wrong("a list is wanted here", problems),
+            _ => self.wrong("expected a list", problems),
         }
     }
 
     /// Reads a whole number within `range`; `_` may group digits.
     pub fn integer(&self, range: std::ops::RangeInclusive<u64>, problems: &mut Problems) -> Option<u64> {
-        let text = self.scalar("a whole number is wanted here", problems)?;
+        let text = self.scalar("expected a whole number", problems)?;
         let Ok(value) = text.replace('_', "").parse::<u64>() else {
-            return self.wrong("a whole number is wanted here", problems);
+            return self.wrong("expected a whole number", problems);
         };
         if range.contains(&value) {
             return Some(value);
@@ -165,7 +165,7 @@ impl Node {
 
     /// Reads a number that is zero, or small and large enough for sums and products of such numbers to stay in range.
     pub fn number(&self, problems: &mut Problems) -> Option<f64> {
-        let text = self.scalar("a number is wanted here", problems)?;
+        let text = self.scalar("expected a number", problems)?;
         match text.parse::<f64>() {
             Ok(value) if value == 0.0 || NUMBERS.contains(&value.abs()) => Some(value),
             Ok(value) if value.is_finite() => {
@@ -173,42 +173,42 @@ impl Node {
                 problems.add(self.place, format!("{} is out of range", self.describe()), hint);
                 None
             }
-            _ => self.wrong("a number is wanted here", problems),
+            _ => self.wrong("expected a number", problems),
         }
     }
 
     /// Reads `true` or `false`.
     pub fn boolean(&self, problems: &mut Problems) -> Option<bool> {
-        match self.scalar("true or false is wanted here", problems)? {
+        match self.scalar("expected true or false", problems)? {
             "true" => Some(true),
             "false" => Some(false),
-            _ => self.wrong("true or false is wanted here", problems),
+            _ => self.wrong("expected true or false", problems),
         }
     }
 
     /// Reads a duration such as `10s`.
     pub fn duration(&self, problems: &mut Problems) -> Option<Duration> {
-        let text = self.scalar("a duration such as 10s is wanted here", problems)?;
+        let text = self.scalar("expected a duration such as 10s", problems)?;
         let hint = format!("from 0s to {}", units::typed_duration(units::DURATION_MAX));
         self.unit(units::parse_duration(text), hint, problems)
     }
 
     /// Reads a size such as `512MiB`.
     pub fn bytes(&self, problems: &mut Problems) -> Option<u64> {
-        let text = self.scalar("a size such as 512MiB is wanted here", problems)?;
+        let text = self.scalar("expected a size such as 512MiB", problems)?;
         let hint = format!("from 0 to {}", units::show_bytes(units::BYTES_MAX).replace(' ', ""));
         self.unit(units::parse_bytes(text), hint, problems)
     }
 
     /// Reads a share such as `2%`, as a fraction of one.
     pub fn percent(&self, problems: &mut Problems) -> Option<f64> {
-        let text = self.scalar("a percentage such as 2% is wanted here", problems)?;
+        let text = self.scalar("expected a percentage such as 2%", problems)?;
         self.unit(units::parse_percent(text), "from 0% on".to_owned(), problems)
     }
 
     /// Reads a word from `choices`.
     pub fn choice(&self, choices: &[&'static str], problems: &mut Problems) -> Option<&'static str> {
-        let wanted = format!("one of {} is wanted here", choices.join(", "));
+        let wanted = format!("expected one of {}", choices.join(", "));
         let text = self.scalar(&wanted, problems)?;
         let found = choices.iter().find(|choice| **choice == text).copied();
         if found.is_none() {
@@ -272,7 +272,7 @@ impl Node {
     }
 
     fn wrong<T>(&self, wanted: &str, problems: &mut Problems) -> Option<T> {
-        problems.add(self.place, format!("{wanted}, this is {}", self.describe()), "");
+        problems.add(self.place, format!("{wanted}, found {}", self.describe()), "");
         None
     }
 }
@@ -328,7 +328,7 @@ mod tests {
             assert!(text.contains("w.yaml:1:4") && text.contains(&format!("hint: {hint}")), "{text}");
         }
         for not in ["nan", "inf", "-inf", "1e400"] {
-            assert!(told(not, &|node, p| node.number(p).is_some()).contains("a number is wanted"), "{not}");
+            assert!(told(not, &|node, p| node.number(p).is_some()).contains("expected a number"), "{not}");
         }
     }
 

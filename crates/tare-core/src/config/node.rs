@@ -202,8 +202,8 @@ impl<'a> Builder<'a, '_> {
             let (event, span) = self.next()?;
             let value = self.node(event, span)?;
             if let Some((_, first, _)) = entries.iter().find(|(other, ..)| *other == key) {
-                let hint = format!("it stands on line {} already; keep one of them", first.line);
-                self.problems.add(place, format!("'{key}' stands here a second time"), hint);
+                let hint = format!("it is on line {} already; keep one of them", first.line);
+                self.problems.add(place, format!("'{key}' appears a second time"), hint);
                 continue;
             }
             entries.push((key, place, value));

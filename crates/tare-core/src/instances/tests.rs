@@ -155,11 +155,11 @@ fn what_cannot_be_is_said_with_its_place() {
     };
     let forms = "forms: {a: []}";
     let later = told("--listen, \"${{port.in}}\"", "\"${{port.on}}\"", forms);
-    assert!(later.contains("'port.on' stands for nothing") && later.contains("did you mean 'port.in'"), "{later}");
+    assert!(later.contains("'port.on' has no meaning") && later.contains("did you mean 'port.in'"), "{later}");
     let early = told("--number=${{instance.number}}", "${{addresses.proxy.in}}", forms);
     assert!(early.contains("'proxy.in' has no address yet when 'shard' is started"), "{early}");
     let several = told("${{addresses.shard}}", "${{addresses.shard.side}}", forms);
-    assert!(several.contains("'addresses.shard.side' stands for nothing here"), "{several}");
+    assert!(several.contains("'addresses.shard.side' has no meaning here"), "{several}");
     let fixed = told("${{port.main}}", "7000", forms);
     assert!(fixed.contains("service 'shard' is to be deployed more than once") && fixed.contains("${{port.main}}"));
     let once = read(&SHARDED.replace("${{port.main}}", "7000"), "instances: {shard: 1}\nforms: {a: []}");
@@ -236,7 +236,7 @@ fn what_several_loads_cannot_do_is_refused() {
     let steps =
         "study: s\nworkload: toy\nforms: {a: []}\nload: {steps: {of: {closed: {}}, levels: [1, 2], measure: 5s}}\n";
     let said = read_toy(steps, &alone).unwrap_err();
-    assert!(said.contains("levels are told of one load only"), "{said}");
+    assert!(said.contains("levels are reported for one load only"), "{said}");
     assert!(read(&alone, "forms: {a: []}").is_ok());
     let one_site = alone.replace("port: main, protocol", "port: main, spread: true, protocol");
     assert!(read_toy(steps, &one_site).is_ok());

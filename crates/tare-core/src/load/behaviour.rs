@@ -53,7 +53,7 @@ pub(crate) fn read_behaviours(
     let mut behaviours = BTreeMap::new();
     for (name, place, node) in fields.entries() {
         if name == "mix" {
-            problems.add(*place, "'mix' is what users do where nothing is said", "give it another name");
+            problems.add(*place, "'mix' is the name of the default behaviour", "give it another name");
         }
         behaviours.extend(read_behaviour(node, names, problems).map(|behaviour| (name.clone(), behaviour)));
     }
@@ -197,7 +197,7 @@ fn read_condition(node: &Node, names: &SpokenNames, problems: &mut Problems) -> 
         NodeKind::List(_) => {
             condition.is = value.items(problems)?.iter().filter_map(|item| item.text(problems)).collect();
             if condition.is.is_empty() {
-                problems.add(value.place, format!("'{name}' is none of nothing"), "name at least one value");
+                problems.add(value.place, format!("'{name}' has an empty list of values"), "name at least one value");
             }
         }
         NodeKind::Map(_) => {

@@ -15,12 +15,12 @@ pub(super) fn read_pauses(fields: &mut Fields<'_>, usual: Option<Pause>, problem
             let cycle = read_distribution(node, problems)?;
             if cycle.mean_s() <= 0.0 {
                 let hint = "write a longer one, or 'think: 0s'";
-                problems.add(node.place, "a cycle of no length has no end of starts", hint);
+                problems.add(node.place, "a cycle of length 0 would start operations without end", hint);
             }
             Some(Pause::Cycle(cycle))
         }
         (Some(_), Some(node)) => {
-            problems.add(node.place, "users have a think time or a cycle time, here are both", "keep one of them");
+            problems.add(node.place, "users have either a think time or a cycle time, not both", "keep one of them");
             None
         }
         (None, None) if usual.is_some() => usual,

@@ -153,7 +153,7 @@ fn read_steps(node: &Node, names: &SpokenNames, problems: &mut Problems) -> Opti
     let measure = fields.duration("measure", problems).unwrap_or(Duration::from_secs(10));
     fields.finish(problems);
     if measure.is_zero() {
-        problems.add(measure_place, "nothing can be measured in no time", "write for example 10s");
+        problems.add(measure_place, "a time of 0 s measures nothing", "write for example 10s");
     }
     let hold = warm.flatten().map_or(Duration::ZERO, |warm| ramp + warm.hold);
     let span = hold + (ramp + settle + measure) * levels.as_ref().map_or(0, |levels| levels.len() as u32);
@@ -166,7 +166,11 @@ fn read_steps(node: &Node, names: &SpokenNames, problems: &mut Problems) -> Opti
     let of = LoadProfile::read_leveled(of?, highest, names, problems)?;
     let warm = warm.flatten();
     if warm.is_some_and(|warm| warm.level > highest) {
-        problems.add(warm_place, "it warms up above all levels", "a level that the service can keep up with");
+        problems.add(
+            warm_place,
+            "the warm-up level is above all levels",
+            "choose one that the service can keep up with",
+        );
     }
     let warm_level = warm.iter().map(|warm| warm.level);
     if let (LoadProfile::Closed { .. } | LoadProfile::Users { .. }, Some(levels)) = (&of, &levels)

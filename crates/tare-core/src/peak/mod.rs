@@ -249,12 +249,12 @@ impl PeakOutcome {
                 format!("the QoS was broken at every level down to {} {unit}", level_text(*down_to))
             }
             (PeakEnding::Hysteresis { tips, recovers }, ..) => format!(
-                "two, for the service has a memory: coming from below it keeps the QoS up to {} {unit}, once broken it \
-                 recovers below {}",
+                "two, because the service has a memory: coming from below it keeps the QoS up to {} {unit}, once \
+                 broken it recovers below {}",
                 level_text(*tips),
                 level_text(*recovers)
             ),
-            (PeakEnding::BudgetSpent, ..) => "the time was over before there were windows enough for a peak".to_owned(),
+            (PeakEnding::BudgetSpent, ..) => "the time was over before there were enough windows for a peak".to_owned(),
             (PeakEnding::GeneratorLimited { level, why }, ..) => {
                 format!("the generator was the limit at {} {unit}: {why}", level_text(*level))
             }

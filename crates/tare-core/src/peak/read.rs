@@ -180,15 +180,15 @@ impl PeakPlan {
         let kinds = LEVELS.iter().zip(LEVELS_MAX);
         let most = kinds.filter(|(level, _)| level.0 == self.unit).map(|(_, most)| most).fold(RATE_MAX, f64::min);
         if *at_most > most {
-            return Some(format!("the search would go up to {at_most} {}, and {most} are the most", self.unit));
+            return Some(format!("the search would go up to {at_most} {}, but at most {most} are possible", self.unit));
         }
         if let Some(hint) = self.hint.filter(|hint| !(at_least..=at_most).contains(&hint)) {
             return Some(format!(
-                "the peak is expected at {hint}, where the search never gets: {at_least} to {at_most}"
+                "the peak is expected at {hint}, outside the search's range: {at_least} to {at_most}"
             ));
         }
         let short = *window < Duration::from_millis(500);
-        short.then(|| "a window this short holds chance, not quality".to_owned())
+        short.then(|| "a window this short shows chance, not quality of service".to_owned())
     }
 }
 
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(back, usual());
         // A hint outside the levels is a mistake, unless nobody set them.
         let hinted = PeakAsked { hint: Some(2e6), ..none };
-        assert!(usual().with(&hinted).mistake().unwrap().contains("where the search never gets"));
+        assert!(usual().with(&hinted).mistake().unwrap().contains("outside the search's range"));
         assert_eq!(usual().reaching(&hinted).with(&hinted).mistake(), None);
         // Whole levels are at least one.
         let users = LoadProfile::read_leveled(

@@ -106,7 +106,7 @@ impl<'t> Room<'t> {
             sets.iter().map(|set| self.of_services(set)).filter(|set| !set.is_empty()).collect();
         let largest = sets.iter().map(BTreeSet::len).max().unwrap_or(0);
         if sets.is_empty() {
-            return Err(Unmet::new(format!("this machine tells of no {what}"), POLICY));
+            return Err(Unmet::new(format!("this machine reports no {what}"), POLICY));
         }
         if count > largest {
             let why = format!("it asks for {count} CPUs, and no {what} has more than {largest} for services");

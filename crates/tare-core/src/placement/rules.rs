@@ -115,7 +115,7 @@ impl Rules {
                 };
                 let service = &service.name;
                 let wish = format!(
-                    "service '{service}' is to be near to '{name}', which is no device here; there are: {known}"
+                    "service '{service}' must be near '{name}', which is not a device here; there are: {known}"
                 );
                 problems.push(Unmet::new(wish, remedy));
             }
@@ -153,7 +153,7 @@ fn read_rule(fields: &mut Fields, usual: Policy, problems: &mut Problems) -> Rul
     let policy = match (policy, fields.get("cpus")) {
         (Some((place, _)), Some(_)) => {
             let message = "a service has either a 'policy' or 'cpus' of its own";
-            problems.add(place, message, "leave one of the two away");
+            problems.add(place, message, "omit one of the two");
             None
         }
         (None, Some(node)) => read_cpus(node, problems).map(Policy::Explicit),

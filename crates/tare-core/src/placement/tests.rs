@@ -126,7 +126,7 @@ fn a_machine_whose_firmware_tells_little_is_planned_for_too() {
     assert_eq!((cpus(&placement, "a"), cpus(&placement, "b")), ("0-1".to_owned(), "2-4".to_owned()));
     assert!(placement.services["a"].memory.is_empty(), "there is no node to bind it to");
     let said = wishes(place(&topology, &[wanted("a", 1, Policy::Node)], aside(1), false));
-    assert_eq!(said, ["service 'a': this machine tells of no NUMA node"]);
+    assert_eq!(said, ["service 'a': this machine reports no NUMA node"]);
     assert_eq!(
         place(&topology, &[wanted("a", 1, Policy::Socket)], aside(1), false).unwrap().services["a"].cpus.len(),
         5

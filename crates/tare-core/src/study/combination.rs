@@ -44,14 +44,14 @@ impl Study {
         let placed = self.placement.is_some() || self.forms.iter().any(|form| form.placement.is_some());
         let message = "the two forms of a duet get half of the CPUs each, and nothing else can be asked for";
         add(placed && self.design.arrangement == Arrangement::Duet, "placement", message, "use `design: blocks`");
-        let hint = "use `design: blocks`, or leave 'design' away";
+        let hint = "use `design: blocks`, or omit 'design'";
         add(beside && search, "design", "a peak is searched in blocks, each form by itself", hint);
         let fixed = why_fixed(workload).filter(|_| self.from == LoadOrigin::Host);
         let message = format!(
             "on the loopback forms stand side by side by ports of their own, which this workload lacks: {}",
             fixed.unwrap_or_default()
         );
-        add(beside && fixed.is_some(), "design", &message, "use `design: blocks`, or leave 'from: host' away");
+        add(beside && fixed.is_some(), "design", &message, "use `design: blocks`, or omit 'from: host'");
         let message = "only a form that has the machine to itself can settle until it is steady";
         add(beside && steady, "design", message, "give 'settle' a time");
         let message = "steps go up within one deployment's load, and slices would cut them";
@@ -60,7 +60,7 @@ impl Study {
         add(alternate && told_nothing, "design", message, "use `design: blocks` or `design: duet`");
 
         let led = steps || search || matches!(self.load, LoadProfile::Replay { .. });
-        let message = "this protocol runs a tool, which can be led neither through levels nor by a search or a file";
+        let message = "this protocol runs a tool, whose load cannot follow levels, a search or a file";
         add(led && told_nothing, "load", message, "write a closed load, an open one or one of users");
 
         let message = "steps settle at every level, each for a fixed time, not once until the load is steady";
@@ -71,7 +71,7 @@ impl Study {
         let message = "a search for the peak warms up by itself, and cannot settle until the load is steady";
         add(steady && search, "time", message, "give 'settle' a time; 'warm' of the search is what counts");
         let message =
-            "this protocol runs a tool that tells nothing of single seconds, so none can be seen to be steady";
+            "this protocol runs a tool that does not report single seconds, so Tare cannot see when it is steady";
         add(steady && told_nothing && !beside, "time", message, "give 'settle' a time");
 
         let message = "a search for the peak has no one load under which a form could be profiled";
@@ -79,7 +79,7 @@ impl Study {
 
         if self.design.half_width.is_some() && self.repeat < FIRST_LOOK {
             let message = format!(
-                "the intervals are looked at first after {FIRST_LOOK} blocks, and there are {} at most: the study would \
+                "the intervals are first checked after {FIRST_LOOK} blocks, and there are at most {}: the study would \
                  never end by itself",
                 self.repeat
             );
@@ -87,7 +87,7 @@ impl Study {
             found.push(Conflict { field: "until", message, hint });
         }
         if let Some(why) = self.no_ruler(told_nothing) {
-            let (message, hint) = (format!("no ruler can lie beside these forms: {why}"), "omit it");
+            let (message, hint) = (format!("these forms cannot have a ruler: {why}"), "omit it");
             found.push(Conflict { field: "ruler", message, hint });
         }
         found.extend(self.not_chopped(workload, catalog));
@@ -144,8 +144,8 @@ impl Study {
             ),
             (
                 self.forms.iter().any(quota),
-                "a quota lasts for a tenth of a second at a time: in shorter slices it might never be used up",
-                "use `design: blocks`, or leave 'cpu_quota' and a layer's 'limits: quota' away",
+                "a quota has a period of a tenth of a second: in shorter slices it might never be used up",
+                "use `design: blocks`, or omit 'cpu_quota' and a layer's 'limits: quota'",
             ),
         ];
         let holding = all.into_iter().filter(|(applies, ..)| *applies);
@@ -171,7 +171,7 @@ impl Study {
             (
                 self.peak.is_some() || self.load.span().is_some(),
                 "load",
-                "several instances are loaded, each by a process of its own, and levels are told of one load only",
+                "several instances are loaded, each by a process of its own, and levels are reported for one load only",
                 "let the workload's load say `spread: true` if they are one site, or put a balancer before them",
             ),
             (
@@ -226,7 +226,7 @@ impl Study {
             arm.name(),
             other.name()
         );
-        let hint = "use `design: blocks`, leave that form away, or let the workload's commands take each port from \
+        let hint = "use `design: blocks`, omit that form, or let the workload's commands take each port from \
                     ${{port.NAME}}";
         Some(Conflict { field: "design", message, hint })
     }
@@ -269,7 +269,7 @@ mod tests {
             (PEAK, "design: chop", "a peak is searched in blocks", "s.yaml:6"),
             (STEPS, "design: chop", "slices would cut them", "s.yaml:5"),
             ("{open: {rate: 10}}", "design: chop", "only a closed loop can be chopped", "s.yaml:5"),
-            (CLOSED, "design: chop\nresources: {cpu_quota: 0.5}", "a quota lasts for a tenth of a second", "s.yaml:5"),
+            (CLOSED, "design: chop\nresources: {cpu_quota: 0.5}", "a quota has a period", "s.yaml:5"),
             (CLOSED, "design: duet\nfrom: host", "on the loopback forms stand side by side by ports", "s.yaml:5"),
             (CLOSED, &format!("design: duet\n{STEADY}"), "has the machine to itself", "s.yaml:5"),
             (STEPS, "design: alternate", "slices would cut them", "s.yaml:5"),
@@ -279,7 +279,7 @@ mod tests {
             (
                 CLOSED,
                 "until: {half_width: 2%, blocks: 5}",
-                "looked at first after 6 blocks, and there are 5",
+                "first checked after 6 blocks, and there are at most 5",
                 "s.yaml:5",
             ),
         ];
@@ -302,7 +302,9 @@ mod tests {
     #[test]
     fn a_tool_that_tells_no_seconds_is_neither_sliced_nor_watched() {
         let text = |more: &str| format!("study: s\nworkload: tool\nload: {CLOSED}\nforms: {{plain: []}}\n{more}\n");
-        for (more, wanted) in [("design: alternate", "added up over slices"), (STEADY, "nothing of single seconds")] {
+        for (more, wanted) in
+            [("design: alternate", "added up over slices"), (STEADY, "does not report single seconds")]
+        {
             let found = read(&text(more)).unwrap_err().join("\n");
             assert!(found.contains(wanted), "{found}");
         }
@@ -316,7 +318,7 @@ mod tests {
             for load in [PEAK, STEPS, replay] {
                 let text = format!("study: s\nworkload: {workload}\nload: {load}\nforms: {{plain: []}}\n");
                 let found = read(&text).unwrap_err().join("\n");
-                assert!(found.contains("can be led neither") && found.contains("s.yaml:3"), "{load}: {found}");
+                assert!(found.contains("cannot follow levels") && found.contains("s.yaml:3"), "{load}: {found}");
             }
         }
     }
@@ -373,7 +375,7 @@ mod tests {
         assert_eq!(arranged("{open: {rate: 10}}", ""), ("blocks", Chosen::Usual));
         for (more, why) in [
             ("time: {settle: {until: steady}}", "the machine to itself"),
-            ("resources: {cpu_quota: 0.5}", "a quota lasts"),
+            ("resources: {cpu_quota: 0.5}", "a quota has a period"),
         ] {
             let (name, chosen) = arranged(CLOSED, more);
             let Chosen::Instead(said) = chosen else { panic!("{more}: {chosen:?}") };
@@ -383,6 +385,6 @@ mod tests {
         let text =
             format!("study: s\nworkload: toy\nload: {CLOSED}\nforms: {{plain: [], boxed: [box: {{tap: true}}]}}\n");
         let (study, _) = read_toy(&text, &movable).unwrap();
-        assert!(matches!(&study.design.chosen, Chosen::Instead(why) if why.contains("a quota lasts")));
+        assert!(matches!(&study.design.chosen, Chosen::Instead(why) if why.contains("a quota has a period")));
     }
 }

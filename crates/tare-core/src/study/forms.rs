@@ -46,7 +46,11 @@ pub(super) fn read_forms(
                 let name = format!("{name}{suffix}{number}");
                 if forms.iter().any(|form: &Form| form.name == name) {
                     let message = format!("two forms are called '{name}'");
-                    problems.add(*place, message, "a list of values makes a form of each, named by it; rename one");
+                    problems.add(
+                        *place,
+                        message,
+                        "a list of values makes a form for each value, named after it; rename one",
+                    );
                 }
                 let (layers, placement, instances) = (layers.clone(), placement.clone(), instances.clone());
                 let (options, weight) = (options.clone(), None);

@@ -55,7 +55,7 @@ pub(super) fn merged(base: &[Entry], over: &Node, problems: &mut Problems) -> Ve
         NodeKind::Map(over) => over,
         _ if over.is_null() => &[],
         _ => {
-            problems.add(over.place, format!("fields of the study are wanted here, this is {}", over.describe()), "");
+            problems.add(over.place, format!("expected fields of the study, found {}", over.describe()), "");
             &[]
         }
     };

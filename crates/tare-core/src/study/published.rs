@@ -90,7 +90,7 @@ fn read_values(
         let Some(value) = node.number(problems) else { continue };
         if value <= 0.0 {
             let hint = "leave out what was not published";
-            problems.add(node.place, format!("a published figure of {value} can be no ratio"), hint);
+            problems.add(node.place, format!("a published figure of {value} cannot be a ratio"), hint);
         }
         values.insert(form.clone(), value);
     }
@@ -110,13 +110,13 @@ fn read_values(
             values.insert(reference.clone(), 1.0);
         }
         (Some(value), None) if *value != 1.0 => {
-            let message = format!("'{reference}' is {value} of itself");
+            let message = format!("the figure of '{reference}', relative to itself, is {value}");
             problems.add(relative_to.place, message, "write 1, or say with unit: what the figures are");
         }
         _ => {}
     }
     if values.len() < 2 && problems.len() == before {
-        problems.add(place, "there is nothing beside what the figures are relative to", "add a form and its figure");
+        problems.add(place, "there is only the form to which the figures are relative", "add a form and its figure");
     }
     (problems.len() == before).then_some(PublishedValues { relative_to: reference, unit, values })
 }

@@ -36,7 +36,7 @@ pub fn check(share: f64) -> Result<(), String> {
     if (lightest..=heaviest).contains(&share) {
         return Ok(());
     }
-    Err(format!("a ruler weighs {} % to {} %", lightest * 100.0, heaviest * 100.0))
+    Err(format!("a ruler must be {} % to {} %", lightest * 100.0, heaviest * 100.0))
 }
 
 impl Study {
@@ -61,9 +61,9 @@ impl Study {
         let taken = self.forms.iter().any(|form| form.name == RULER && form.weight.is_none());
         match &self.load {
             _ if taken => Some("a form of this study is called so already"),
-            _ if told_nothing => Some("this protocol runs a tool, of which no operation can be left uncounted"),
+            _ if told_nothing => Some("this protocol runs a tool, whose operations all count"),
             LoadProfile::Closed { .. } if self.peak.is_none() => None,
-            _ => Some("its truth is known in a closed loop only"),
+            _ => Some("its true size is known only in a closed loop"),
         }
     }
 }
@@ -91,10 +91,10 @@ mod tests {
     #[test]
     fn where_its_truth_is_not_known_there_is_none() {
         for (load, more, wanted) in [
-            ("{closed: {}}", "0%", "a ruler weighs 0.1 % to 100 %"),
-            ("{closed: {}}", "101%", "a ruler weighs"),
-            ("{open: {rate: 10}}", "1%", "in a closed loop only"),
-            ("{steps: {of: {closed: {}}, levels: [1, 2]}}", "1%", "in a closed loop only"),
+            ("{closed: {}}", "0%", "a ruler must be 0.1 % to 100 %"),
+            ("{closed: {}}", "101%", "a ruler must be"),
+            ("{open: {rate: 10}}", "1%", "only in a closed loop"),
+            ("{steps: {of: {closed: {}}, levels: [1, 2]}}", "1%", "only in a closed loop"),
         ] {
             let found = read(&text(load, more)).unwrap_err().join("\n");
             assert!(found.contains(wanted) && found.contains("s.yaml:5"), "{load}: {found}");

@@ -29,13 +29,13 @@ impl Study {
             return Err((message, "climb from a form without layers: let that be the 'baseline'".to_owned()));
         };
         if form.layers.len() == baseline.layers.len() {
-            let message = format!("'{to}' has no layer that '{}' has not", self.baseline);
+            let message = format!("'{to}' has no layer that '{}' lacks", self.baseline);
             return Err((message, "name a form with a layer more than the baseline".to_owned()));
         }
         let own = |form: &Form| (form.placement.clone(), form.instances.clone(), form.options.clone(), form.resources);
         if own(&form) != own(&baseline) {
             let message = format!(
-                "'{to}' and '{}' differ in placement, instances, options or resources besides their layers",
+                "'{to}' and '{}' differ in placement, instances, options or resources, not only in layers",
                 baseline.name
             );
             return Err((message, "give both the same, or its cost would count for the first rung".to_owned()));
@@ -64,7 +64,7 @@ impl Study {
         let ladder = self.ladder.clone();
         let Some((mut ladder, baseline)) = ladder.zip(known(&self.baseline)) else {
             let hint = "climb to a form first: 'ladder: FORM'".to_owned();
-            return Err(("the study has no ladder to turn round".to_owned(), hint));
+            return Err(("the study has no ladder to reorder".to_owned(), hint));
         };
         let form = known(&ladder.to).expect("the form that is climbed to is its own rung");
         let steps = steps(&form, &baseline, catalog, self.from);
@@ -89,7 +89,7 @@ impl Study {
             }
         }
         if ladder.turned.is_empty() {
-            let message = format!("no feature of '{}' can be had in another place than on the ladder", ladder.to);
+            let message = format!("no feature of '{}' can be in any other place than on the ladder", ladder.to);
             return Err((message, "climb without other orders".to_owned()));
         }
         self.ladder = Some(ladder);
@@ -249,7 +249,7 @@ mod tests {
         );
         // A layer's only feature is already both first and last where it stands.
         let none = turned("{plain: [], boxed: [box: {}]}", "boxed").unwrap_err();
-        assert!(none.contains("no feature of 'boxed' can be had in another place"), "{none}");
+        assert!(none.contains("no feature of 'boxed' can be in any other place"), "{none}");
     }
 
     #[test]
@@ -284,7 +284,7 @@ mod tests {
     fn a_ladder_that_explains_nothing_is_refused() {
         let told = |text: &str, to: &str| forms(text, to).unwrap_err();
         assert!(told("{plain: []}", "nothing").contains("its forms: plain"));
-        assert!(told("{plain: []}", "plain").contains("no layer that 'plain' has not"));
+        assert!(told("{plain: []}", "plain").contains("no layer that 'plain' lacks"));
         assert!(told("{plain: [cage: {}], boxed: [box: {}]}", "boxed").contains("does not stand on it"));
         let two = "{plain: [], boxed: {layers: [box: {}], placement: free}}";
         assert!(told(two, "boxed").contains("differ in placement"));

@@ -175,7 +175,7 @@ fn a_name_that_stands_there_twice_is_a_mistake_of_the_study() {
     for text in [SUITE, whole] {
         assert!(read_suite(text, None).is_ok());
         let found = read_suite(&format!("{text}repeat: 3\n"), None).unwrap_err();
-        assert!(found.len() == 1 && found[0].contains("'repeat' stands here a second time"), "{found:#?}");
+        assert!(found.len() == 1 && found[0].contains("'repeat' appears a second time"), "{found:#?}");
     }
 }
 
@@ -240,8 +240,8 @@ fn published_figures_say_what_they_are_relative_to() {
     assert_eq!(told(&absolute, "boxed"), "30,000 users, 0.75 of caged");
     assert!(read("copy: {boxed: 0.98}").unwrap().values.is_empty(), "a ratio to the baseline, as ever");
     for (wrong, place, message) in [
-        ("copy: {relative_to: caged, boxed: some}", "s.yaml:13:66", "a number is wanted"),
-        ("copy: {relative_to: caged, boxed: 0}", "s.yaml:13:66", "can be no ratio"),
+        ("copy: {relative_to: caged, boxed: some}", "s.yaml:13:66", "expected a number"),
+        ("copy: {relative_to: caged, boxed: 0}", "s.yaml:13:66", "cannot be a ratio"),
         ("copy: {unit: users, boxed: 3}", "s.yaml:13:32", "drawn relative to a form"),
         ("copy: {relative_to: caged, unit: users, boxed: 3}", "s.yaml:13:52", "no figure of 'caged'"),
         ("copy: {relative_to: caged, caged: 2, boxed: 3}", "s.yaml:13:52", "'caged' is 2 of itself"),
@@ -284,8 +284,7 @@ fn a_study_may_end_by_itself_and_settle_until_steady() {
     assert!(found.contains("no interval is that"), "{found}");
     let text = text.replace("200%", "2%").replace("at_most: 30s", "at_most: 1s") + "design: duet\nfrom: host\n";
     let found = read(&text).unwrap_err().join("\n");
-    for wanted in ["either 'repeat' or 'until'", "write it once", "ends before it begins", "side by side", "to itself"]
-    {
+    for wanted in ["either 'repeat' or 'until'", "write it once", "than 'at_least'", "side by side", "to itself"] {
         assert!(found.contains(wanted), "{wanted} is missing in:\n{found}");
     }
 }

@@ -26,7 +26,7 @@ impl Study {
         let hint = format!("its forms: {}", known.join(", "));
         if let Some(ladder) = &self.ladder {
             let message = format!("the study climbs to '{}' already, and its forms are rungs", ladder.to);
-            return Err((message, "ask one question at a time: leave 'ladder' away".to_owned()));
+            return Err((message, "ask one question at a time: omit 'ladder'".to_owned()));
         }
         let Some(form) = self.forms.iter().find(|form| form.name == of).cloned() else {
             return Err((format!("the study has no form '{of}' to vary"), hint));

@@ -100,7 +100,7 @@ fn what_a_workload_leaves_out_is_the_images() {
             "directory from the image: /data",
             "environment from the image: PATH, REDIS_VERSION",
             "ports from the image: 6379",
-            "user from the image: one of each instance's own, in place of root: services run unprivileged",
+            "user from the image: a separate one for each instance, instead of root: services run unprivileged",
             "volumes from the image: /data, empty, with 512 MiB each",
         ]
     );
@@ -260,7 +260,7 @@ fn a_service_may_end_or_be_asked_by_a_command() {
     let loaded = told("{ended: true}", "");
     assert!(loaded.contains("w.yaml:5:20") && loaded.contains("the load goes to 's', which is gone"), "{loaded}");
     assert!(told("{ended: false}", ", service: t").contains("'ended: false' says nothing"));
-    assert!(told("{port: 6379, every: 1s}", "").contains("'every' is for attempts of a 'command'"));
+    assert!(told("{port: 6379, every: 1s}", "").contains("'every' applies only to a 'command'"));
     assert!(told("{command: [], timeout: 1s}", "").contains("names no program"));
     for two in ["{ended: true, port: 6379}", "{log: x, command: [/x]}", "{within: 1s}"] {
         assert!(told(two, ", service: t").contains("one of 'port', 'log', 'ended' and 'command'"), "{two}");
@@ -268,7 +268,7 @@ fn a_service_may_end_or_be_asked_by_a_command() {
     let more = "    ready: {log: x}\n  t: {bundle: {packages: [p]}, command: [/p], ports: {main: 1}, ready: {command: \
                 [ask, '${{port.x}}']}}\n";
     let told = read_on(Shelf(Ok(Some(redis()))), more, "").unwrap_err();
-    assert!(told.contains("by its absolute path") && told.contains("'port.x' stands for nothing"), "{told}");
+    assert!(told.contains("by its absolute path") && told.contains("'port.x' has no meaning"), "{told}");
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn of_an_image_that_is_not_here_only_what_is_written_is_checked() {
     assert!(service.image.as_ref().unwrap().lines()[0].contains("f/./app.tar"), "{:?}", service.image);
     read_on(Shelf(Ok(Some(redis()))), more, ", port: 6379").unwrap();
     let told = read_on(Shelf(Ok(None)), &more.replace("addresses.s.", "addresses.x."), "").unwrap_err();
-    assert!(told.contains("'addresses.x.6379' stands for nothing here"), "{told}");
+    assert!(told.contains("'addresses.x.6379' has no meaning here"), "{told}");
     let told = read_on(Shelf(Ok(None)), "    ports: {main: 1}\n    usr: 1\n", ", port: 6379").unwrap_err();
     assert!(told.contains("no field 'usr'") && told.contains("'6379'"), "{told}");
 }

@@ -39,7 +39,7 @@ impl Prepared {
             if let Some(by) = by.filter(|by| *by <= at) {
                 let message =
                     format!("service '{name}' does not start before '{}', which is to fill it", services[by].name);
-                problems.add(item.place, message, "services start in the order in which they stand under `services:`");
+                problems.add(item.place, message, "services start in the order under `services:`");
             }
             if volumes.contains(name) {
                 problems.add(item.place, format!("service '{name}' is named twice"), "");

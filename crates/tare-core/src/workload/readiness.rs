@@ -122,7 +122,7 @@ pub(super) fn read_ready(
     if command.is_none() {
         for (name, node) in [("every", every), ("timeout", timeout)] {
             let Some(node) = node else { continue };
-            problems.add(node.place, format!("'{name}' is for attempts of a 'command'"), "leave it out");
+            problems.add(node.place, format!("'{name}' applies only to a 'command'"), "leave it out");
         }
     }
     match (port, log, ended, command) {

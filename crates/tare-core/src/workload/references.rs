@@ -32,19 +32,10 @@ pub(super) fn refuse_bad_references(node: &Node, services: &[Service], problems:
                 match later {
                     Some(of) => {
                         let message = format!("'{of}' has no address yet when '{name}' is started");
-                        problems.add(
-                            place,
-                            message,
-                            "services start in their order here: let it stand before this one",
-                        );
+                        problems.add(place, message, "services start in this order: move it before this one");
                     }
                     None => {
-                        problems.add_unknown(
-                            place,
-                            format!("'{reference}' stands for nothing here"),
-                            &reference,
-                            &known,
-                        );
+                        problems.add_unknown(place, format!("'{reference}' has no meaning here"), &reference, &known);
                     }
                 }
             }

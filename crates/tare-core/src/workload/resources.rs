@@ -44,7 +44,11 @@ impl OwnResources {
             Some(node) => {
                 let bytes = node.bytes(problems)?;
                 if bytes < 8 << 20 {
-                    problems.add(node.place, "less than 8 MiB of memory starts nothing", "write for example 256MiB");
+                    problems.add(
+                        node.place,
+                        "no service starts with less than 8 MiB of memory",
+                        "write for example 256MiB",
+                    );
                 }
                 Some(bytes)
             }
@@ -103,7 +107,7 @@ fn read_quota(node: &Node, problems: &mut Problems) -> Option<Quota> {
     if cpus >= 0.01 {
         return Some(Quota::Cpus(cpus));
     }
-    problems.add(node.place, "a quota below 0.01 CPU starts nothing", "write CPUs, such as 0.5, or 'none'");
+    problems.add(node.place, "no service starts with a quota below 0.01 CPU", "write CPUs, such as 0.5, or 'none'");
     None
 }
 

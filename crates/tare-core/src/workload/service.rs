@@ -130,7 +130,7 @@ fn read_command(
     if let Some(node) = fields.get("command") {
         let command = fields.texts("command", problems);
         if command.as_ref().is_some_and(|c| c.first().is_none_or(String::is_empty)) {
-            problems.add(node.place, "the command names no program", "leave 'command' away to take the image's own");
+            problems.add(node.place, "the command names no program", "omit 'command' to use the image's own");
         }
         return command;
     }
@@ -154,8 +154,8 @@ fn read_environment(
     let mut all = image.as_ref().and_then(|image| image.says.as_ref()).map(|says| says.variables()).unwrap_or_default();
     all.retain(|name, _| !own.contains_key(name));
     for (name, _) in all.iter().filter(|(_, text)| environment::refers(text)) {
-        let message = format!("the image's variable '{name}' asks for one of this machine's environment");
-        problems.add(fields.place(), message, format!("say under 'environment:' what '{name}' is to be"));
+        let message = format!("the image's variable '{name}' refers to a variable of this machine's environment");
+        problems.add(fields.place(), message, format!("set '{name}' under 'environment:'"));
     }
     if let Some(image) = image.filter(|_| !all.is_empty()) {
         image.note("environment", all.keys().map(String::as_str).collect::<Vec<_>>().join(", "));

@@ -178,7 +178,7 @@ pub(crate) fn state_of(state: &ContainerState, for_memory: impl FnOnce() -> bool
         return InstanceState::Running;
     }
     if state.oom_killed == Some(true) || (state.exit_code == Some(KILLED) && for_memory()) {
-        return InstanceState::Ended("killed for want of memory".to_owned());
+        return InstanceState::Ended("killed for lack of memory".to_owned());
     }
     // Engines report death by a signal as a shell does, 128 plus the signal.
     InstanceState::Ended(match state.exit_code {
@@ -307,12 +307,12 @@ mod tests {
             }
         };
         let ended = |exit_code, oom_killed| ended_with(exit_code, oom_killed, false);
-        assert_eq!(ended_with(137, false, true), "killed for want of memory", "the engine has forgotten it");
+        assert_eq!(ended_with(137, false, true), "killed for lack of memory", "the engine has forgotten it");
         assert_eq!(ended_with(1, false, true), "exit code 1", "something of it was killed, and not its first process");
         assert_eq!(ended(0, false), "exit code 0");
         assert_eq!(ended(1, false), "exit code 1");
         assert_eq!(ended(137, false), "killed by signal 9");
-        assert_eq!(ended(137, true), "killed for want of memory");
+        assert_eq!(ended(137, true), "killed for lack of memory");
         let running = ContainerState { running: Some(true), ..Default::default() };
         assert_eq!(state_of(&running, || true), InstanceState::Running);
     }

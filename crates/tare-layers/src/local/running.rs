@@ -31,7 +31,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 pub(crate) struct Inside {
     /// The service's own process id, unless it had ended before it was seen.
     pub(crate) pid: Option<u32>,
-    /// How the service ended, by how its parent did, with the processes that were killed for want of memory as far as
+    /// How the service ended, by how its parent did, with the processes that were killed for lack of memory as far as
     /// its group does not tell of them.
     pub(crate) told: Box<dyn Fn(ExitStatus) -> (ExitStatus, u64) + Send>,
 }
@@ -239,15 +239,15 @@ fn pipe_for(user: (u32, u32)) -> std::io::Result<(PipeReader, std::io::PipeWrite
     Ok((reader, writer))
 }
 
-/// "exit code 1", "killed by signal 9", "killed for want of memory".
+/// "exit code 1", "killed by signal 9", "killed for lack of memory".
 pub(crate) fn describe_end(status: ExitStatus, killed_for_memory: u64) -> String {
     match (status.signal(), killed_for_memory) {
-        (Some(libc::SIGKILL), 1..) => "killed for want of memory".to_owned(),
+        (Some(libc::SIGKILL), 1..) => "killed for lack of memory".to_owned(),
         (Some(signal), _) => format!("killed by signal {signal}"),
         (None, 0) => format!("exit code {}", status.code().unwrap_or_default()),
         (None, _) => {
             let code = status.code().unwrap_or_default();
-            format!("exit code {code}, after a process of it was killed for want of memory")
+            format!("exit code {code}, after a process of it was killed for lack of memory")
         }
     }
 }

@@ -141,7 +141,7 @@ pub(crate) fn ended(host: &mut dyn Host) -> String {
 fn an_end_is_told_in_words() {
     let stage = Stage::new();
     let mut host = stage.open("{}");
-    for (question, how) in [("exit 7", "exit code 7"), ("eat", "killed for want of memory")] {
+    for (question, how) in [("exit 7", "exit code 7"), ("eat", "killed for lack of memory")] {
         let (_, place) = stage.start(host.as_mut(), &stage.service());
         assert_eq!(host.state("echo").unwrap(), InstanceState::Running);
         assert_eq!(stage.ask(place, question), None);

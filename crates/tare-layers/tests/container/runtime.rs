@@ -227,7 +227,7 @@ fn of_a_system(by: &str) {
     }
     told(&stage, &usual);
     // LXC removes a container's group with what it has counted, and nspawn writes its words to the service's log.
-    let below = "exit code 5, after a process of it was killed for want of memory";
+    let below = "exit code 5, after a process of it was killed for lack of memory";
     let pretended = if by == "nspawn" && !the_kernel_tells_ends() { "killed by signal 9" } else { "exit code 1" };
     let mut host = stage.open(&usual);
     for (question, how) in [("eat-below", below), ("pretend", pretended)] {
@@ -256,7 +256,7 @@ fn the_kernel_tells_ends() -> bool {
 /// How ends are told, and mistakes.
 fn told(stage: &Stage, options: &str) {
     let mut host = stage.open(options);
-    for (question, how) in [("exit 7", "exit code 7"), ("eat", "killed for want of memory")] {
+    for (question, how) in [("exit 7", "exit code 7"), ("eat", "killed for lack of memory")] {
         let (_, place) = stage.start(host.as_mut(), &stage.service());
         assert_eq!(stage.ask(place, question), None, "{options}");
         assert_eq!(crate::checks::ended(host.as_mut()), how, "{options}");

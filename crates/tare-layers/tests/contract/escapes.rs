@@ -105,7 +105,7 @@ fn tried(layers: &[LayerUse], as_image: bool) -> String {
     let said = printed(host.as_mut(), "one", "/bin/service", &words);
     stage.ask(place);
     let processes = printed(host.as_mut(), "one", "/bin/service", &["fork-bomb"]);
-    // It prints nothing where the kernel has ended it for want of memory.
+    // It prints nothing where the kernel has ended it for lack of memory.
     assert!(processes.trim().parse().unwrap_or(0) <= tare_layers::local::PROCESSES, "{processes}");
     host.close().unwrap();
     stage.close();

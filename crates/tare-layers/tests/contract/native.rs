@@ -206,7 +206,7 @@ fn how_it_ended() {
         host.stop("failing").unwrap();
 
         host.start(&service("hungry", free_port(), &["hog"])).unwrap();
-        assert_eq!(end_of(host, "hungry"), "killed for want of memory");
+        assert_eq!(end_of(host, "hungry"), "killed for lack of memory");
 
         let place = host.start(&service("killed", free_port(), &[])).unwrap().endpoints["main"];
         stage.ask(place);

@@ -83,7 +83,7 @@ pub fn drive<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<'_>) ->
 
 fn run<P: Protocol>(protocol: &P, plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
     if plan.measure.is_zero() {
-        return Err(Fault::new("nothing can be measured in no time").remedy("give 'measure' a duration above 0"));
+        return Err(Fault::new("a time of 0 s measures nothing").remedy("give 'measure' a duration above 0"));
     }
     let operations = protocol.operations();
     let layout = Layout::new(plan, &operations, protocol.fresh())?;

@@ -9,7 +9,7 @@ pub(crate) const NUMBER_MAX: i64 = 1 << 53;
 /// What is wrong with the text.
 pub(crate) fn parse_number(text: &str) -> Result<i64, String> {
     let number = text.replace('_', "").parse::<i64>();
-    let number = number.map_err(|_| format!("a whole number is wanted here, this is '{text}'"))?;
+    let number = number.map_err(|_| format!("expected a whole number, found '{text}'"))?;
     if number.unsigned_abs() > NUMBER_MAX as u64 {
         return Err(format!("{number} is out of range"));
     }

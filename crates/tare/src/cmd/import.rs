@@ -1,4 +1,4 @@
-//! `tare import`: makes a workload and a study of a Compose file.
+//! `tare import`: makes a workload and a study from a Compose file.
 
 use crate::catalog::Tables;
 use crate::mistake::Mistake;
@@ -29,8 +29,8 @@ const DOCKERFILE: &str = "Dockerfile";
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 const IMPORT_HELP: &str = "\
-Exit codes: 0 the workload runs as it is; 2 a mistake in a file, or a note says that something keeps it from running; \
-nothing was started.";
+Exit codes: 0 the workload runs as it is; 1 the folder could not be written; 2 a mistake on the command line or in a \
+file, or something keeps the workload from running. Nothing was started.";
 
 #[derive(Debug, Args)]
 #[command(after_help = IMPORT_HELP)]
@@ -205,7 +205,7 @@ fn write_all<'f>(out: &Path, files: impl IntoIterator<Item = (&'f str, &'f [u8])
     let shown = paths::shown(out);
     if fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some()) || out.is_file() {
         let hint = "name another one by --out, or remove it";
-        return Err(Mistake::new(format!("{shown} is there already\n  to do: {hint}")).into());
+        return Err(Mistake::new(format!("{shown} exists already\n  to do: {hint}")).into());
     }
     // The absolute path, for `.` has no name and no folder around it.
     let whole = paths::plain(out);

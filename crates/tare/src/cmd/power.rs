@@ -76,10 +76,10 @@ pub(crate) struct PowerArgs {
     /// Deploy only this form and the baseline; may be repeated
     #[arg(long = "form", value_name = "NAME")]
     forms: Vec<String>,
-    /// How long the run would put load on before measuring, such as 3s
+    /// How long `tare run` would run load before measuring, such as 3s
     #[arg(long, value_name = "TIME", value_parser = crate::cli::duration)]
     settle: Option<Duration>,
-    /// How long the run would measure each trial, such as 10s
+    /// How long `tare run` would measure each trial, such as 10s
     #[arg(long, value_name = "TIME", value_parser = crate::cli::duration)]
     measure: Option<Duration>,
     /// Look for workloads here first, then beside the study, in workloads/ there and above, and in ./workloads

@@ -14,7 +14,11 @@ fn page(title: &str, schema: &Value) -> String {
         page,
         "Made from `tare check --schema {command}`, which editors use to complete and check such files."
     );
-    let _ = writeln!(page, "A key is optional unless it says *required*.\n");
+    let _ = writeln!(
+        page,
+        "A key is optional unless it says *required*. Where a value says *see there*, [the layers' \
+         README](../../../crates/tare-layers/README.md) or [the protocol's](../workloads.md#load) describes it.\n"
+    );
     for (name, value) in keys(schema) {
         section(&mut page, name, value, is_required(schema, name));
     }
@@ -105,7 +109,7 @@ fn kind(value: &Value) -> String {
     let types = match &value["type"] {
         Value::String(one) => vec![one.as_str()],
         Value::Array(all) => all.iter().filter_map(Value::as_str).collect(),
-        _ => return "see the description".to_owned(),
+        _ => return "*see there*".to_owned(),
     };
     // Text that YAML would read as a number or a boolean is still text.
     if types.contains(&"string") {

@@ -118,13 +118,13 @@ fn a_compose_file_is_weighed_by_its_name_and_again_by_its_folder() {
     let workload = std::fs::read_to_string(out.join("workload.yaml")).unwrap();
     assert!(workload.contains("${{addresses.cache.6379}}") && workload.contains("service: web"), "{workload}");
     let again = flat(&lab.expect(0, &["init", text(&file), "--at-most", "12s", "--out", text(&out)]));
-    assert!(again.contains("is there already, made by this command"), "{again}");
-    assert!(!again.contains("has changed since") && !again.contains("than then"), "{again}");
+    assert!(again.contains("exists already, made by this command"), "{again}");
+    assert!(!again.contains("has changed since") && !again.contains("weighed as it is now"), "{again}");
     // What has changed since is told, and the folder is taken nevertheless.
     std::fs::write(&file, std::fs::read_to_string(&file).unwrap() + "# edited\n").unwrap();
     lab.write("stack/app.py", format!("{APP}# edited\n"));
     let told = flat(&lab.expect(0, &["init", text(&file), "--at-most", "12s", "--out", text(&out)]));
-    for wanted in ["compose.yaml has changed since", "-web is another one than then", "or name another: --out DIR"] {
+    for wanted in ["compose.yaml has changed since", "is weighed as it is now", "or name another: --out DIR"] {
         assert!(told.contains(wanted), "'{wanted}' is not there: {told}");
     }
     lab.expect(0, &["check", text(&out)]);

@@ -108,7 +108,7 @@ fn free_services_use_all_cpus_and_unmet_requests_are_refused() {
     for (placement, why) in [
         ("{services: {left: {cpus: \"0\"}, right: {cpus: \"0\"}}}", "'right': CPUs 0 serve another service"),
         ("{cpus: \"4000\"}", "CPUs 4000 are not there"),
-        ("{near: eth99}", "'eth99', which is no device here"),
+        ("{near: eth99}", "'eth99', which is not a device here"),
         ("{aside: {hypervisor: 4000}}", "4000 CPUs are to be kept aside"),
         ("{services: {middle: core}}", "'middle'"),
     ] {

@@ -109,7 +109,7 @@ fn what_an_image_says_is_enough_to_run_it() {
     shell("docker build --quiet --tag \"$1\" \"$2\"", &[&tag, text(&lab.path("image"))]);
     let flat = |args: &[&str]| flat(&lab.expect(0, args));
     let told = flat(&["check", text(&study)]);
-    assert!(told.contains("which is looked at when the bundle is built"), "{told}");
+    assert!(told.contains("which is read when the bundle is built"), "{told}");
     let record = lab.path("told-record");
     lab.expect(0, &["run", text(&study), "--out", text(&record)]);
     lab.expect_clean();

@@ -82,7 +82,7 @@ fn an_image_is_weighed_by_its_name_and_again_by_its_folder() {
     assert!(workload.contains(&format!("bundle: {{image: \"docker-daemon:{}\"}}", image.0)), "{workload}");
     // The same command takes the folder as it is; another one does not write over it.
     let again = flat(&lab.expect(0, &["init", image.0.as_str(), "--at-most", "12s", "--out", text(&out)]));
-    assert!(again.contains("is there already, made by this command"), "{again}");
+    assert!(again.contains("exists already, made by this command"), "{again}");
     let refused = flat(&lab.expect(2, &["init", image.0.as_str(), "--port", "6379", "--out", text(&out)]));
     assert!(refused.contains("--out DIR"), "{refused}");
     assert_eq!(std::fs::read_to_string(out.join("workload.yaml")).unwrap(), workload);
@@ -137,7 +137,7 @@ fn a_command_of_this_machine_is_weighed_with_the_files_that_it_uses() {
     // The same command takes the folder as it is, and the study has what was copied, whatever becomes of the page.
     std::fs::write(app.path().join("server.py"), SERVER).unwrap();
     let again = make();
-    assert!(again.contains("is there already, made by this command"), "{again}");
+    assert!(again.contains("exists already, made by this command"), "{again}");
     assert!(!again.contains("has changed since"), "it is the same as before: {again}");
     std::fs::write(app.path().join("server.py"), format!("{SERVER}# edited\n")).unwrap();
     let told = make();

@@ -195,7 +195,7 @@ fn failed(folder: &Path, error: CallError) -> Fault {
     match error {
         CallError::Refused { message, .. } => {
             let message = format!("the image of {} could not be built: {}", folder.display(), message.trim());
-            let remedy = "mend what its last lines show; if it needs BuildKit or a registry's password, build the image \
+            let remedy = "fix what its last lines show; if it needs BuildKit or a registry's password, build the image \
                           by hand (docker build -t NAME FOLDER) and name it: docker-daemon:NAME";
             Fault::new(message).remedy(remedy).as_mistake()
         }

@@ -196,7 +196,7 @@ impl<'a, 'e> Tool<'a, 'e> {
 
     fn run(&mut self) -> Result<LoadSummary, Fault> {
         if self.plan.measure.is_zero() {
-            return Err(Fault::new("nothing can be measured in no time").remedy("give 'measure' a duration above 0"));
+            return Err(Fault::new("a time of 0 s measures nothing").remedy("give 'measure' a duration above 0"));
         }
         self.check_profile()?;
         pin(self.plan.cpus.cpus())?;

@@ -179,7 +179,7 @@ pub(super) fn program_of(path: &str) -> &str {
 
 fn read_command(node: &Node, names: &Names, problems: &mut Problems) -> Option<Vec<String>> {
     let NodeKind::List(items) = &node.kind else {
-        let message = format!("a command is a list of a program and its arguments, this is {}", node.describe());
+        let message = format!("a command is a list of a program and its arguments, found {}", node.describe());
         problems.add(node.place, message, "write [program, argument, ...]; no shell reads it");
         return None;
     };
@@ -231,7 +231,7 @@ fn check_inside(fields: &mut Fields, names: &Names, problems: &mut Problems) {
     }
     if let Some(node) = fields.get("busy_max") {
         let message = "a tool inside the form has no CPUs of its own whose use could be bounded";
-        problems.add(node.place, message, "leave 'busy_max' away: its CPU time is the form's");
+        problems.add(node.place, message, "omit 'busy_max': its CPU time is the form's");
     }
 }
 
@@ -246,7 +246,7 @@ fn texts_of(node: &Node) -> Vec<(Place, String)> {
 
 fn read_commands(node: &Node, names: &Names, problems: &mut Problems) -> Vec<Vec<String>> {
     let NodeKind::List(items) = &node.kind else {
-        problems.add(node.place, "a list of commands is wanted here, each a list", "write - [program, argument]");
+        problems.add(node.place, "expected a list of commands, each a list", "write - [program, argument]");
         return Vec::new();
     };
     items.iter().filter_map(|item| read_command(item, names, problems)).collect()

@@ -59,7 +59,7 @@ fn drive(plan: &LoadPlan, emit: &mut Emit<'_>) -> Result<LoadSummary, Fault> {
         return Ok(LoadSummary::default());
     }
     if plan.measure.is_zero() {
-        return Err(Fault::new("nothing can be measured in no time").remedy("give 'measure' a duration above 0"));
+        return Err(Fault::new("a time of 0 s measures nothing").remedy("give 'measure' a duration above 0"));
     }
     let operations = [OperationRow { name: NOTHING.to_owned(), weight: 1, lingers: false }];
     let layout = Layout::new(plan, &operations, false)?;

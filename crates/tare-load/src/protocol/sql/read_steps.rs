@@ -186,7 +186,7 @@ impl<'d> Scripts<'d> {
             fields.finish(problems);
         }
         if items.is_empty() || items.len() > 1000 {
-            problems.add(node.place, "from 1 to 1000 statements are wanted here", "add '- sql: ...'");
+            problems.add(node.place, "expected 1 to 1000 statements", "add '- sql: ...'");
         }
         Some(StepSpec::Together(statements))
     }

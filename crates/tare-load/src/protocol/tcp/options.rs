@@ -82,7 +82,7 @@ pub(super) fn read(node: &Node, problems: &mut Problems) -> Option<Options> {
         (Some(node), None) => read_list(node, "request", problems),
         (None, Some(node)) => read_stream(node, problems).into_iter().collect(),
         (Some(_), Some(node)) => {
-            problems.add(node.place, "there are requests or a stream, here are both", "keep one of them");
+            problems.add(node.place, "a workload has either requests or a stream, not both", "keep one of them");
             Vec::new()
         }
         (None, None) => {
@@ -163,7 +163,7 @@ fn read_exchange(fields: &mut Fields<'_>, name: String, problems: &mut Problems)
         None => fields.require("request", problems).and_then(|node| read_request(node, problems)),
     };
     if let (Some(node), Some(_)) = (hex, fields.get("request")) {
-        problems.add(node.place, "a request is written as 'request' or as 'hex', here are both", "keep one of them");
+        problems.add(node.place, "a request is written either as 'request' or as 'hex', not both", "keep one of them");
     }
     let reply = fields.require("reply", problems).and_then(|node| read_reply(node, problems));
     let expect = match fields.get("expect") {

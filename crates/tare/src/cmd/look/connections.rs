@@ -120,7 +120,7 @@ fn tried(summary: &LoadSummary) -> Result<Tried, Fault> {
     let p50 = figure("p50_us").filter(|us| *us > 0.0).map(|us| Duration::from_secs_f64(us / 1e6));
     match figure("throughput").filter(|rate| *rate > 0.0) {
         Some(operations_per_s) => Ok(Tried { operations_per_s, p50, failed, busy: summary.saturated.clone() }),
-        None => Err(Fault::new("the tool tells that not one of its operations succeeded")),
+        None => Err(Fault::new("the tool reports that none of its operations succeeded")),
     }
 }
 

@@ -94,10 +94,10 @@ pub(super) struct About {
     /// Port that gets the load
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) port: Option<u16>,
-    /// Of a Compose file: the service that gets the load [default: the first that publishes a port]
+    /// For a Compose file: the service that gets the load [default: the first that publishes a port]
     #[arg(long, value_name = "NAME")]
     pub(super) service: Option<String>,
-    /// Of a Compose file: also deploy the services of this profile; may be repeated
+    /// For a Compose file: also deploy the services of this profile; may be repeated
     #[arg(long, value_name = "NAME")]
     pub(super) profile: Vec<String>,
     /// Number of connections
@@ -109,10 +109,10 @@ pub(super) struct About {
     /// Run the service as this user, in numbers
     #[arg(long, value_name = "UID:GID")]
     pub(super) user: Option<String>,
-    /// Set a variable of the service; without a value, to that of this shell, which is written nowhere; may be repeated
+    /// Set a variable of the service; without a value, use this shell's, and write it nowhere; may be repeated
     #[arg(long, value_name = "NAME[=VALUE]", value_parser = variable)]
     pub(super) env: Vec<String>,
-    /// Let the service write to this path of its own; may be repeated
+    /// Let the service write to this path, empty at first; may be repeated
     #[arg(long, value_name = "PATH")]
     pub(super) volume: Vec<String>,
     /// With a command of this machine: copy this file or folder too; may be repeated
@@ -281,7 +281,7 @@ fn size(text: &str) -> Result<String, String> {
 fn name(text: &str) -> Result<String, String> {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let fitting = !text.is_empty() && text.len() <= 40 && !text.starts_with('-') && text.chars().all(fits);
-    if fitting { Ok(text.to_owned()) } else { Err(format!("'{text}' is no name; use a-z, 0-9 and -")) }
+    if fitting { Ok(text.to_owned()) } else { Err(format!("'{text}' is not a name; use a-z, 0-9 and -")) }
 }
 
 /// Command lines, for the tests of what is made of them.

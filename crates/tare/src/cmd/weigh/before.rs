@@ -23,11 +23,11 @@ pub(super) fn take(
     say: &mut dyn FnMut(&str),
 ) -> Result<Made> {
     let shown = folder.display();
-    say(&format!("{shown} is there already, made by this command: taken as it is; remove it to look anew"));
+    say(&format!("{shown} exists already, made by this command: used as it is; remove it to start anew"));
     let then = Origins::of(&folder);
     let mut changed = match &then {
         Some(then) => then.changed_files(now),
-        None => vec![format!("{LIST} is not there, so nobody can tell what has changed since")],
+        None => vec![format!("{LIST} is missing, so it is unknown what has changed since")],
     };
     changed.iter().for_each(|line| say(line));
     if let Some(build) = build {
@@ -43,8 +43,8 @@ pub(super) fn take(
     images.iter().for_each(|line| say(line));
     changed.extend(images);
     if !changed.is_empty() {
-        let what = "the folder is as it was made, with the port, the load and the connections of then";
-        say(&format!("{what}; to look anew, remove {shown}, or name another: --out DIR"));
+        let what = "the folder stays as it was made, with its port, load and connections";
+        say(&format!("{what}; to start anew, remove {shown}, or name another: --out DIR"));
     }
     Ok(Made::Before(folder))
 }

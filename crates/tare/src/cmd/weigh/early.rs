@@ -26,7 +26,7 @@ pub(super) fn read(about: &About) -> Result<What> {
     let shown = about.shown();
     let of_compose = [("--service", about.service.is_some()), ("--profile", !about.profile.is_empty())];
     if let Some((option, _)) = of_compose.iter().find(|(_, typed)| *typed) {
-        return mistake(&format!("{option} is for Compose files, and {shown} is none"), "leave it out");
+        return mistake(&format!("{option} is for Compose files, and {shown} is not one"), "leave it out");
     }
     let what = match about.local_command() {
         Some(words) => read_command(about, words)?,
@@ -56,7 +56,7 @@ fn read_command(about: &About, words: &[String]) -> Result<What> {
 /// An image, a folder or packages.
 fn read_other(about: &About, typed: &str) -> Result<What> {
     if !about.with.is_empty() {
-        let text = format!("--with adds files of this machine to a command of it, and {typed} is none");
+        let text = format!("--with adds files to a command of this machine, and {typed} is not one");
         return Err(Mistake::new(format!("{text}\n  to do: leave it out")).into());
     }
     let what = What::read(typed)?;
@@ -86,7 +86,7 @@ fn check(about: &About, what: &What) -> Result<()> {
     }
     if let Some(memory) = about.memory.as_ref().filter(|text| parse_bytes(text).is_ok_and(|bytes| bytes < MEMORY_MIN)) {
         let least = show_bytes(MEMORY_MIN);
-        add(format!("--memory {memory}: less than {least} of memory starts nothing"), "write for example 256MiB");
+        add(format!("--memory {memory}: no service starts with less than {least}"), "write for example 256MiB");
     }
     for path in &about.volume {
         let is_plain = path.starts_with('/') && path.split('/').all(|part| part != "..");

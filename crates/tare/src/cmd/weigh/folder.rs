@@ -292,11 +292,11 @@ impl Draft<'_> {
              # The workload.yaml beside this file.\nworkload: .\n\
              # Each connection sends its next request when the last one is answered.\n{said}\n\
              load: {{closed: {{connections: {connections}}}}}\n\
-             # Of each form, in each block: settle does not count, measure does.\n\
+             # For each form, in each block: settle does not count, measure does.\n\
              time: {{settle: 500ms, measure: {measure}}}\n\
              # A block deploys every form afresh. Blocks go on until intervals are this narrow, or the time is over.\n\
              until: {{half_width: 1%, at_most: {at_most}}}\n\
-             # The others are compared to the baseline.\n{forms}",
+             # The other forms are compared with the baseline.\n{forms}",
             head(about),
         )
     }
@@ -307,7 +307,7 @@ fn forms(shared: Option<u16>) -> String {
     match shared {
         None => FORMS.to_owned(),
         Some(port) => format!(
-            "# Two services have port {port}, so each needs a network of its own; forms without are left out.\n\
+            "# Two services have port {port}, so each needs a network of its own; forms without one are left out.\n\
              {FORMS_APART}"
         ),
     }
@@ -466,7 +466,7 @@ mod tests {
         for place in &places {
             own(place, 4242);
             let told = not_own(&path, None).expect("it is somebody else's");
-            assert!(told.starts_with(&format!("{} belongs to user 4242: others than you", place.display())), "{told}");
+            assert!(told.starts_with(&format!("{} belongs to user 4242: somebody else", place.display())), "{told}");
             assert_eq!(not_own(&path, Some(4242)), None, "the user behind root has made it");
             own(place, 0);
         }

@@ -138,8 +138,8 @@ pub(super) fn check_answer(path: &str, answer: Option<&Answer>) -> Result<(), Fa
             (format!("{told}, which leads to {to}"), format!("if that is the page: --http {to}"))
         }
         (300..=399, Some(to)) => (format!("{told}, which leads to {to}"), page.to_owned()),
-        (401, _) => (format!("{told}: it wants a login"), format!("{page}, or a tool that logs in: --tool COMMAND")),
-        (403, _) => (format!("{told}: nobody may read it without a right to"), page.to_owned()),
+        (401, _) => (format!("{told}: it asks for a login"), format!("{page}, or a tool that logs in: --tool COMMAND")),
+        (403, _) => (format!("{told}: reading it needs permission"), page.to_owned()),
         (500.., _) => (told, format!("see its last lines; if only this page fails, {page}")),
         _ => (told, page.to_owned()),
     };
@@ -274,7 +274,7 @@ fn tool(words: &[String], number: Option<&str>) -> Result<Load> {
     }
     let mut command: Vec<String> = words.iter().map(|word| with_places(word)).collect();
     if !command.iter().any(|word| word.contains("${host}") || word.contains("${port}")) {
-        let text = format!("{TOOL}: nothing tells {name} where the service is, which is elsewhere in each form");
+        let text = format!("{TOOL}: {name} does not get the service's address, which differs between forms");
         return Err(Mistake::new(format!("{text}\n  to do: put {{address}} where the tool takes it")).into());
     }
     if command[0].contains('/') {
@@ -385,7 +385,7 @@ mod tests {
     #[test]
     fn a_tool_must_take_the_address_and_the_number_of_connections_that_was_typed() {
         let told = tool(&["wrk".to_owned(), "http://localhost/".to_owned()], None).unwrap_err().to_string();
-        assert!(told.contains("where the service is") && told.ends_with("put {address} where the tool takes it"));
+        assert!(told.contains("the service's address") && told.ends_with("put {address} where the tool takes it"));
         assert!(tool(&["wrk".to_owned(), "http://${host}/".to_owned()], None).is_ok());
         let typed = ["x", "--connections", "8", "--tool", "wrk http://{address}/"];
         let told = check(&about(&typed)).unwrap_err().to_string();
@@ -407,7 +407,7 @@ mod tests {
         assert!(remedy.contains("--http PATH"), "{remedy}");
         let (message, remedy, _) = told(302, "Found", Some("/login")).unwrap();
         assert!(message.ends_with("which leads to /login") && remedy.ends_with("--http /login"), "{message}; {remedy}");
-        assert!(told(401, "", None).unwrap().0.contains("wants a login"));
+        assert!(told(401, "", None).unwrap().0.contains("asks for a login"));
         assert!(!told(502, "Bad Gateway", None).unwrap().2, "the service is to blame");
         assert!(check_answer("/", None).is_ok());
     }

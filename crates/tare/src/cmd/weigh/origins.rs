@@ -13,7 +13,7 @@ use tare_core::bundle::{ENGINE_IMAGE, Source};
 pub(super) const LIST: &str = "sources.txt";
 /// What it begins with.
 const HEAD: &str =
-    "# What this folder was made of. The command that made it compares these, and tells what has changed.\n";
+    "# What this folder was made from. The command that made it compares these, and says what has changed.\n";
 /// Words that a line begins with.
 const FILE: &str = "file";
 const IMAGE: &str = "image";
@@ -94,7 +94,7 @@ impl Origins {
             }
         }
         let new = now.files.keys().filter(|path| !self.files.contains_key(*path));
-        told.extend(new.map(|path| format!("{} was not read then, and is now", paths::shown(path))));
+        told.extend(new.map(|path| format!("{} is now read as well", paths::shown(path))));
         told
     }
 
@@ -103,7 +103,7 @@ impl Origins {
         let changed = self.images.iter().filter(|(name, then)| id_of(name).is_some_and(|id| id != **then));
         let told = |(name, _): (&String, &String)| {
             let name = name.strip_prefix(ENGINE_IMAGE).unwrap_or(name);
-            format!("image {name} is another one than then, and is weighed as it is now")
+            format!("image {name} has changed since, and is weighed as it is now")
         };
         changed.map(told).collect()
     }
@@ -147,7 +147,7 @@ mod tests {
             ("gone.env", "is gone"),
             ("load.js", "has changed since"),
             ("web.env", "is no longer read"),
-            (".env", "was not read then, and is now"),
+            (".env", "is now read as well"),
         ];
         let wanted: Vec<String> =
             wanted.iter().map(|(name, how)| format!("{} {how}", paths::shown(&root.join(name)))).collect();

@@ -165,7 +165,7 @@ fn build_one(build: &Build, files: (&Path, &[PathBuf]), stop: &Stop, say: &mut d
     };
     tare_layers::build_named_image(&context, &named, &ways, say).map_err(|fault| {
         let remedy = format!(
-            "mend what its last lines show; if it needs BuildKit, build it yourself ({by_hand}), then: {import} \
+            "fix what its last lines show; if it needs BuildKit, build it yourself ({by_hand}), then: {import} \
              --out DIR; tare run DIR"
         );
         // A build that was refused before it began has no lines.

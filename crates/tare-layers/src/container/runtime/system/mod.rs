@@ -50,7 +50,7 @@ struct Told<'a> {
 }
 
 /// How a service ended, by how the process that looked after it did and by what the kernel tells of the service itself,
-/// if it does; with those killed for want of memory that its group does not tell of.
+/// if it does; with those killed for lack of memory that its group does not tell of.
 type End = Box<dyn Fn(ExitStatus, Option<ExitStatus>) -> (ExitStatus, u64) + Send>;
 
 /// Starts a service with its output going to `stdout` and `stderr`, which is the file `log`. On failure nothing of it

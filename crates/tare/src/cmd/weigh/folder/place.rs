@@ -50,7 +50,7 @@ pub(in crate::cmd::weigh) fn standing(folder: &Path, about: &About) -> Result<St
     } else {
         String::new()
     };
-    let text = format!("{shown} is there already, and this command has not made it");
+    let text = format!("{shown} exists already, and this command did not make it");
     Err(Mistake::new(format!("{text}\n  to do: name another folder, --out DIR{repeat}")).into())
 }
 
@@ -58,7 +58,7 @@ pub(in crate::cmd::weigh) fn standing(folder: &Path, about: &About) -> Result<St
 pub(super) fn not_own(folder: &Path, behind_sudo: Option<u32>) -> Option<String> {
     let places = [folder.to_owned(), folder.join(WORKLOAD_FILE), folder.join(STUDY_FILE)];
     if let Some(link) = places.iter().find(|place| place.is_symlink()) {
-        return Some(format!("{} is a link, which this command has not made", link.display()));
+        return Some(format!("{} is a link, which this command did not make", link.display()));
     }
     let foreign = places.iter().find_map(|place| hands::in_other_hands(place, behind_sudo))?;
     let whole = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
@@ -68,7 +68,7 @@ pub(super) fn not_own(folder: &Path, behind_sudo: Option<u32>) -> Option<String>
         Ok(inner) => folder.join(inner),
         Err(_) => foreign.path.clone(),
     };
-    Some(format!("{} {}: others than you could have written what would be run", shown.display(), foreign.why))
+    Some(format!("{} {}: somebody else could have written what would be run", shown.display(), foreign.why))
 }
 
 /// The first line of a workload, by which the command that made it is known.

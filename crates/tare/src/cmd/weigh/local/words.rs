@@ -41,7 +41,7 @@ pub(super) fn find(word: &str, here: &Path, path: Option<&OsStr>) -> Result<Path
         }
         None => told(
             format!("{word} is in no folder of PATH"),
-            "write its path; sudo may have another PATH than your shell: `command -v NAME` tells it",
+            "write its path; sudo may have another PATH than your shell: `command -v NAME` shows it",
         ),
     }
 }
