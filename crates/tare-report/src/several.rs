@@ -29,10 +29,15 @@ pub struct Weighed {
 impl Weighed {
     /// Of this record.
     pub fn of(record: &Record) -> Weighed {
+        Weighed::with(record, analyse(record))
+    }
+
+    /// Of a record whose analysis is there already.
+    pub(crate) fn with(record: &Record, analysis: Analysis) -> Weighed {
         Weighed {
             words: run_words(record),
             conditions: conditions(&record.header),
-            analysis: analyse(record),
+            analysis,
             missing: missing(record),
             slices: usual_slices(record),
         }

@@ -51,7 +51,7 @@ pub(crate) enum Verb {
     Resume(ResumeArgs),
     /// Remove what dead runs left on this machine
     Clean(CleanArgs),
-    /// Render a record for the terminal, or as HTML, JSON or CSV
+    /// Render a record for the terminal, as HTML, JSON or CSV, or as a paper
     Report(ReportArgs),
     /// Compare two records
     Compare(CompareArgs),

@@ -8,6 +8,7 @@ mod import;
 mod itself;
 mod load;
 mod malformed;
+mod papers;
 mod peak;
 mod power;
 mod records;
