@@ -56,7 +56,7 @@ pub use change_points::{
     SeriesChangeWords, occasion_note, series_figure, series_json, series_note, series_summary, series_text,
 };
 pub use compare::{compare, compare_json};
-pub use comparison::{ChangeWords, Comparison, RunWords, comparison};
+pub use comparison::{ChangeWords, RunWords};
 pub use gate::Gate;
 pub use glance::{FormGlance, Glance, glance};
 pub use html::STYLE;
@@ -66,7 +66,7 @@ pub use live::{LiveLooks, script_digest};
 pub use paper::{Paper, PaperFile};
 pub use quantity::plain_quantity;
 pub use scaling::{scaling_json, scaling_text};
-pub use several::{DifferingWords, Several, SeveralRow, Weighed, several};
+pub use several::{DifferingWords, Several, SeveralRow, Weighed, comparison, several, several_json};
 pub use suite::{AnalysedPart, render_suite};
 pub use svg::{SeriesChart, SeriesDot, SeriesMark, SeriesStretch, hatches, series_chart};
 pub use topology::topology_text;

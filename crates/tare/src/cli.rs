@@ -252,10 +252,9 @@ pub(crate) struct ReportArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
-    /// Record to compare with
-    pub(crate) before: PathBuf,
-    /// Record to compare
-    pub(crate) after: PathBuf,
+    /// Two to eight records: the one to compare with, then those to compare
+    #[arg(required = true, num_args = 2..=8, value_name = "RECORD")]
+    pub(crate) records: Vec<PathBuf>,
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,

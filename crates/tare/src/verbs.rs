@@ -53,7 +53,7 @@ pub(crate) enum Verb {
     Clean(CleanArgs),
     /// Render a record for the terminal, as HTML, JSON or CSV, or as a paper
     Report(ReportArgs),
-    /// Compare two records
+    /// Compare two records, or up to eight with the first of them
     Compare(CompareArgs),
     /// Check a record against bounds on overhead and regression, for pipelines
     Gate(GateArgs),

@@ -2,6 +2,7 @@
 
 mod bundles;
 mod cli;
+mod comparing;
 mod end_to_end;
 mod finding;
 mod import;
