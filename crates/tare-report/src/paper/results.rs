@@ -132,7 +132,7 @@ fn of_instances(analysis: &Analysis) -> Option<Piece> {
             withheld.to_owned(),
         ]
     };
-    let head = ["Form", "Against", "Instances", "Speed-up", "Efficiency", "What limits it"];
+    let head = ["Form", "Against", "Instances", "Speed-up", "Efficiency", "No verdict because"];
     let rows: Vec<Vec<String>> = analysis.scale_out.iter().map(row).collect();
     (!rows.is_empty()).then(|| Piece::table("Several instances; efficiency 1 is linear", &head, rows))
 }

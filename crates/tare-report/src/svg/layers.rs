@@ -64,13 +64,14 @@ fn draw(canvas: &mut Canvas, stack: &LayerStack, (left, bottom): (f64, f64)) {
         let top = bottom - (number + 1) as f64 * (PLATE + SEAM) + SEAM;
         let holds_services = number + 1 == stack.plates.len();
         let class = if holds_services { format!("layer {}", stack.look.class()) } else { "layer".to_owned() };
+        let hatching = if holds_services { stack.look.hatching() } else { String::new() };
         canvas.push(format_args!("<g><title>{} {}</title>", escape(&plate.text), escape(&plate.note)));
-        canvas.rect((left, top), (COLUMN, PLATE), &class, " rx=\"3\"");
+        canvas.rect((left, top), (COLUMN, PLATE), &class, &format!(" rx=\"3\"{hatching}"));
         let text = shortened(&plate.text, LETTERS);
         if plate.note.is_empty() {
-            canvas.text(middle, top + 21.0, Anchor::Middle, "plate", &text);
+            canvas.text(middle, top + 21.0, Anchor::Middle, "label plate", &text);
         } else {
-            canvas.text(middle, top + 15.0, Anchor::Middle, "plate", &text);
+            canvas.text(middle, top + 15.0, Anchor::Middle, "label plate", &text);
             canvas.text(middle, top + 28.0, Anchor::Middle, "tick", &shortened(&plate.note, NOTE_LETTERS));
         }
         canvas.push(format_args!("</g>"));
@@ -94,6 +95,7 @@ mod tests {
         let drawing = layers(&stacks);
         assert_eq!(drawing.matches("<rect").count(), 5, "{drawing}");
         assert_eq!(drawing.matches("class=\"layer f2\"").count(), 2, "{drawing}");
+        assert_eq!(drawing.matches("url(#hatch2)").count(), 2, "only the services are hatched: {drawing}");
         assert!(drawing.contains("boxed (EMULATED)") && drawing.contains("&lt;web&gt;"), "{drawing}");
         assert!(!drawing.contains("<web>"), "{drawing}");
     }
