@@ -22,7 +22,7 @@ use tare_stats::{
 /// By which factor the slices of two runs may differ: each run of a study finds its own, by response times that vary.
 const SLICES_ALIKE: f64 = 1.5;
 /// The version of the comparison's JSON. Fields may be added within a version.
-const COMPARE_SCHEMA: u32 = 1;
+pub(crate) const COMPARE_SCHEMA: u32 = 1;
 
 /// The same as [`compare`], for programs: both records, what else differs between them, what is not sound, every
 /// change, and what is known of occasions.
@@ -172,7 +172,7 @@ pub(crate) fn between_occasions(analysis: &Analysis, occasions: &Occasions) -> S
 }
 
 /// What is not in either of the two records, and was to be.
-pub(crate) fn not_whole(before: &Record, after: &Record) -> Vec<String> {
+fn not_whole(before: &Record, after: &Record) -> Vec<String> {
     let of = |label: &'static str, record| missing(record).into_iter().map(move |what| format!("{label}: {what}"));
     of("before", before).chain(of("after", after)).collect()
 }
@@ -213,7 +213,7 @@ pub(crate) fn why_withheld(change: &Change, [first, second]: [&str; 2]) -> Optio
 }
 
 /// In which of the two records identical forms differed: what changed there may be the machine's doing.
-pub(crate) fn unsound(before: &Analysis, after: &Analysis) -> Vec<String> {
+fn unsound(before: &Analysis, after: &Analysis) -> Vec<String> {
     let [before, after] = [("before", before), ("after", after)].map(|(label, analysis)| unsound_in(label, analysis));
     [before, after].concat()
 }
@@ -233,7 +233,7 @@ pub(crate) fn unsound_in(label: &str, analysis: &Analysis) -> Vec<String> {
 
 /// That the slices of chopped loads, which a run may choose by itself, were of other lengths: of the form of which they
 /// differ most.
-pub(crate) fn other_slices(before: &Record, after: &Record) -> Option<String> {
+fn other_slices(before: &Record, after: &Record) -> Option<String> {
     let [before, after] = [before, after].map(usual_slices);
     let (form, before, after) = slices_apart(&before, &after)?;
     Some(format!(
@@ -268,7 +268,7 @@ pub(crate) fn slices_apart(before: &[(String, u64)], after: &[(String, u64)]) ->
 }
 
 /// All metrics of a form together.
-pub(crate) fn in_forms(changes: Vec<Change>) -> Vec<Change> {
+fn in_forms(changes: Vec<Change>) -> Vec<Change> {
     let mut forms: Vec<String> = Vec::new();
     for change in &changes {
         if !forms.contains(&change.form) {

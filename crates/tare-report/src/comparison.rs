@@ -1,34 +1,10 @@
-//! The words of a comparison of two records, for a page and for an issue: the same that [`crate::compare()`] says.
+//! The words of a comparison, for a page and for an issue: a run's, a change's, and text that is safe in a table.
 
-use crate::compare::{between_occasions, in_forms, not_whole, of_intervals, other_slices, unsound, why_withheld};
-use crate::condition::DifferenceWords;
-use crate::finding;
-use crate::words::{machine, same_bits};
+use crate::compare::why_withheld;
+use crate::words::machine;
 use serde::Serialize;
-use std::fmt::Write;
 use tare_core::record::Record;
-use tare_stats::{
-    Analysis, Change, Occasions, Verdict, analyse, changes, changes_explained, conditions, differences, ratio_text,
-};
-
-/// Two records side by side, in words.
-#[derive(Debug, Clone, Serialize)]
-pub struct Comparison {
-    /// The first one.
-    pub before: RunWords,
-    /// The second one.
-    pub after: RunWords,
-    /// What else differs between them: what, before, after.
-    pub differences: Vec<[String; 3]>,
-    /// What is not sound in either.
-    pub warnings: Vec<String>,
-    /// Every change, all metrics of a form together.
-    pub changes: Vec<ChangeWords>,
-    /// What changed in absolute terms, and what goes with it: paragraphs of lines.
-    pub explained: Vec<Vec<String>>,
-    /// What the intervals hold.
-    pub notes: Vec<String>,
-}
+use tare_stats::{Change, Verdict, ratio_text};
 
 /// A record in words.
 #[derive(Debug, Clone, Serialize)]
@@ -64,26 +40,7 @@ pub struct ChangeWords {
     pub certain: bool,
 }
 
-/// Compares two records; `occasions` is what the machine's history says of how far apart equals lie from run to run.
-pub fn comparison(a: &Record, b: &Record, occasions: &Occasions) -> Comparison {
-    let (before, after) = (analyse(a), analyse(b));
-    let found = differences(&conditions(&a.header), &conditions(&b.header));
-    let differences = found.iter().map(|difference| {
-        let DifferenceWords { what, before, after } = DifferenceWords::of(difference);
-        [what, before, after]
-    });
-    let changes = in_forms(changes(&before, &after, occasions));
-    Comparison {
-        before: run_words(a),
-        after: run_words(b),
-        differences: differences.collect(),
-        warnings: warnings((a, &before), (b, &after)),
-        explained: changes_explained(a, b).iter().map(finding::changed).collect(),
-        notes: vec![of_intervals(changes.iter()), between_occasions(&before, occasions)],
-        changes: changes.iter().map(|change| change_words(change, ["before", "after"])).collect(),
-    }
-}
-
+/// The words of a record.
 pub(crate) fn run_words(record: &Record) -> RunWords {
     let header = &record.header;
     RunWords {
@@ -93,16 +50,6 @@ pub(crate) fn run_words(record: &Record) -> RunWords {
         study: header.study.name.clone(),
         machine: machine(record),
     }
-}
-
-fn warnings((a, before): (&Record, &Analysis), (b, after): (&Record, &Analysis)) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for (label, analysis) in [("before", before), ("after", after)] {
-        let other = analysis.bits.iter().filter(|bits| !bits.same);
-        warnings.extend(other.map(|bits| format!("{label}: same bits of {}: {}", bits.service, same_bits(bits))));
-    }
-    warnings.extend(not_whole(a, b).into_iter().chain(unsound(before, after)).chain(other_slices(a, b)));
-    warnings
 }
 
 /// The labels are what the two runs are called.
@@ -125,37 +72,6 @@ pub(crate) fn change_words(change: &Change, labels: [&str; 2]) -> ChangeWords {
         change: ratio_text(change.change, change.together),
         changed,
         certain,
-    }
-}
-
-impl Comparison {
-    /// A small table for an issue, in Markdown.
-    pub fn markdown(&self) -> String {
-        let mut text = String::new();
-        for (label, run) in [("before", &self.before), ("after", &self.after)] {
-            let RunWords { run, started, tare, study, machine } = run;
-            let [run, started, tare, study, machine] = [run, started, tare, study, machine].map(|text| cell(text));
-            let _ = writeln!(text, "- **{label}**: run {run}, {started}, tare {tare}, study {study}, {machine}");
-        }
-        text.push('\n');
-        for [what, before, after] in &self.differences {
-            let _ = writeln!(text, "- {} differs: {} | {}", cell(what), cell(before), cell(after));
-        }
-        for warning in &self.warnings {
-            let _ = writeln!(text, "- WARNING: {}", cell(warning));
-        }
-        if !self.differences.is_empty() || !self.warnings.is_empty() {
-            text.push('\n');
-        }
-        text.push_str("| form | metric | before | after | after / before | changed? |\n|---|---|---|---|---|---|\n");
-        for ChangeWords { form, metric, before, after, change, changed, .. } in &self.changes {
-            let cells = [form, metric, before, after, change, changed].map(|text| cell(text));
-            let _ = writeln!(text, "| {} |", cells.join(" | "));
-        }
-        for note in &self.notes {
-            let _ = write!(text, "\n{}\n", cell(note));
-        }
-        text
     }
 }
 

@@ -36,18 +36,18 @@ pub(crate) fn lines(analysis: &Analysis) -> Vec<String> {
 /// A form's table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Table {
-    form: String,
-    against: String,
-    rows: Vec<Row>,
+    pub(crate) form: String,
+    pub(crate) against: String,
+    pub(crate) rows: Vec<Row>,
 }
 
 /// A row of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-struct Row {
-    title: String,
-    here: String,
-    there: String,
-    difference: String,
+pub(crate) struct Row {
+    pub(crate) title: String,
+    pub(crate) here: String,
+    pub(crate) there: String,
+    pub(crate) difference: String,
 }
 
 /// By how much a figure differs, with its interval: `+4.00 [3.99, 4.01]`.

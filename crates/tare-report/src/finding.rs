@@ -16,21 +16,21 @@ const FIGURES: usize = 2;
 /// An explanation for the page.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Row {
-    title: String,
+    pub(crate) title: String,
     /// Whether the two forms differ in one feature only.
-    one_feature: bool,
-    findings: Vec<Item>,
+    pub(crate) one_feature: bool,
+    pub(crate) findings: Vec<Item>,
 }
 
 /// A finding for the page.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-struct Item {
-    says: String,
-    confidence: &'static str,
-    evidence: Vec<String>,
+pub(crate) struct Item {
+    pub(crate) says: String,
+    pub(crate) confidence: &'static str,
+    pub(crate) evidence: Vec<String>,
     /// Text, and in every second place what is to be typed.
-    to_do: Vec<String>,
-    method: String,
+    pub(crate) to_do: Vec<String>,
+    pub(crate) method: String,
 }
 
 /// `container is slower than native: throughput 0.72 [0.67, 0.78] times`.

@@ -1,7 +1,7 @@
 //! What must bear any bytes: a record of somebody else, analysed and shown in every format. The table makes a test of
 //! it for the gate; `cargo xtask fuzz` runs it for as long as one likes.
 
-use crate::{FORMATS, Style};
+use crate::{FORMATS, Paper, Style};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use tare_core::profile::unfolded;
@@ -21,10 +21,31 @@ pub fn report(bytes: &[u8]) {
         let text = text.unwrap_or_else(|fault| panic!("{}: {fault}", row.name));
         match row.name {
             "json" => drop(serde_json::from_str::<serde_json::Value>(&text).expect("it is JSON")),
-            "html" => assert!(!text.contains(MARKUP), "a name in a record is part of the page's markup"),
+            "html" | "paper" => assert!(!text.contains(MARKUP), "a name in a record is part of the page's markup"),
             _ => {}
         }
     }
+    let mut paper = Paper::default();
+    paper.add(&record, &analysis);
+    for file in paper.files().unwrap_or_else(|fault| panic!("paper: {fault}")) {
+        let told = outside_of_fences(&file.content);
+        assert!(!told.contains(MARKUP), "a name in a record is part of the markup of {}", file.name);
+    }
+}
+
+/// The lines that Markdown does not take as they are.
+fn outside_of_fences(text: &str) -> String {
+    let (mut fence, mut told) = (None, Vec::new());
+    for line in text.lines() {
+        let begins = line.starts_with("```").then(|| line.trim_end_matches("sh"));
+        match fence {
+            Some(end) if line == end => fence = None,
+            Some(_) => {}
+            None if begins.is_some() => fence = begins,
+            None => told.push(line),
+        }
+    }
+    told.join("\n")
 }
 
 fn read(bytes: &[u8]) -> Option<Record> {

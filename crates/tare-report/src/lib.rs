@@ -27,6 +27,7 @@ mod ladder;
 mod lines;
 mod live;
 mod page;
+mod paper;
 mod peak;
 mod peak_notes;
 mod placement;
@@ -55,17 +56,19 @@ pub use change_points::{
     SeriesChangeWords, occasion_note, series_figure, series_json, series_note, series_summary, series_text,
 };
 pub use compare::{compare, compare_json};
-pub use comparison::{ChangeWords, Comparison, RunWords, comparison};
+pub use comparison::{ChangeWords, RunWords};
 pub use gate::Gate;
 pub use glance::{FormGlance, Glance, glance};
+pub use html::STYLE;
 pub use json::schema;
 pub use lines::{USUAL_WIDTH, flow, paragraph, whole};
-pub use live::{LiveLooks, STYLE, hatches, script_digest};
+pub use live::{LiveLooks, script_digest};
+pub use paper::{Paper, PaperFile};
 pub use quantity::plain_quantity;
 pub use scaling::{scaling_json, scaling_text};
-pub use several::{DifferingWords, Several, SeveralRow, Weighed, several};
+pub use several::{DifferingWords, Several, SeveralRow, Weighed, comparison, several, several_json};
 pub use suite::{AnalysedPart, render_suite};
-pub use svg::{SeriesChart, SeriesDot, SeriesMark, SeriesStretch, series_chart};
+pub use svg::{SeriesChart, SeriesDot, SeriesMark, SeriesStretch, hatches, series_chart};
 pub use topology::topology_text;
 pub use verdict::ratio_figure;
 pub use warnings::missing;
@@ -127,6 +130,13 @@ pub const FORMATS: &[FormatRow] = &[
         about: "one self-contained page with charts, for showing to others",
         render: html::render,
         render_suite: suite::html::render,
+    },
+    FormatRow {
+        name: "paper",
+        extension: "html",
+        about: "a paper for printing: question, forms, configuration, results, what was learned, limits",
+        render: paper::render,
+        render_suite: paper::render_suite,
     },
     FormatRow {
         name: "json",

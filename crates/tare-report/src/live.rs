@@ -1,7 +1,7 @@
 //! Drawings of a run that goes on, by the code that draws its report, and what pages need to show either.
 
 use crate::html::SCRIPT_DIGEST;
-use crate::svg::{COLOURS, Limits, Look, Row, Subject, forest_of, timeline};
+use crate::svg::{Limits, Look, Row, Subject, forest_of, timeline};
 use tare_core::load::SecondRow;
 use tare_core::study::Study;
 use tare_stats::SoFar;
@@ -9,25 +9,9 @@ use tare_stats::SoFar;
 /// The unit of rates by second.
 const RATE: &str = "op/s";
 
-/// The style of reports: colours, drawings, tables; light, dark and printed.
-pub const STYLE: &str = include_str!("../assets/report.css");
-
 /// The digest by which a report's own script, of flame graphs, may run.
 pub fn script_digest() -> &'static str {
     SCRIPT_DIGEST
-}
-
-/// The hatchings of emulated forms, which a page holds once, as SVG.
-pub fn hatches() -> String {
-    let one = |n: usize| {
-        format!(
-            "<pattern id=\"hatch{n}\" class=\"f{n}\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" \
-             patternTransform=\"rotate(45)\"><rect width=\"5\" height=\"5\" class=\"ground\"/><line x1=\"0\" y1=\"0\" \
-             x2=\"0\" y2=\"5\" class=\"stroke\" stroke-width=\"3.2\"/></pattern>"
-        )
-    };
-    let all: String = (0..COLOURS).map(one).collect();
-    format!("<svg class=\"defs\" width=\"0\" height=\"0\" aria-hidden=\"true\"><defs>{all}</defs></svg>")
 }
 
 /// How the arms of a study are drawn while it runs, as its report will draw them.

@@ -37,6 +37,17 @@ pub(crate) fn quantity(value: f64, unit: &str) -> String {
     }
 }
 
+/// `[11.9, 12.8]` behind a value in the same unit, else `[980 \u{b5}s, 1.02 ms]`.
+pub(crate) fn interval_text(value: f64, interval: Interval, unit: &str) -> String {
+    let parts = |value: f64| {
+        let text = quantity(value, unit);
+        text.split_once(' ').map(|(number, unit)| (number.to_owned(), unit.to_owned())).unwrap_or((text, String::new()))
+    };
+    let ((low, of_low), (high, of_high)) = (parts(interval.low), parts(interval.high));
+    let same = of_low == of_high && of_low == parts(value).1;
+    if same { format!("[{low}, {high}]") } else { format!("[{low} {of_low}, {high} {of_high}]") }
+}
+
 /// A difference with its interval in one scale: `+9.3 us [8.1, 10.4]`. As many decimals as leave the interval two
 /// digits of width; three digits where there is none.
 pub(crate) fn difference_text(difference: &AbsoluteDifference, unit: &str) -> String {
@@ -83,6 +94,14 @@ mod tests {
         assert_eq!(said(940.0, Some((800.0, 1_080.0))), "+0.94 ms [0.80, 1.08]");
         assert_eq!(said(431.7, None), "+432 us");
         assert_eq!(said(0.0, None), "+0 us");
+    }
+
+    #[test]
+    fn an_interval_names_its_unit_where_that_is_not_the_value_s() {
+        let interval = |low, high| Interval { low, high };
+        assert_eq!(interval_text(12.3, interval(11.9, 12.8), "us"), "[11.9, 12.8]");
+        assert_eq!(interval_text(1_000.0, interval(980.0, 1_020.0), "us"), "[980 \u{b5}s, 1.02 ms]");
+        assert_eq!(interval_text(0.5, interval(0.25, 0.75), "share"), "[25.0, 75.0]");
     }
 
     #[test]

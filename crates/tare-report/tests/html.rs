@@ -117,7 +117,8 @@ fn tags_are_balanced() {
     assert_balanced(&page(&record()));
 }
 
-fn assert_balanced(page: &str) {
+/// Every tag of the text is closed in its order.
+pub(crate) fn assert_balanced(page: &str) {
     let mut open: Vec<String> = Vec::new();
     for piece in page.split('<').skip(1) {
         let tag = piece.split('>').next().unwrap_or_default();
@@ -134,9 +135,8 @@ fn assert_balanced(page: &str) {
     assert!(open.is_empty(), "left open: {open:?}");
 }
 
-#[test]
-fn whatever_the_record_holds_is_shown_as_text() {
-    const EVIL: &str = "</svg></style><script>alert(1)</script><img src=x onerror='a' \"b\">";
+/// The sample with this text in whatever a record has of others.
+pub(crate) fn hostile(evil: &str) -> Record {
     let mut record = record();
     let header = &mut record.header;
     for text in [
@@ -150,53 +150,59 @@ fn whatever_the_record_holds_is_shown_as_text() {
         &mut header.workload.about,
         &mut header.workload.services[0].name,
     ] {
-        text.push_str(EVIL);
+        text.push_str(evil);
     }
-    header.environment.insert(EVIL.into(), EVIL.into());
-    header.bundles.insert(EVIL.into(), EVIL.into());
-    header.placement.insert(EVIL.into(), EVIL.into());
-    let evil_form = |form: &mut String| *form = format!("{form}{EVIL}");
+    header.environment.insert(evil.into(), evil.into());
+    header.bundles.insert(evil.into(), evil.into());
+    header.placement.insert(evil.into(), evil.into());
+    let evil_form = |form: &mut String| *form = format!("{form}{evil}");
     evil_form(&mut header.study.baseline);
     header.study.forms.iter_mut().for_each(|form| evil_form(&mut form.name));
     header.plan.iter_mut().for_each(|trial| evil_form(&mut trial.form));
     let states = std::mem::take(&mut header.forms);
     for (mut form, mut state) in states {
         evil_form(&mut form);
-        state.describe.push_str(EVIL);
-        state.facts.insert(EVIL.into(), EVIL.into());
+        state.describe.push_str(evil);
+        state.facts.insert(evil.into(), evil.into());
         header.forms.insert(form, state);
     }
     for trial in &mut record.trials {
         let trial = &mut trial.record;
         evil_form(&mut trial.trial.form);
-        trial.path.push_str(EVIL);
-        trial.warnings.push(EVIL.into());
-        trial.logs.insert(EVIL.into(), EVIL.into());
-        trial.facts.insert(EVIL.into(), EVIL.into());
+        trial.path.push_str(evil);
+        trial.warnings.push(evil.into());
+        trial.logs.insert(evil.into(), evil.into());
+        trial.facts.insert(evil.into(), evil.into());
         if let Outcome::Failed { why, .. } = &mut trial.outcome {
-            why.message.push_str(EVIL);
-            why.remedy.push_str(EVIL);
-            why.log.push_str(EVIL);
+            why.message.push_str(evil);
+            why.remedy.push_str(evil);
+            why.log.push_str(evil);
         }
         for files in std::mem::take(&mut trial.mapped).into_values() {
             let files = files.into_iter().map(|mut file| {
-                file.path.push_str(EVIL);
+                file.path.push_str(evil);
                 file
             });
-            trial.mapped.insert(format!("redis{EVIL}"), files.collect());
+            trial.mapped.insert(format!("redis{evil}"), files.collect());
         }
         for mut report in std::mem::take(&mut trial.resources).into_values() {
-            report.properties.values_mut().for_each(|property| property.value.push_str(EVIL));
-            trial.resources.insert(format!("redis{EVIL}"), report);
+            report.properties.values_mut().for_each(|property| property.value.push_str(evil));
+            trial.resources.insert(format!("redis{evil}"), report);
         }
         if let Some(load) = &mut trial.load {
-            load.facts.insert(EVIL.into(), EVIL.into());
+            load.facts.insert(evil.into(), evil.into());
             load.checks.iter_mut().for_each(|check| {
                 check.passed = false;
-                check.detail.push_str(EVIL);
+                check.detail.push_str(evil);
             });
         }
     }
+    record
+}
+
+#[test]
+fn whatever_the_record_holds_is_shown_as_text() {
+    let record = hostile("</svg></style><script>alert(1)</script><img src=x onerror='a' \"b\">");
     let page = page(&record);
     assert!(page.contains("&lt;script&gt;alert(1)") || page.contains("&lt;script>alert(1)"), "it is shown");
     assert!(!page.contains("<script") && !page.contains("<img"), "and never as markup");

@@ -2,6 +2,7 @@
 
 mod golden;
 mod html;
+mod paper;
 mod peak;
 mod response;
 mod sample;

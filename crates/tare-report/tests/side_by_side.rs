@@ -10,7 +10,8 @@ use tare_core::plan::PlannedTrial;
 use tare_core::record::Record;
 use tare_core::trial::Outcome;
 use tare_report::{
-    Gate, Several, USUAL_WIDTH, Weighed, compare_json, scaling_text, series_json, series_summary, series_text, several,
+    Gate, Several, USUAL_WIDTH, Weighed, compare_json, comparison, scaling_text, series_json, series_summary,
+    series_text, several, several_json,
 };
 use tare_stats::{
     Bounds, Caution, Equals, GateOutcome, Interval, Occasion, Occasions, Series, SeriesPoint, analyse, conditions,
@@ -282,6 +283,42 @@ fn several_runs_are_compared_with_the_first_and_hold_together() {
         "{table}"
     );
     assert!(table.contains("| differs | 1 | 2 | 3 |"), "{table}");
+}
+
+#[test]
+fn several_runs_on_a_terminal_have_a_line_each() {
+    let runs: Vec<Weighed> = [record(), later(1.0), later(0.5)].iter().map(Weighed::of).collect();
+    let nothing = [Occasions::new(), Occasions::new()];
+    let text = fitting(several(&runs, &nothing).text(USUAL_WIDTH));
+    assert!(text.is_ascii(), "{text}");
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let wanted = "WARNING environment kernel differs: 6.1.0-28-amd64 | 6.12.9-amd64 | 6.12.9-amd64";
+    assert!(flat.contains(wanted) && flat.contains("form, metric run ratio over run 1, changed?"), "{text}");
+    let of_form = text.split("\ncontainer-hostnet\n").nth(1).unwrap();
+    let lines: Vec<Vec<&str>> = of_form.lines().take(3).map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0][..2], ["throughput", "1"], "{text}");
+    assert_eq!((lines[1][0], lines[1].last()), ("2", Some(&"no")), "{text}");
+    assert_eq!((lines[2][0], lines[2].last()), ("3", Some(&"YES")), "{text}");
+    let read: Value = serde_json::from_str(&several_json(&runs, &nothing).unwrap()).unwrap();
+    let lengths = ["runs", "rows_data", "occasions"].map(|key| read[key].as_array().unwrap().len());
+    assert_eq!(lengths, [3, 2, 2]);
+    let row = read["rows"].as_array().unwrap().iter().find(|row| row["form"] == "container-hostnet").unwrap();
+    assert_eq!(row["changes"][1]["changed"], "YES");
+    let data = read["rows_data"][1].as_array().unwrap().iter().find(|change| change["form"] == "container-hostnet");
+    assert!((data.unwrap()["change"].as_f64().unwrap() - 0.5).abs() < 1e-9);
+}
+
+#[test]
+fn two_runs_are_before_and_after_on_a_page() {
+    let found = comparison(&record(), &later(0.5), &Occasions::new());
+    assert_eq!(found.labels, ["before", "after"]);
+    let row = found.rows.iter().find(|row| row.form == "container-hostnet" && row.metric == "throughput").unwrap();
+    assert_eq!((row.ratios.len(), row.changes.len()), (2, 1));
+    assert!(row.changes[0].as_ref().unwrap().certain);
+    assert!(found.explained.iter().flatten().any(|line| line.contains("container-hostnet was slower")));
+    let table = found.markdown();
+    assert!(table.contains("| form | metric | before | after | after / before |\n"), "{table}");
+    assert!(table.contains("| environment kernel | 6.1.0-28-amd64 | 6.12.9-amd64 |"), "{table}");
 }
 
 fn series(records: usize) -> Series {

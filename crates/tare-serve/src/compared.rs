@@ -10,28 +10,22 @@ use minijinja::{Value, context};
 use serde::Serialize;
 use tare_core::fault::Fault;
 use tare_core::record::{Header, Record};
-use tare_report::{ChangeWords, Comparison, RunWords, SeveralRow, Weighed, comparison, several};
+use tare_report::{RunWords, Several, SeveralRow, Weighed, comparison, several};
 
 /// Runs beside each other, at most: more columns than this cannot be read.
 pub(crate) const RUNS_MOST: usize = 8;
 
-/// The changes of a form.
-#[derive(Serialize)]
-struct Form {
-    form: String,
-    changes: Vec<ChangeWords>,
-}
-
-/// What of several runs is said of a form.
+/// What is said of a form.
 #[derive(Serialize)]
 struct Rows {
     form: String,
     rows: Vec<SeveralRow>,
 }
 
-/// One of several runs, as its column's head shows it.
+/// One of the runs, as it is introduced.
 #[derive(Serialize)]
 struct Side {
+    label: String,
     name: String,
     run: RunWords,
     /// The address of the same page with this run as the reference.
@@ -93,11 +87,8 @@ fn two(shelf: &Shelf, surroundings: &dyn Surroundings, query: &Query, one: &str,
     let (before, after) = if is_later == is_swapped { (one, other) } else { (other, one) };
     let occasions = surroundings.occasions(&before.1.header, &after.1.header)?;
     let compared = comparison(&before.1, &after.1, &occasions);
-    Ok(context! {
-        chosen => plain([before.0, after.0]), before => plain(before.0), after => plain(after.0),
-        compared => plain(&compared), forms => plain(by_form(&compared)), markdown => plain(compared.markdown()),
-        swap => if is_swapped { query.with("swap", "") } else { query.with("swap", "yes") },
-    })
+    let swap = if is_swapped { query.with("swap", "") } else { query.with("swap", "yes") };
+    Ok(context! { swap => swap, ..content(query, &[before.0, after.0], &compared) })
 }
 
 fn many(shelf: &Shelf, surroundings: &dyn Surroundings, query: &Query, names: &[&str]) -> Result<Value, Fault> {
@@ -119,15 +110,22 @@ fn many(shelf: &Shelf, surroundings: &dyn Surroundings, query: &Query, names: &[
     let chosen: Vec<&str> = runs.iter().map(|(name, ..)| *name).collect();
     let weighed: Vec<Weighed> = runs.into_iter().map(|(_, _, weighed)| weighed).collect();
     let compared = several(&weighed, &occasions);
-    let sides = chosen.iter().zip(&compared.runs).map(|(name, run)| Side {
+    Ok(content(query, &chosen, &compared))
+}
+
+/// What the page shows of runs of these names.
+fn content(query: &Query, names: &[&str], compared: &Several) -> Value {
+    let runs = names.iter().zip(&compared.labels).zip(&compared.runs);
+    let sides = runs.map(|((name, label), run)| Side {
+        label: label.clone(),
         name: (*name).to_owned(),
         run: run.clone(),
         first: query.with("first", name),
     });
-    Ok(context! {
-        chosen => plain(&chosen), sides => plain(sides.collect::<Vec<_>>()), markdown => plain(compared.markdown()),
-        parts => plain(parts(&compared.rows)), several => plain(&compared),
-    })
+    context! {
+        chosen => plain(names), sides => plain(sides.collect::<Vec<_>>()), markdown => plain(compared.markdown()),
+        parts => plain(parts(&compared.rows)), compared => plain(compared),
+    }
 }
 
 fn choice(entry: &Entry) -> (String, String) {
@@ -138,17 +136,6 @@ fn choice(entry: &Entry) -> (String, String) {
 fn read(shelf: &Shelf, name: &str) -> Result<Record, Fault> {
     let missing = || Fault::new(format!("there is no record '{name}' here")).remedy("choose one of the list");
     shelf.record(name).ok_or_else(missing)?.read()
-}
-
-fn by_form(compared: &Comparison) -> Vec<Form> {
-    let mut forms: Vec<Form> = Vec::new();
-    for change in &compared.changes {
-        match forms.last_mut().filter(|last| last.form == change.form) {
-            Some(last) => last.changes.push(change.clone()),
-            None => forms.push(Form { form: change.form.clone(), changes: vec![change.clone()] }),
-        }
-    }
-    forms
 }
 
 fn parts(rows: &[SeveralRow]) -> Vec<Rows> {

@@ -340,6 +340,7 @@ impl<'a> View<'a> {
             dots.push(SeriesDot {
                 at: latest,
                 day: point.started.get(..10).unwrap_or_default().to_owned(),
+                time: point.started.get(11..16).unwrap_or_default().to_owned(),
                 label: [&moment(&point.started), &self.figure(at), &shown.run, &shown.bundles, &shown.machine]
                     .map(String::as_str)
                     .join("\n"),

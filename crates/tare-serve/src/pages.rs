@@ -9,7 +9,7 @@ use minijinja::{AutoEscape, Environment, Value, context};
 use tare_core::fault::{Doing, Fault};
 
 /// The templates. Pages extend the first.
-const TEMPLATES: [(&str, &str); 12] = [
+const TEMPLATES: [(&str, &str); 11] = [
     ("frame", include_str!("../assets/frame.html")),
     ("runs", include_str!("../assets/runs.html")),
     ("list", include_str!("../assets/list.html")),
@@ -17,7 +17,6 @@ const TEMPLATES: [(&str, &str); 12] = [
     ("so-far", include_str!("../assets/so_far.html")),
     ("compare", include_str!("../assets/compare.html")),
     ("history", include_str!("../assets/history.html")),
-    ("several", include_str!("../assets/several.html")),
     ("notes", include_str!("../assets/notes.html")),
     ("delete", include_str!("../assets/delete.html")),
     ("of-run", include_str!("../assets/of_run.html")),

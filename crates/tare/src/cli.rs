@@ -209,6 +209,7 @@ pub(crate) struct CleanArgs {
 pub(crate) enum Format {
     Terminal,
     Html,
+    Paper,
     Json,
     Csv,
 }
@@ -218,24 +219,31 @@ impl Format {
         match self {
             Format::Terminal => "terminal",
             Format::Html => "html",
+            Format::Paper => "paper",
             Format::Json => "json",
             Format::Csv => "csv",
         }
     }
 }
 
+const REPORT_HELP: &str = "\
+`--format paper` makes a folder: paper.md with its drawings in figures/, and paper.html for printing. Several records \
+make one paper. The folder must be new or empty; the paths of what was written are printed.";
+
 #[derive(Debug, Args)]
+#[command(after_help = REPORT_HELP)]
 pub(crate) struct ReportArgs {
-    /// Record to render [default: the latest in ./records]
-    pub(crate) record: Option<PathBuf>,
+    /// Record to render [default: the latest in ./records]; a paper may have several
+    #[arg(value_name = "RECORD")]
+    pub(crate) records: Vec<PathBuf>,
     /// Output format
     #[arg(long, value_enum, default_value = "terminal")]
     pub(crate) format: Format,
     /// Print the full report on a terminal: causes, CPU time, resources, methods
     #[arg(long, short)]
     pub(crate) verbose: bool,
-    /// Write to this file instead of standard output
-    #[arg(long, value_name = "FILE")]
+    /// Write to this file instead of standard output; of a paper, the folder to make [default: ./paper]
+    #[arg(long, value_name = "PATH")]
     pub(crate) out: Option<PathBuf>,
     /// Print only the JSON Schema of the JSON format
     #[arg(long)]
@@ -244,10 +252,9 @@ pub(crate) struct ReportArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
-    /// Record to compare with
-    pub(crate) before: PathBuf,
-    /// Record to compare
-    pub(crate) after: PathBuf,
+    /// Two to eight records: the one to compare with, then those to compare
+    #[arg(required = true, num_args = 2..=8, value_name = "RECORD")]
+    pub(crate) records: Vec<PathBuf>,
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,

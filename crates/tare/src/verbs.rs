@@ -51,9 +51,9 @@ pub(crate) enum Verb {
     Resume(ResumeArgs),
     /// Remove what dead runs left on this machine
     Clean(CleanArgs),
-    /// Render a record for the terminal, or as HTML, JSON or CSV
+    /// Render a record for the terminal, as HTML, JSON or CSV, or as a paper
     Report(ReportArgs),
-    /// Compare two records
+    /// Compare two records, or up to eight with the first of them
     Compare(CompareArgs),
     /// Check a record against bounds on overhead and regression, for pipelines
     Gate(GateArgs),

@@ -2,12 +2,14 @@
 
 mod bundles;
 mod cli;
+mod comparing;
 mod end_to_end;
 mod finding;
 mod import;
 mod itself;
 mod load;
 mod malformed;
+mod papers;
 mod peak;
 mod power;
 mod records;

@@ -10,10 +10,11 @@ mod tables;
 
 pub(crate) use costs::costs;
 pub(crate) use profile::SCRIPT_DIGEST;
-pub(crate) use response::response;
+pub(crate) use response::{levels_line, response};
+pub(crate) use tables::form_facts;
 
 use crate::headlines::headlines;
-use crate::svg::{COLOURS, Look};
+use crate::svg::{self, Look};
 use crate::words::Headline;
 use crate::{Style, brief, words};
 use minijinja::syntax::SyntaxConfig;
@@ -23,6 +24,9 @@ use serde_json::json;
 use tare_core::fault::Fault;
 use tare_core::record::Record;
 use tare_stats::Analysis;
+
+/// The style of reports: colours, drawings, tables; light, dark and printed.
+pub const STYLE: &str = concat!(include_str!("../../assets/drawing.css"), include_str!("../../assets/report.css"));
 
 /// Renders the page.
 pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<String, Fault> {
@@ -39,7 +43,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
     };
     let mut headlines = headlines.into_iter();
     let page = context! {
-        style => safe(include_str!("../../assets/report.css").to_owned()),
+        style => safe(STYLE.to_owned()),
         title => plain(format!("{}: {}", header.study.name, header.workload.name)),
         study => plain(&header.study.name),
         question => plain(&header.study.question),
@@ -59,7 +63,7 @@ pub(crate) fn render(record: &Record, analysis: &Analysis, _: &Style) -> Result<
         seed => plain(header.seed.to_string()),
         command => plain(&header.command),
         end => plain(record.end.as_ref().map_or("not ended", |end| words::how_ended(&end.how))),
-        hatches => plain((0..COLOURS).collect::<Vec<_>>()),
+        hatches => safe(svg::hatches()),
         response => response(analysis, &looks, &[]),
         costs => costs(analysis),
         charts => charts::charts(record, analysis, &looks),

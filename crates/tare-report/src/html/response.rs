@@ -1,7 +1,7 @@
 //! The levels of a load in steps, for the pages: charts, a table with the same figures, and what must be known of them.
 
 use super::{plain, safe};
-use crate::quantity::quantity;
+use crate::quantity::interval_text;
 use crate::response::{arms, figure, is_bad, notes, shown, title, value};
 use crate::svg::{self, Dot, Line, Look};
 use minijinja::{Value, context};
@@ -16,7 +16,7 @@ pub(crate) fn response(analysis: &Analysis, looks: &[Look], wanted: &[&str]) -> 
     let looks: Vec<Look> =
         looks.iter().filter(|look| arms(analysis).iter().any(|a| a.name == look.name)).cloned().collect();
     let chart = |metric: &&LevelMetric| {
-        let lines: Vec<Line> = looks.iter().map(|look| line(response, metric, look)).collect();
+        let lines: Vec<Line> = looks.iter().map(|look| levels_line(response, metric, look)).collect();
         let drawing = svg::response(&metric.title, &metric.unit, &response.of, &lines);
         context! { title => title(metric), svg => safe(drawing) }
     };
@@ -38,7 +38,8 @@ pub(crate) fn response(analysis: &Analysis, looks: &[Look], wanted: &[&str]) -> 
     }
 }
 
-fn line(response: &LoadResponse, metric: &LevelMetric, look: &Look) -> Line {
+/// A form's line in the drawing of a metric.
+pub(crate) fn levels_line(response: &LoadResponse, metric: &LevelMetric, look: &Look) -> Line {
     let dot = |(number, level): (usize, &f64)| {
         let estimate = metric.estimate(&look.name, number)?;
         let bad = response.state(&look.name, number).is_some_and(is_bad);
@@ -67,14 +68,7 @@ fn table(response: &LoadResponse, metric: &LevelMetric, names: &[&str]) -> serde
 
 /// `[11.9, 12.8]`, in the unit of the figure.
 fn interval(metric: &LevelMetric, estimate: &Estimate) -> Option<String> {
-    let interval = estimate.interval?;
-    let text = |value: f64| {
-        let text = quantity(value, &metric.unit);
-        text.split_once(' ').map(|(number, unit)| (number.to_owned(), unit.to_owned())).unwrap_or((text, String::new()))
-    };
-    let ((low, of_low), (high, of_high)) = (text(interval.low), text(interval.high));
-    let same = of_low == of_high && of_low == text(value(estimate)).1;
-    Some(if same { format!("[{low}, {high}]") } else { format!("[{low} {of_low}, {high} {of_high}]") })
+    Some(interval_text(value(estimate), estimate.interval?, &metric.unit))
 }
 
 /// In how many trials each level kept the QoS; none where the study has none.

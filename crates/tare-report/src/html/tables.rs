@@ -141,23 +141,29 @@ pub(super) fn bits(analysis: &Analysis) -> Vec<Value> {
     rows.collect()
 }
 
+/// What the layers, the hosts and the server of a form said of themselves.
+pub(crate) fn form_facts(record: &Record, form: &str) -> Vec<(String, String)> {
+    let state = record.header.forms.get(form);
+    let mut facts: Vec<(String, String)> = Vec::new();
+    facts.extend(state.iter().flat_map(|state| state.facts.clone()));
+    // What the hosts of a trial said of themselves, where the environment does not say the same.
+    let trial = record.trials.iter().find(|t| t.record.trial.form == form && !t.record.facts.is_empty());
+    for (key, value) in trial.iter().flat_map(|trial| &trial.record.facts) {
+        let known = record.header.environment.get(key) == Some(value);
+        if !known && !facts.iter().any(|(name, _)| name == key) {
+            facts.push((key.clone(), value.clone()));
+        }
+    }
+    let server = record.trials.iter().find(|t| t.record.trial.form == form && t.record.load.is_some());
+    let server = server.and_then(|trial| trial.record.load.as_ref());
+    facts.extend(server.iter().flat_map(|load| load.facts.clone()));
+    facts
+}
+
 /// What each form is and how its trials ended.
 pub(super) fn arms(record: &Record, analysis: &Analysis, looks: &[Look]) -> Vec<Value> {
     let rows = analysis.arms.iter().zip(looks).filter(|(arm, _)| !arm.control).map(|(arm, look)| {
-        let state = record.header.forms.get(&arm.form);
-        let mut facts: Vec<(String, String)> = Vec::new();
-        facts.extend(state.iter().flat_map(|state| state.facts.clone()));
-        // What the hosts of a trial said of themselves, where the environment does not say the same.
-        let trial = record.trials.iter().find(|t| t.record.trial.form == arm.form && !t.record.facts.is_empty());
-        for (key, value) in trial.iter().flat_map(|trial| &trial.record.facts) {
-            let known = record.header.environment.get(key) == Some(value);
-            if !known && !facts.iter().any(|(name, _)| name == key) {
-                facts.push((key.clone(), value.clone()));
-            }
-        }
-        let server = record.trials.iter().find(|t| t.record.trial.form == arm.form && t.record.load.is_some());
-        let server = server.and_then(|trial| trial.record.load.as_ref());
-        facts.extend(server.iter().flat_map(|load| load.facts.clone()));
+        let facts = form_facts(record, &arm.form);
         json!({
             "name": arm.name,
             "class": look.class(),

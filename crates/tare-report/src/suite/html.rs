@@ -4,9 +4,9 @@ use super::AnalysedPart;
 use super::reference::references;
 use super::shown::{Row, ShownPart, forms, panels, published_sources, shown, warnings};
 use super::words::headline;
-use crate::html::{costs, looks_beside, plain, rendered, response, safe};
+use crate::html::{STYLE, costs, looks_beside, plain, rendered, response, safe};
 use crate::quantity::quantity;
-use crate::svg::{self, Bar, COLOURS, Group, Look};
+use crate::svg::{self, Bar, Group, Look};
 use crate::{Style, words};
 use minijinja::{Value, context};
 use serde_json::json;
@@ -24,7 +24,7 @@ pub(crate) fn render(header: &SuiteHeader, parts: &[AnalysedPart<'_>], _: &Style
     let panels: Vec<Value> = panels(&parts).iter().map(|(name, parts)| panel(name, parts, &forms)).collect();
     let machine = parts.first().map(|part| words::machine(part.record)).unwrap_or_default();
     let page = context! {
-        style => safe(include_str!("../../assets/report.css").to_owned() + include_str!("../../assets/suite.css")),
+        style => safe(STYLE.to_owned() + include_str!("../../assets/suite.css")),
         title => plain(&header.study),
         study => plain(&header.study),
         question => plain(&header.question),
@@ -38,7 +38,7 @@ pub(crate) fn render(header: &SuiteHeader, parts: &[AnalysedPart<'_>], _: &Style
         started => plain(&header.started),
         tare => plain(&header.tare),
         command => plain(&header.command),
-        hatches => plain((0..COLOURS).collect::<Vec<_>>()),
+        hatches => safe(svg::hatches()),
         panels => panels,
         parts => plain(parts.iter().map(card).collect::<Vec<_>>()),
         environment => plain(environment(&parts)),

@@ -8,12 +8,14 @@ mod flame;
 mod forest;
 mod groups;
 mod heat;
+mod layers;
 mod machine;
 mod peak;
 mod response;
 mod scale;
 mod series;
 mod stacks;
+mod standalone;
 mod timeline;
 mod waterfall;
 
@@ -24,11 +26,13 @@ pub(crate) use flame::{Paint, flame};
 pub(crate) use forest::{Row, Subject, forest, forest_of};
 pub(crate) use groups::{Bar, Group, groups};
 pub(crate) use heat::heat;
+pub(crate) use layers::{LayerStack, Plate, layers};
 pub(crate) use machine::{Use, machine};
 pub(crate) use peak::peak;
-pub(crate) use response::{Dot, Line, key, response};
+pub(crate) use response::{Dot, Line, key, legend, response};
 pub use series::{SeriesChart, SeriesDot, SeriesMark, SeriesStretch, series_chart};
 pub(crate) use stacks::{Stack, stacks};
+pub(crate) use standalone::standalone;
 pub(crate) use timeline::{Limits, timeline};
 pub(crate) use waterfall::waterfall;
 
@@ -40,6 +44,19 @@ pub(crate) const PANEL_WIDTH: f64 = 440.0;
 
 /// Colours that a page holds; later forms start again.
 pub(crate) const COLOURS: usize = 12;
+
+/// The hatchings of emulated forms, which a page holds once, as SVG.
+pub fn hatches() -> String {
+    let one = |n: usize| {
+        format!(
+            "<pattern id=\"hatch{n}\" class=\"f{n}\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" \
+             patternTransform=\"rotate(45)\"><rect width=\"5\" height=\"5\" class=\"ground\"/><line x1=\"0\" y1=\"0\" \
+             x2=\"0\" y2=\"5\" class=\"stroke\" stroke-width=\"3.2\"/></pattern>"
+        )
+    };
+    let all: String = (0..COLOURS).map(one).collect();
+    format!("<svg class=\"defs\" width=\"0\" height=\"0\" aria-hidden=\"true\"><defs>{all}</defs></svg>")
+}
 
 /// How an arm is drawn.
 #[derive(Debug, Clone, PartialEq)]
@@ -91,6 +108,15 @@ pub(crate) fn escape(text: &str) -> String {
         }
     }
     safe
+}
+
+/// At most so many letters of a label, the last of which says that there are more.
+fn shortened(label: &str, letters: usize) -> String {
+    if label.chars().count() <= letters {
+        return label.to_owned();
+    }
+    let kept: String = label.chars().take(letters.saturating_sub(1)).collect();
+    format!("{}\u{2026}", kept.trim_end())
 }
 
 /// A drawing under way.

@@ -186,10 +186,27 @@ fn marker(canvas: &mut Canvas, look: &Look, (x, y): (f64, f64)) {
 /// The marker of a form alone, for a legend.
 pub(crate) fn key(look: &Look) -> String {
     let mut canvas = Canvas::new(26.0, 14.0);
-    let dashed = if look.hatched { " dashed" } else { "" };
-    canvas.line((1.0, 7.0), (25.0, 7.0), &format!("{} stroke line{dashed}", look.class()));
-    marker(&mut canvas, look, (13.0, 7.0));
+    stroke(&mut canvas, look, (13.0, 7.0));
     canvas.finish(&look.name).replacen("<svg ", "<svg class=\"marker\" ", 1)
+}
+
+/// A piece of a form's line with its marker in the middle.
+fn stroke(canvas: &mut Canvas, look: &Look, (x, y): (f64, f64)) {
+    let dashed = if look.hatched { " dashed" } else { "" };
+    canvas.line((x - 12.0, y), (x + 12.0, y), &format!("{} stroke line{dashed}", look.class()));
+    marker(canvas, look, (x, y));
+}
+
+/// The markers of all forms with their names, for where the legend is a drawing of its own.
+pub(crate) fn legend(looks: &[Look]) -> String {
+    const ROW: f64 = 20.0;
+    let mut canvas = Canvas::new(PANEL_WIDTH, 4.0 + ROW * looks.len() as f64);
+    for (number, look) in looks.iter().enumerate() {
+        let y = 11.0 + ROW * number as f64;
+        stroke(&mut canvas, look, (20.0, y));
+        canvas.text(42.0, y + 4.0, Anchor::Start, "label", &look.label());
+    }
+    canvas.finish("Which line and marker stands for which form")
 }
 
 /// The names beside the ends of the lines, as near as they can stand without covering each other.

@@ -17,8 +17,8 @@ const MARGIN: f64 = 14.0;
 const LABEL_ROWS: [f64; 3] = [20.0, 33.0, 46.0];
 /// About the width of a letter of theirs.
 const LETTER: f64 = 6.4;
-/// From a day on the time axis to the next one, at least.
-const DAY: f64 = 84.0;
+/// From a label of the time axis to the next one, at least.
+const APART: f64 = 84.0;
 /// Runs up to which dots are large.
 const FEW: usize = 120;
 /// Of so many ends of whiskers one is not needed on the scale: it must not be stretched by an odd one.
@@ -31,6 +31,8 @@ pub struct SeriesDot {
     pub at: f64,
     /// The day in words, for the axis.
     pub day: String,
+    /// The time of that day, for runs that share it.
+    pub time: String,
     /// All that is said of it.
     pub label: String,
     /// Where it leads to.
@@ -170,14 +172,25 @@ fn frame(canvas: &mut Canvas, axes: &Axes, chart: &SeriesChart<'_>) {
     let better = if chart.more_is_better { "more is better" } else { "less is better" };
     let title = format!("times the baseline, {better}");
     canvas.text((LEFT + WIDTH - RIGHT) / 2.0, BOTTOM + 34.0, Anchor::Middle, "axis", &title);
-    let mut free = f64::NEG_INFINITY;
-    for dot in &chart.dots {
+    draw_moments(canvas, axes, &chart.dots);
+}
+
+/// Labels of the time axis: a day, then the times of further runs of that day.
+fn draw_moments(canvas: &mut Canvas, axes: &Axes, dots: &[SeriesDot]) {
+    let (mut free, mut day) = (f64::NEG_INFINITY, None);
+    for dot in dots {
         let x = axes.moment(dot);
-        if x >= free && x <= WIDTH - 0.3 * DAY {
-            canvas.line((x, BOTTOM), (x, BOTTOM + 4.0), "grid");
-            canvas.text(x, BOTTOM + 17.0, Anchor::Middle, "tick", &dot.day);
-            free = x + DAY;
+        if x < free {
+            continue;
         }
+        let label = if day == Some(&dot.day) { &dot.time } else { &dot.day };
+        let half = 0.5 * LETTER * label.chars().count() as f64;
+        // In the middle below its run, but never beyond the chart, where it would be cut off.
+        let end = WIDTH - RIGHT;
+        let (place, anchor) = if x + half > end { (end, Anchor::End) } else { (x, Anchor::Middle) };
+        canvas.line((x, BOTTOM), (x, BOTTOM + 4.0), "grid");
+        canvas.text(place, BOTTOM + 17.0, anchor, "tick", label);
+        (free, day) = (x + APART, Some(&dot.day));
     }
 }
 
@@ -226,7 +239,8 @@ mod tests {
 
     fn dot(at: f64, ratio: f64) -> SeriesDot {
         let interval = Interval { low: 0.99 * ratio, high: 1.01 * ratio };
-        SeriesDot { at, day: format!("day {at}"), label: "<said>".into(), link: "/a\"b".into(), ratio, interval }
+        let (day, time) = (format!("day {at}"), "09:30".to_owned());
+        SeriesDot { at, day, time, label: "<said>".into(), link: "/a\"b".into(), ratio, interval }
     }
 
     fn chart(dots: Vec<SeriesDot>) -> SeriesChart<'static> {
@@ -260,6 +274,24 @@ mod tests {
         }
         // Labels of changes that are near each other stand in rows of their own.
         assert!(markup.contains("y=\"20.0\"") && markup.contains("y=\"33.0\""), "{markup}");
+    }
+
+    #[test]
+    fn a_day_is_said_once_and_no_label_is_cut_off() {
+        let at = |at: f64, day: &str, time: &str| SeriesDot { day: day.into(), time: time.into(), ..dot(at, 0.9) };
+        let runs = [(0.0, "09:00"), (0.3, "15:30"), (0.33, "16:00"), (0.6, "21:15")];
+        let mut dots: Vec<SeriesDot> = runs.iter().map(|(moment, time)| at(*moment, "2026-03-01", time)).collect();
+        dots.push(at(1.0, "2026-03-02", "08:00"));
+        let markup = series_chart(&chart(dots));
+        let labels: Vec<&str> = markup
+            .split("class=\"tick\">")
+            .skip(1)
+            .filter_map(|rest| rest.split('<').next())
+            .filter(|label| label.contains([':', '-']))
+            .collect();
+        assert_eq!(labels, ["2026-03-01", "15:30", "21:15", "2026-03-02"], "{markup}");
+        let last = "<text x=\"746.0\" y=\"297.0\" text-anchor=\"end\" class=\"tick\">2026-03-02</text>";
+        assert!(markup.contains(last), "{markup}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A ladder as a waterfall: each rung's bar goes from where the rung before it came to, to where it comes to itself.
 
 use super::scale::Scale;
-use super::{Anchor, Canvas, PANEL_WIDTH};
+use super::{Anchor, Canvas, PANEL_WIDTH, shortened};
 use crate::verdict::ratio_figure;
 use tare_stats::MetricRungCosts;
 
@@ -15,14 +15,6 @@ const BAR_MIN: f64 = 2.0;
 
 /// Letters of a rung's name for which there is room before its figures; the table has it whole.
 const LABEL_MAX: usize = 40;
-
-fn shortened(label: &str) -> String {
-    if label.chars().count() <= LABEL_MAX {
-        return label.to_owned();
-    }
-    let kept: String = label.chars().take(LABEL_MAX - 1).collect();
-    format!("{}\u{2026}", kept.trim_end())
-}
 
 /// The rungs of a metric over a scale of the baseline; `more_is_better` says which bars are losses.
 pub(crate) fn waterfall(ladder: &MetricRungCosts, baseline: &str, more_is_better: bool) -> String {
@@ -44,7 +36,7 @@ pub(crate) fn waterfall(ladder: &MetricRungCosts, baseline: &str, more_is_better
     for (at, rung) in ladder.rungs.iter().enumerate() {
         let top = TOP + at as f64 * ROW;
         let (from, to) = (scale.place(reached[at]), scale.place(reached[at + 1]));
-        canvas.text(MARGIN, top + 14.0, Anchor::Start, "label", &shortened(&rung.adds.join("; ")));
+        canvas.text(MARGIN, top + 14.0, Anchor::Start, "label", &shortened(&rung.adds.join("; "), LABEL_MAX));
         let class = if rung.matters { "value strong" } else { "value" };
         let figure = ratio_figure(rung.cost.bound, rung.cost.ratio, rung.cost.interval);
         canvas.text(PANEL_WIDTH - MARGIN, top + 14.0, Anchor::End, class, &figure);
