@@ -25,7 +25,7 @@ pub(crate) const TAG_MOST: usize = 40;
 pub(crate) const TEXT_MOST: usize = 4000;
 
 /// What the user says of a record.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Note {
     #[serde(default)]
     pub(crate) tags: Vec<String>,
@@ -93,6 +93,12 @@ pub(crate) fn holding(noted: &Noted, word: &str) -> Vec<String> {
     noted.iter().filter(|(_, note)| note.holds(&word)).map(|(name, _)| name.clone()).collect()
 }
 
+/// What is said of a record and of the parts in it.
+pub(crate) fn of_record(noted: &Noted, name: &str) -> Noted {
+    let is_of = |of: &str| of == name || of.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'));
+    noted.iter().filter(|(of, _)| is_of(of)).map(|(of, note)| (of.clone(), note.clone())).collect()
+}
+
 /// The records that have a tag.
 pub(crate) fn tagged(noted: &Noted, tag: &str) -> Vec<String> {
     let has = |note: &Note| note.tags.iter().any(|known| known == tag);
@@ -130,12 +136,31 @@ impl Notes {
     /// # Errors
     /// When the file cannot be read or written; it is as it was then.
     pub(crate) fn put(&self, shelf: &Shelf, name: &str, note: Note) -> Result<(), Fault> {
+        self.change(shelf, |noted| {
+            if note == Note::default() {
+                noted.remove(name);
+            } else {
+                noted.insert(name.to_owned(), note);
+            }
+        })
+    }
+
+    /// Forgets what was said of records, unless something else is said of them by now.
+    ///
+    /// # Errors
+    /// As for [`Notes::put`].
+    pub(crate) fn forget(&self, shelf: &Shelf, said: &Noted) -> Result<(), Fault> {
+        self.change(shelf, |noted| noted.retain(|name, note| said.get(name) != Some(&*note)))
+    }
+
+    /// Writes what `change` makes of all that is said, if that is something else.
+    fn change(&self, shelf: &Shelf, change: impl FnOnce(&mut Noted)) -> Result<(), Fault> {
         let mut kept = self.kept();
-        let mut noted = Noted::clone(&*read(&mut kept, shelf)?);
-        if note == Note::default() {
-            noted.remove(name);
-        } else {
-            noted.insert(name.to_owned(), note);
+        let before = read(&mut kept, shelf)?;
+        let mut noted = Noted::clone(&before);
+        change(&mut noted);
+        if noted == *before {
+            return Ok(());
         }
         let written = Written { schema: SCHEMA, runs: noted };
         let text = serde_json::to_vec_pretty(&written).expect("notes are plain data");
@@ -225,7 +250,11 @@ mod tests {
         assert_eq!((holding(&all, "move"), tagged(&all, "nightly")), (vec!["one".into()], vec!["two/part".into()]));
         let there = BTreeSet::from(["one".to_owned()]);
         assert_eq!(tags_of(&all, &there), BTreeSet::from(["Nightly".to_owned()]), "the other record is gone");
-        notes.put(&shelf, "one", Note::default()).unwrap();
+        // What was said since it was shown stays.
+        let shown = [of_record(&all, "one"), of_record(&all, "two")];
+        assert_eq!(shown.iter().map(Noted::len).collect::<Vec<_>>(), [1, 1]);
+        notes.put(&shelf, "two/part", Note::typed("nightly, y", "").unwrap()).unwrap();
+        shown.iter().for_each(|said| notes.forget(&shelf, said).unwrap());
         assert_eq!(notes.all(&shelf).unwrap().keys().collect::<Vec<_>>(), ["two/part"]);
         let mode = std::fs::metadata(folder.path().join(FILE)).unwrap().permissions().mode();
         assert_eq!((mode & 0o777, std::fs::read_dir(folder.path()).unwrap().count()), (0o600, 1));

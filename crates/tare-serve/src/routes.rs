@@ -4,7 +4,7 @@ use crate::answer::{self, Answer};
 use crate::guard::Guard;
 use crate::history::{self, FoundChanges};
 use crate::index::Index;
-use crate::notes::Notes;
+use crate::notes::{Noted, Notes};
 use crate::pages::{ASSETS, Pages};
 use crate::query::{Query, decoded};
 use crate::reports::Reports;
@@ -108,7 +108,7 @@ impl Site {
             "/notes" => return self.maybe(noted::page(&self.pages, &self.shelf, &self.notes, query)),
             "/delete" => {
                 let live = self.surroundings.live_runs();
-                return self.maybe(deleting::page(&self.pages, &self.shelf, &live, query, ""));
+                return self.maybe(deleting::page(&self.pages, &self.shelf, &live, &self.noted(), query, ""));
             }
             "/export" => return self.export(query),
             "/compare" => compared::page(&self.pages, &self.index, &self.shelf, self.surroundings.as_ref(), query),
@@ -125,6 +125,11 @@ impl Site {
             path => return self.report(path),
         };
         self.maybe(html.map(Some))
+    }
+
+    /// What is said of records; nothing where that cannot be read.
+    pub(crate) fn noted(&self) -> Arc<Noted> {
+        self.notes.all(&self.shelf).unwrap_or_default()
     }
 
     /// A page, unless what it is about is not there.
@@ -150,7 +155,7 @@ impl Site {
     fn report(&self, path: &str) -> Answer {
         let Some(name) = path.strip_prefix("/run/").and_then(decoded) else { return missing(self) };
         // A report is shown even if nothing can be said of its record.
-        let note = self.notes.all(&self.shelf).ok().and_then(|all| all.get(&name).cloned()).unwrap_or_default();
+        let note = self.noted().get(&name).cloned().unwrap_or_default();
         let above = noted::of_run(&self.pages, &name, &note);
         match above.and_then(|above| self.reports.of(&self.shelf, &name, &self.guard.base(), &above)) {
             Ok(Some(html)) => answer::report(html),

@@ -247,6 +247,7 @@ fn what_links_lead_to_is_neither_exported_nor_deleted() {
     assert!(archive.contains("one/link: a link") && archive.contains("one/linked.json: a link"));
     let page = site.get("/delete?run=one&run=link&run=loop/one&run=..").body;
     assert!(page.contains("1 in all") && page.contains("and 2 that are no files"), "{page}");
+    assert!(page.contains("These are not here") && page.contains("<li>link</li>"), "{page}");
     let seen = page.split("name=\"seen\" value=\"").nth(1).unwrap().split('"').next().unwrap().replace(' ', "+");
     let form = format!("run=one&seen={seen}");
     for lines in ["", "Origin: null\r\n", "Origin: http://evil.example\r\n"] {

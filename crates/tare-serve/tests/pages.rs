@@ -383,7 +383,15 @@ fn what_goes_is_said_before_it_goes_and_a_run_in_progress_stays() {
     std::fs::rename(records.join("20260305-first/more"), records.join("20260305-first/else")).unwrap();
     let said = site.post("/delete", &asked(&said.body, &two));
     assert!(said.status == 409 && there() == [true; 3], "{said:?}");
+    // What is said of a record goes with it, so it is shown before it goes.
+    let confirmed = asked(&said.body, &two);
     site.post("/notes", "run=20260305-first&tags=nightly");
+    let said = site.post("/delete", &confirmed);
+    assert!(said.status == 409 && said.body.contains("nightly</span>") && there() == [true; 3], "{said:?}");
+    // A name that is of no record is told, and nothing goes.
+    let unknown = site.post("/delete", &format!("{}&run=20260309-nobody", asked(&said.body, &two)));
+    assert!(unknown.status == 409 && unknown.body.contains("<li>20260309-nobody</li>"), "{unknown:?}");
+    assert_eq!(there(), [true; 3]);
     let said = site.post("/delete", &asked(&said.body, &two));
     assert!(said.status == 303 && there() == [false, false, true], "{said:?}");
     let list = site.listed("1 run");
