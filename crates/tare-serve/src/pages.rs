@@ -83,12 +83,15 @@ impl Pages {
     }
 }
 
-/// What a Fault says, as a sentence.
+/// What a Fault says, as a sentence. It begins with a capital letter, unless it begins with a name or a path: those
+/// stay as they are.
 pub(crate) fn sentence(text: &str) -> String {
-    let mut letters = text.chars();
-    let Some(first) = letters.next() else { return String::new() };
+    let Some(first) = text.chars().next() else { return String::new() };
+    let word = text.split_whitespace().next().unwrap_or_default().trim_end_matches([',', ';']);
+    let is_word = word.chars().all(|letter| letter.is_ascii_lowercase());
+    let begin = if is_word { first.to_ascii_uppercase() } else { first };
     let end = if text.ends_with(['.', '?', '!']) { "" } else { "." };
-    first.to_uppercase().chain(letters).collect::<String>() + end
+    format!("{begin}{}{end}", &text[first.len_utf8()..])
 }
 
 /// The bar's links: address, name, and whether this is the page.
@@ -128,5 +131,8 @@ mod tests {
         assert!(html.contains("href=\"/key/assets/serve.css\""), "{html}");
         assert!(bar_markup("/key").contains("href=\"/key/now\""));
         assert_eq!(sentence("restore it"), "Restore it.");
+        for name in ["good/record.json is gone.", "'good' is gone.", "good.2: it is gone.", "\u{e4}b is gone."] {
+            assert_eq!(sentence(name), name);
+        }
     }
 }

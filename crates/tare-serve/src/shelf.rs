@@ -32,7 +32,7 @@ pub(crate) struct Shelf {
 pub(crate) struct Found {
     /// Their names: that of a folder, or of a folder and a part in it: `2026-cost/memory`.
     pub(crate) names: Vec<String>,
-    /// How many entries were left out because their names are not UTF-8.
+    /// How many entries were left out because their names are not UTF-8, or not of one line.
     pub(crate) unnamed: usize,
     /// How many folders this user may not open.
     pub(crate) closed: usize,
@@ -78,10 +78,14 @@ impl Shelf {
         found.unnamed = unnamed;
         for name in names {
             if let Some(record) = self.entered(&name, &mut found) {
-                if has(&record, HEADER) {
+                if is_there(&record, HEADER) {
                     found.names.push(name);
-                } else if has(&record, SUITE) {
+                } else if is_there(&record, SUITE) {
                     self.parts(&name, &record, &mut found);
+                    // One that cannot be read is named itself.
+                    if !has(&record, SUITE) {
+                        found.names.push(name);
+                    }
                 }
             }
         }
@@ -90,9 +94,10 @@ impl Shelf {
 
     /// The parts of a record of several.
     fn parts(&self, name: &str, record: &OwnedFd, found: &mut Found) {
-        let (parts, _) = names_in(record, ".").unwrap_or_default();
+        let (parts, unnamed) = names_in(record, ".").unwrap_or_default();
+        found.unnamed += unnamed;
         for part in parts.into_iter().map(|part| format!("{name}/{part}")) {
-            if self.entered(&part, found).is_some_and(|folder| has(&folder, HEADER)) {
+            if self.entered(&part, found).is_some_and(|folder| is_there(&folder, HEADER)) {
                 found.names.push(part);
             }
         }
@@ -108,10 +113,11 @@ impl Shelf {
         entered.ok()
     }
 
-    /// The record of this name; none if there is none, or the name leads elsewhere.
+    /// The record of this name; none if there is none, or the name leads elsewhere. It may be one that cannot be read,
+    /// such as one whose header is a link.
     pub(crate) fn record(&self, name: &str) -> Option<Shelved> {
         let fd = self.folder(name).ok()?;
-        (has(&fd, HEADER) || has(&fd, SUITE)).then(|| Shelved { fd, name: name.to_owned() })
+        (is_there(&fd, HEADER) || is_there(&fd, SUITE)).then(|| Shelved { fd, name: name.to_owned() })
     }
 
     /// A record of several and all parts in it, as far as that is what this name is or is in; else itself alone.
@@ -119,7 +125,9 @@ impl Shelf {
         let top = name.split('/').next().unwrap_or(name);
         let mut found = Found::default();
         match self.folder(top) {
-            Ok(folder) if has(&folder, SUITE) && !has(&folder, HEADER) => self.parts(top, &folder, &mut found),
+            Ok(folder) if is_there(&folder, SUITE) && !is_there(&folder, HEADER) => {
+                self.parts(top, &folder, &mut found);
+            }
             _ => found.names.push(name.to_owned()),
         }
         found.names
@@ -186,7 +194,7 @@ impl Shelf {
     fn folder(&self, name: &str) -> rustix::io::Result<OwnedFd> {
         let parts: Vec<&str> = name.split('/').collect();
         let is_plain = |part: &&str| !part.is_empty() && !part.starts_with('.') && part.len() <= NAME_MOST;
-        if parts.len() > 2 || !parts.iter().all(is_plain) || name.contains('\0') {
+        if parts.len() > 2 || !parts.iter().all(is_plain) || !is_of_one_line(name) {
             return Err(Errno::NOENT);
         }
         beneath(&self.root, name, OFlags::RDONLY | OFlags::DIRECTORY)
@@ -201,7 +209,7 @@ impl Shelved {
 
     /// Whether it is a record of several parts.
     pub(crate) fn is_suite(&self) -> bool {
-        has(&self.fd, SUITE)
+        is_there(&self.fd, SUITE) && !is_there(&self.fd, HEADER)
     }
 
     /// Whether its run has ended.
@@ -214,6 +222,10 @@ impl Shelved {
     /// # Errors
     /// As for [`tare_runner::read_record`], with the record's name in the place of its path.
     pub(crate) fn read(&self) -> Result<Record, Fault> {
+        if self.is_suite() {
+            // Its header may be what cannot be read.
+            tare_runner::read_suite_header(&self.path()).map_err(|fault| self.named(fault))?;
+        }
         tare_runner::read_record(&self.path()).map_err(|fault| self.named(fault))
     }
 
@@ -253,8 +265,10 @@ impl Shelved {
 
     fn named(&self, fault: Fault) -> Fault {
         let path = self.path().display().to_string();
+        // A name keeps its letters, so no sentence begins with it.
+        let begin = if fault.message.starts_with(&path) { "record " } else { "" };
         let [message, remedy] = [&fault.message, &fault.remedy].map(|text| text.replace(&path, &self.name));
-        Fault { message, remedy, ..fault }
+        Fault { message: format!("{begin}{message}"), remedy, ..fault }
     }
 }
 
@@ -294,20 +308,30 @@ fn kind(folder: &OwnedFd, name: &str) -> rustix::io::Result<FileType> {
     Ok(FileType::from_raw_mode(stat.st_mode))
 }
 
+/// Whether there is something of this name in `folder`, be it a link or a pipe.
+fn is_there(folder: &OwnedFd, name: &str) -> bool {
+    kind(folder, name).is_ok()
+}
+
+/// Whether a name is shown as it is and comes back from a form as it was: browsers send other line feeds.
+fn is_of_one_line(name: &str) -> bool {
+    !name.contains(char::is_control)
+}
+
 /// Whether there is a regular file of this name in `folder`.
 fn has(folder: &OwnedFd, name: &str) -> bool {
     kind(folder, name) == Ok(FileType::RegularFile)
 }
 
-/// The names in a folder that do not begin with a dot, sorted, and how many others are not UTF-8.
+/// The names in a folder that do not begin with a dot, sorted, and how many others are not UTF-8 or not of one line.
 fn names_in(folder: &OwnedFd, path: &str) -> rustix::io::Result<(Vec<String>, usize)> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let (mut names, mut unnamed) = (Vec::new(), 0);
     for entry in Dir::new(openat(folder, path, flags, Mode::empty())?)? {
         match entry?.file_name().to_str() {
             Ok(name) if name.starts_with('.') => {}
-            Ok(name) => names.push(name.to_owned()),
-            Err(_) => unnamed += 1,
+            Ok(name) if is_of_one_line(name) => names.push(name.to_owned()),
+            _ => unnamed += 1,
         }
     }
     names.sort_unstable();
@@ -333,13 +357,18 @@ mod tests {
         std::fs::write(above.path().join("records/suite/suite.json"), "{}").unwrap();
         symlink(above.path().join("outside"), above.path().join("records/link")).unwrap();
         symlink("/etc/hosts", above.path().join("records/good/events.jsonl")).unwrap();
-        std::fs::create_dir(above.path().join("records").join(std::ffi::OsStr::from_bytes(b"\xff"))).unwrap();
+        for name in [&b"\xff"[..], b"two\nlines"] {
+            let folder = above.path().join("records").join(std::ffi::OsStr::from_bytes(name));
+            std::fs::create_dir(&folder).unwrap();
+            std::fs::write(folder.join(HEADER), "{}").unwrap();
+        }
         let shelf = Shelf::open(&above.path().join("records")).unwrap();
         let found = shelf.found().unwrap();
-        assert_eq!((found.names, found.unnamed), (vec!["good".to_owned(), "suite/part".to_owned()], 1));
+        assert_eq!((found.names, found.unnamed), (vec!["good".to_owned(), "suite/part".to_owned()], 2));
         for name in ["..", "../outside", "/etc", "link", ".hidden", "", "good/../good", "good/", "a/b/c", "good\0"] {
             assert!(shelf.record(name).is_none(), "{name:?}");
         }
+        assert!(shelf.record("two\nlines").is_none());
         let good = shelf.record("good").unwrap();
         assert!(good.file("events.jsonl").is_none() && good.file("../../outside/record.json").is_none());
         // Without `openat2`, too.
@@ -350,7 +379,10 @@ mod tests {
         assert!(walk(root, "link/record.json", OFlags::RDONLY).is_err());
         assert!(good.file(HEADER).is_some() && !good.has_ended() && shelf.record("suite").unwrap().is_suite());
         let fault = good.read().unwrap_err();
-        assert!(fault.message.contains("good/record.json") && !fault.message.contains("/proc/"), "{fault}");
+        assert!(
+            fault.message.starts_with("record good/record.json is not") && !fault.message.contains("/proc/"),
+            "{fault}"
+        );
         assert!(Shelf::open(&above.path().join("outside")).unwrap_err().mistake);
     }
 

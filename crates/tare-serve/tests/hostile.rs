@@ -2,6 +2,7 @@
 
 use crate::browser::{Site, sample};
 use crate::events;
+use rustix::fs::{CWD, Mode, mkfifoat};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -271,7 +272,7 @@ type Spoil = fn(&Path);
 
 #[test]
 fn spoilt_records_are_named_and_the_others_stay() {
-    let spoils: [(&str, Spoil); 7] = [
+    let spoils: [(&str, Spoil); 11] = [
         ("cut", |path| cut(&path.join("record.json"))),
         ("cut-trial", |path| cut(&path.join("trials/0001/trial.json"))),
         ("not-utf8", |path| fs::write(path.join("trials/0000/trial.json"), b"{\"trial\": \"\xff\xfe\"}").unwrap()),
@@ -281,15 +282,35 @@ fn spoilt_records_are_named_and_the_others_stay() {
             symlink("/proc", path.join("trials")).unwrap();
         }),
         ("no-trials", |path| fs::remove_dir_all(path.join("trials")).unwrap()),
+        ("header-link", |path| {
+            fs::rename(path.join("record.json"), path.join("other.json")).unwrap();
+            symlink("other.json", path.join("record.json")).unwrap();
+        }),
+        ("header-pipe", |path| {
+            fs::remove_file(path.join("record.json")).unwrap();
+            mkfifoat(CWD, path.join("record.json"), Mode::RUSR).unwrap();
+        }),
+        ("header-folder", |path| {
+            fs::remove_file(path.join("record.json")).unwrap();
+            fs::create_dir(path.join("record.json")).unwrap();
+        }),
+        ("parts-link", |path| {
+            fs::remove_file(path.join("record.json")).unwrap();
+            symlink("other.json", path.join("suite.json")).unwrap();
+        }),
         ("long", |path| fs::write(path.join("events.jsonl"), vec![b'x'; 3 << 20]).unwrap()),
     ];
     let site = Site::of(|folder| {
         sample(folder, "sound", |_| {});
         spoils.iter().for_each(|(name, spoil)| spoil(&sample(folder, name, |_| {})));
     });
-    let list = site.listed("8 runs");
-    assert!(list.contains("6 cannot be read"), "{list}");
-    for (name, _) in &spoils[..6] {
+    let list = site.listed("12 runs");
+    assert!(list.contains("10 cannot be read"), "{list}");
+    for kind in ["link", "pipe", "folder"] {
+        let reason = format!("record header-{kind}/record.json is a {kind} instead of a file");
+        assert!(list.replace("&#x2f;", "/").contains(&reason), "{reason}: {list}");
+    }
+    for (name, _) in &spoils[..10] {
         let said = site.get(&format!("/run/{name}"));
         assert!(said.status == 422 && said.body.contains("To do:"), "{name}: {said:?}");
         assert!(list.contains(name) && !said.body.contains("/proc/self"), "{name}");
