@@ -23,6 +23,7 @@ mod noted;
 mod notes;
 mod now;
 mod pages;
+mod places;
 mod points;
 mod query;
 mod reports;
