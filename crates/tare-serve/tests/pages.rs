@@ -129,6 +129,20 @@ fn a_planted_step_is_found_in_the_history_with_what_changed_there() {
         let wanted = if query.contains("from") { 3 } else { 14 };
         assert_eq!(page.matches("<circle").count(), wanted, "{query}");
     }
+    // Before the step, it is the ratio before it that counts; and of days without a run there is none.
+    let of = |query: &str| site.get(&format!("/history?form=container&{query}")).body;
+    let [before, after] = ["to=2026-03-09", "to=2026-03-14"].map(of);
+    assert!(before.contains("The ratio at the end of these days") && after.contains("The ratio since the last change"));
+    let figure = |page: &str| page.split(": <b>").nth(1).unwrap().split("</b>").next().unwrap().to_owned();
+    assert_ne!(figure(&before), figure(&after));
+    let empty = of("from=2026-04-01&to=2026-04-02");
+    assert!(!empty.contains(": <b>") && !empty.contains("No change"), "{empty}");
+    assert!(empty.contains("No run of this history started on these days."), "{empty}");
+    let other = site.get("/history?form=nobody&metric=nothing").body;
+    for wanted in ["form “nobody”", "metric “nothing”"] {
+        assert!(other.contains(&format!("There is no {wanted} in this history")), "{wanted}: {other}");
+    }
+    assert!(!before.contains("There is no"), "{before}");
     let none = site.get("/history?study=nothing");
     assert!(none.status == 200 && none.body.contains("can be followed"), "{none:?}");
 }
