@@ -63,14 +63,16 @@ impl Note {
             () if is_longer(&text, TEXT_MOST) => format!("a note has at most {TEXT_MOST} characters"),
             () => return Ok(Note { tags: all, text }),
         };
-        Err(Fault::new(too_long).remedy("go back in the browser and shorten it"))
+        Err(Fault::new(too_long).remedy("go back in the browser and shorten it; until then it stays as it was"))
     }
 
-    /// Within the same limits, whoever wrote the file.
-    fn bounded(self) -> Note {
-        let cut = |text: &str, most: usize| text.chars().take(most).collect::<String>();
-        let tags = self.tags.iter().take(TAGS_MOST).map(|tag| cut(tag, TAG_MOST)).collect();
-        Note { tags, text: cut(&self.text, TEXT_MOST) }
+    /// What is shown of it beside others: within the same limits, whoever wrote the file. What is kept stays whole.
+    pub(crate) fn bounded(&self) -> Note {
+        Note { tags: self.bounded_tags().collect(), text: cut(&self.text, TEXT_MOST) }
+    }
+
+    fn bounded_tags(&self) -> impl Iterator<Item = String> {
+        self.tags.iter().take(TAGS_MOST).map(|tag| cut(tag, TAG_MOST))
     }
 
     fn holds(&self, word: &str) -> bool {
@@ -81,6 +83,10 @@ impl Note {
 /// Without control characters but these.
 fn plain(text: &str, kept: &[char]) -> String {
     text.chars().filter(|c| !c.is_control() || kept.contains(c)).collect()
+}
+
+fn cut(text: &str, most: usize) -> String {
+    text.chars().take(most).collect()
 }
 
 fn is_longer(text: &str, most: usize) -> bool {
@@ -108,7 +114,7 @@ pub(crate) fn tagged(noted: &Noted, tag: &str) -> Vec<String> {
 /// All tags of these records.
 pub(crate) fn tags_of(noted: &Noted, names: &BTreeSet<String>) -> BTreeSet<String> {
     let there = noted.iter().filter(|(name, _)| names.contains(*name));
-    there.flat_map(|(_, note)| note.tags.iter().cloned()).collect()
+    there.flat_map(|(_, note)| note.bounded_tags()).collect()
 }
 
 /// The file as it was read last.
@@ -204,8 +210,7 @@ fn read_anew(kept: &mut Kept, shelf: &Shelf) -> Result<(), Fault> {
     if written.schema > SCHEMA {
         return Err(Fault::new(format!("could not {reading}: a newer version of Tare has written it")));
     }
-    let noted = written.runs.into_iter().map(|(name, note)| (name, note.bounded())).collect();
-    *kept = Kept { stamp, noted: Arc::new(noted) };
+    *kept = Kept { stamp, noted: Arc::new(written.runs) };
     Ok(())
 }
 
@@ -285,9 +290,19 @@ mod tests {
         Notes::default().put(&shelf, "one", Note::typed("a", "").unwrap()).unwrap();
         let theirs = std::fs::read_to_string(elsewhere.path().join("theirs")).unwrap();
         assert_eq!(theirs, "{\"schema\": 1, \"runs\": {}}");
-        // Longer than anybody could type it.
-        let long = serde_json::json!({"schema": 1, "runs": {"one": {"text": "x".repeat(TEXT_MOST + 9)}}});
-        std::fs::write(&path, long.to_string()).unwrap();
-        assert_eq!(Notes::default().all(&shelf).unwrap()["one"].text.len(), TEXT_MOST);
+    }
+
+    #[test]
+    fn what_is_longer_than_can_be_typed_is_kept_whole_and_shown_in_part() {
+        let (folder, shelf) = shelf();
+        let (text, tags) = ("x".repeat(TEXT_MOST + 9), vec!["y".repeat(TAG_MOST + 9); TAGS_MOST + 9]);
+        let long = serde_json::json!({"schema": 1, "runs": {"one": {"text": text, "tags": tags}}});
+        std::fs::write(folder.path().join(FILE), long.to_string()).unwrap();
+        Notes::default().put(&shelf, "two", Note::typed("a", "").unwrap()).unwrap();
+        let all = Notes::default().all(&shelf).unwrap();
+        let shown = all["one"].bounded();
+        assert_eq!((&all["one"].text, &all["one"].tags), (&text, &tags));
+        assert_eq!((shown.text.len(), shown.tags.len(), shown.tags[0].len()), (TEXT_MOST, TAGS_MOST, TAG_MOST));
+        assert!(Note::typed(&tags.join(","), &text).unwrap_err().remedy.contains("stays as it was"));
     }
 }

@@ -4,7 +4,7 @@ use crate::answer::{self, Answer};
 use crate::guard::Guard;
 use crate::history::{self, FoundChanges};
 use crate::index::Index;
-use crate::notes::{Noted, Notes};
+use crate::notes::{Note, Noted, Notes};
 use crate::pages::{ASSETS, Pages};
 use crate::query::{Query, decoded};
 use crate::reports::Reports;
@@ -155,7 +155,7 @@ impl Site {
     fn report(&self, path: &str) -> Answer {
         let Some(name) = path.strip_prefix("/run/").and_then(decoded) else { return missing(self) };
         // A report is shown even if nothing can be said of its record.
-        let note = self.noted().get(&name).cloned().unwrap_or_default();
+        let note = self.noted().get(&name).map(Note::bounded).unwrap_or_default();
         let above = noted::of_run(&self.pages, &name, &note);
         match above.and_then(|above| self.reports.of(&self.shelf, &name, &self.guard.base(), &above)) {
             Ok(Some(html)) => answer::report(html),

@@ -46,7 +46,7 @@ impl Row {
             _ => "whole",
         };
         let part = |from: usize, to: usize| entry.started.get(from..to).unwrap_or_default().to_owned();
-        let note = noted.get(&entry.name).cloned().unwrap_or_default();
+        let note = noted.get(&entry.name).map(Note::bounded).unwrap_or_default();
         Row { day: part(0, 10), time: part(11, 16), state: state.to_owned(), mood, note, entry }
     }
 }

@@ -225,6 +225,14 @@ fn only_a_form_of_its_own_pages_changes_notes_and_what_is_typed_is_text() {
         let body = site.get(page).body;
         assert!(body.contains("&lt;script&gt;alert(1)") && !body.contains("<script>alert"), "{page}: {body}");
     }
+    // What was written by hand may be longer: it is shown whole where it is edited, and never shortened unasked.
+    let long = "z".repeat(5000);
+    let text = serde_json::json!({"schema": 1, "runs": {"one": {"text": long}}}).to_string();
+    fs::write(site.folder.path().join(".tare-notes.json"), text).unwrap();
+    assert!(site.get("/notes?run=one").body.contains(&long) && !site.get("/").body.contains(&long));
+    let said = site.post("/notes", &format!("run=one&text={long}"));
+    assert!(said.status == 422 && said.body.contains("A note has at most 4000 characters."), "{said:?}");
+    assert!(fs::read_to_string(site.folder.path().join(".tare-notes.json")).unwrap().contains(&long));
     // A file that is not theirs takes only the notes away.
     fs::write(site.folder.path().join(".tare-notes.json"), "<script>alert(1)").unwrap();
     let body = site.get("/").body;
