@@ -2,14 +2,19 @@
 
 use crate::points::Followed;
 use crate::shelf::Shelved;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::io::{BufReader, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tare_core::fault::Fault;
-use tare_core::record::Record;
+use tare_core::record::{Header, Record, SCHEMA};
 use tare_report::{FormGlance, Glance, glance};
 
 /// The state of a record that cannot be read.
 pub(crate) const UNREADABLE: &str = "unreadable";
+
+/// The largest file that is read of a record before all of it is, bytes.
+const JSON_MOST: u64 = 64 << 20;
 
 /// What the list has of a record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -52,6 +57,16 @@ impl Entry {
         }));
         let odd = || Err(Fault::new("its figures contradict each other, so that nothing can be made of them"));
         made.unwrap_or_else(|_| odd()).unwrap_or_else(|fault: Fault| Entry::unreadable(name, &fault))
+    }
+
+    /// By its header alone, until all of it is read: without figures. None if its header cannot be read.
+    pub(crate) fn begun(name: &str, shelved: &Shelved) -> Option<Entry> {
+        let header: Header = json(shelved, "record.json").filter(|header: &Header| header.schema == SCHEMA)?;
+        let record = Record { header, trials: Vec::new(), profiles: Vec::new(), end: json(shelved, "end.json") };
+        let made = catch_unwind(AssertUnwindSafe(|| {
+            Entry::of_record(name, &record, glance(&record, &tare_stats::analyse(&record)))
+        }));
+        Some(Entry { trials: shelved.trials(), ..made.ok()? })
     }
 
     fn of_record(name: &str, record: &Record, glance: Glance) -> Entry {
@@ -106,4 +121,9 @@ impl Entry {
         let forms = self.forms.iter().map(|form| &form.form);
         own.into_iter().chain(forms).map(|text| text.to_lowercase()).collect::<Vec<_>>().join("\n")
     }
+}
+
+/// What a file of a record says, if that can be read.
+fn json<T: DeserializeOwned>(shelved: &Shelved, name: &str) -> Option<T> {
+    serde_json::from_reader(BufReader::new(shelved.file(name)?.take(JSON_MOST))).ok()
 }

@@ -12,6 +12,7 @@ mod answer;
 mod changes;
 mod compared;
 mod contents;
+mod database;
 mod deleting;
 mod entry;
 mod export;

@@ -6,7 +6,9 @@ use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, fsync, openat, openat2, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
+use std::collections::BTreeMap;
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 use std::os::unix::fs::fchown;
 use std::path::{Path, PathBuf};
@@ -30,8 +32,9 @@ pub(crate) struct Shelf {
 /// The records in the folder.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// Their names: that of a folder, or of a folder and a part in it: `2026-cost/memory`.
-    pub(crate) names: Vec<String>,
+    /// By their names, what changes when they do. A name is that of a folder, or of a folder and a part in it:
+    /// `2026-cost/memory`.
+    pub(crate) records: BTreeMap<String, String>,
     /// How many entries were left out because their names are not UTF-8, or not of one line.
     pub(crate) unnamed: usize,
     /// How many folders this user may not open.
@@ -79,12 +82,12 @@ impl Shelf {
         for name in names {
             if let Some(record) = self.entered(&name, &mut found) {
                 if is_there(&record, HEADER) {
-                    found.names.push(name);
+                    found.records.insert(name, stamp_of(&record));
                 } else if is_there(&record, SUITE) {
                     self.parts(&name, &record, &mut found);
                     // One that cannot be read is named itself.
                     if !has(&record, SUITE) {
-                        found.names.push(name);
+                        found.records.insert(name, stamp_of(&record));
                     }
                 }
             }
@@ -97,8 +100,8 @@ impl Shelf {
         let (parts, unnamed) = names_in(record, ".").unwrap_or_default();
         found.unnamed += unnamed;
         for part in parts.into_iter().map(|part| format!("{name}/{part}")) {
-            if self.entered(&part, found).is_some_and(|folder| is_there(&folder, HEADER)) {
-                found.names.push(part);
+            if let Some(folder) = self.entered(&part, found).filter(|folder| is_there(folder, HEADER)) {
+                found.records.insert(part, stamp_of(&folder));
             }
         }
     }
@@ -128,9 +131,9 @@ impl Shelf {
             Ok(folder) if is_there(&folder, SUITE) && !is_there(&folder, HEADER) => {
                 self.parts(top, &folder, &mut found);
             }
-            _ => found.names.push(name.to_owned()),
+            _ => return vec![name.to_owned()],
         }
-        found.names
+        found.records.into_keys().collect()
     }
 
     /// Removes a record with all that is in it: nothing outside of its folder, and nothing that a link leads to.
@@ -247,15 +250,14 @@ impl Shelved {
 
     /// What changes when the record does, or who may read it, or the version of Tare that reads it.
     pub(crate) fn stamp(&self) -> String {
-        let of = |name: &str| match statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => {
-                let changed = format!("{}.{}", stat.st_ctime, stat.st_ctime_nsec);
-                format!("{}.{}.{changed}.{}.{}", stat.st_mtime, stat.st_mtime_nsec, stat.st_size, stat.st_ino)
-            }
-            Err(_) => "-".to_owned(),
-        };
-        let files = [HEADER, SUITE, "end.json", "trials", "profiles"].map(of).join(" ");
-        format!("{} {files}", env!("CARGO_PKG_VERSION"))
+        stamp_of(&self.fd)
+    }
+
+    /// How many trials are on disk, by the names of their folders.
+    pub(crate) fn trials(&self) -> usize {
+        let folder = beneath(&self.fd, "trials", OFlags::RDONLY | OFlags::DIRECTORY);
+        let names = folder.and_then(|folder| names_in(&folder, ".")).unwrap_or_default().0;
+        names.iter().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).count()
     }
 
     /// The open folder as a path, which leads to this very folder whatever its name leads to meanwhile.
@@ -270,6 +272,19 @@ impl Shelved {
         let [message, remedy] = [&fault.message, &fault.remedy].map(|text| text.replace(&path, &self.name));
         Fault { message: format!("{begin}{message}"), remedy, ..fault }
     }
+}
+
+/// What changes when a record does. Ten thousand of these are made at each look at the folder, so it is a digest; a
+/// compiler that hashes otherwise has all records read again.
+fn stamp_of(record: &OwnedFd) -> String {
+    let mut state = DefaultHasher::new();
+    for name in [HEADER, SUITE, "end.json", "trials", "profiles"] {
+        let stat = statat(record, name, AtFlags::SYMLINK_NOFOLLOW).ok();
+        let file = stat.as_ref().map(|stat| (stat.st_size, stat.st_ino));
+        let times = stat.map(|stat| (stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec));
+        (file, times).hash(&mut state);
+    }
+    format!("{} {:016x}", env!("CARGO_PKG_VERSION"), state.finish())
 }
 
 /// An open folder as a path.
@@ -344,6 +359,10 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
+    fn names(found: &Found) -> Vec<&str> {
+        found.records.keys().map(String::as_str).collect()
+    }
+
     #[test]
     fn no_name_leads_out_of_the_folder() {
         let above = tempfile::tempdir().unwrap();
@@ -364,7 +383,7 @@ mod tests {
         }
         let shelf = Shelf::open(&above.path().join("records")).unwrap();
         let found = shelf.found().unwrap();
-        assert_eq!((found.names, found.unnamed), (vec!["good".to_owned(), "suite/part".to_owned()], 2));
+        assert_eq!((names(&found), found.unnamed), (vec!["good", "suite/part"], 2));
         for name in ["..", "../outside", "/etc", "link", ".hidden", "", "good/../good", "good/", "a/b/c", "good\0"] {
             assert!(shelf.record(name).is_none(), "{name:?}");
         }
@@ -408,9 +427,9 @@ mod tests {
         shelf.remove("one").unwrap();
         shelf.remove("suite/a").unwrap();
         assert!(above.path().join("outside/record.json").is_file() && !records.join("one").exists());
-        assert_eq!(shelf.found().unwrap().names, ["kept", "suite/b"]);
+        assert_eq!(names(&shelf.found().unwrap()), ["kept", "suite/b"]);
         shelf.remove("suite").unwrap();
-        assert_eq!(shelf.found().unwrap().names, ["kept"]);
+        assert_eq!(names(&shelf.found().unwrap()), ["kept"]);
     }
 
     #[test]
@@ -441,6 +460,6 @@ mod tests {
         let found = std::thread::scope(|scope| scope.spawn(look).join().unwrap());
         // So that they can be removed.
         folders.iter().for_each(|(name, _)| allow(&records.path().join(name), 0o755));
-        assert_eq!((found.names, found.closed), (vec!["open".to_owned()], 2));
+        assert_eq!((names(&found), found.closed), (vec!["open"], 2));
     }
 }

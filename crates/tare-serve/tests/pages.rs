@@ -50,6 +50,50 @@ fn the_list_has_every_record_and_is_narrowed_down_by_its_address() {
 }
 
 #[test]
+fn many_new_records_are_listed_before_they_are_read() {
+    let site = Site::of(|folder| {
+        let one = sample(folder, "one", |_| {});
+        let text = std::fs::read_to_string(one.join("record.json")).unwrap();
+        for number in 0..39 {
+            // Copies, which wait for no disk.
+            let (run, path) = (format!("copy{number:02}"), folder.join(format!("20260305-copy{number:02}")));
+            copy(&one, &path);
+            std::fs::write(path.join("record.json"), text.replace("\"one\"", &format!("\"{run}\""))).unwrap();
+        }
+    });
+    let began = std::time::Instant::now();
+    let first = loop {
+        let list = site.get("/?part=list&again=yes").body;
+        if list.contains("40 runs") {
+            break list;
+        }
+        assert!(began.elapsed() < std::time::Duration::from_secs(60), "{list}");
+    };
+    let last = site.listed("40 runs");
+    let without_figure = |list: &str| list.matches("<span class=\"quiet\">").count();
+    assert!(without_figure(&first) > without_figure(&last), "all had been read when they were listed");
+    let trials = |list: &str| {
+        let cells = list.split("<small>").filter_map(|cell| cell.split_once(" trials</small>"));
+        cells.map(|(trials, _)| trials.to_owned()).collect::<Vec<_>>()
+    };
+    assert!(trials(&first).len() == 40 && trials(&first) == trials(&last), "{first}");
+    assert!(site.get("/?part=list&q=copy38").body.contains("1 run found"));
+}
+
+/// Copies a record.
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), &target).unwrap();
+        }
+    }
+}
+
+#[test]
 fn a_run_is_the_report_of_its_record_with_the_bar_above() {
     let site = Site::of(two);
     for _ in 0..2 {
