@@ -94,6 +94,12 @@ impl Index {
         self.progress_now().asked += 1;
     }
 
+    /// Waits for what is being written, and lets nothing be written from then on: a process that ends in the middle
+    /// would leave a file that is damaged.
+    pub(crate) fn close(&self) {
+        std::mem::forget(self.db());
+    }
+
     fn progress_now(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -338,6 +344,15 @@ mod tests {
         index.db().execute_batch("DROP TABLE records").unwrap();
         index.refresh(&shelf);
         assert!(!index.progress().is_busy() && index.progress().trouble.contains("index"));
+    }
+
+    #[test]
+    fn nothing_is_written_once_it_is_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        let index = Index::open(folder.path()).unwrap();
+        assert!(index.db.try_lock().is_ok());
+        index.close();
+        assert!(index.db.try_lock().is_err());
     }
 
     #[test]

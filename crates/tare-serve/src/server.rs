@@ -142,6 +142,7 @@ impl Server {
         })?;
         // Who still reads a record or follows a run is not waited for.
         runtime.shutdown_background();
+        site.index.close();
         Ok(())
     }
 }
