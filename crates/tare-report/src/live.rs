@@ -7,7 +7,7 @@ use tare_core::study::Study;
 use tare_stats::SoFar;
 
 /// The unit of rates by second.
-const RATE: &str = "op/s";
+pub(crate) const RATE: &str = "op/s";
 
 /// The style of reports: colours, drawings, tables; light, dark and printed.
 pub const STYLE: &str = include_str!("../assets/report.css");
@@ -66,7 +66,8 @@ impl LiveLooks {
         self.look(arm).is_some_and(|look| look.hatched)
     }
 
-    fn look(&self, arm: &str) -> Option<&Look> {
+    /// How an arm is drawn.
+    pub(crate) fn look(&self, arm: &str) -> Option<&Look> {
         self.0.iter().find(|look| look.name == arm)
     }
 

@@ -2,9 +2,7 @@
 
 use crate::points::Followed;
 use crate::shelf::Shelved;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::io::{BufReader, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tare_core::fault::Fault;
 use tare_core::record::{Header, Record, SCHEMA};
@@ -12,9 +10,6 @@ use tare_report::{FormGlance, Glance, glance};
 
 /// The state of a record that cannot be read.
 pub(crate) const UNREADABLE: &str = "unreadable";
-
-/// The largest file that is read of a record before all of it is, bytes.
-const JSON_MOST: u64 = 64 << 20;
 
 /// What the list has of a record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -61,12 +56,12 @@ impl Entry {
 
     /// By its header alone, until all of it is read: without figures. None if its header cannot be read.
     pub(crate) fn begun(name: &str, shelved: &Shelved) -> Option<Entry> {
-        let header: Header = json(shelved, "record.json").filter(|header: &Header| header.schema == SCHEMA)?;
-        let record = Record { header, trials: Vec::new(), profiles: Vec::new(), end: json(shelved, "end.json") };
+        let header: Header = shelved.json("record.json").filter(|header: &Header| header.schema == SCHEMA)?;
+        let record = Record { header, trials: Vec::new(), profiles: Vec::new(), end: shelved.json("end.json") };
         let made = catch_unwind(AssertUnwindSafe(|| {
             Entry::of_record(name, &record, glance(&record, &tare_stats::analyse(&record)))
         }));
-        Some(Entry { trials: shelved.trials(), ..made.ok()? })
+        Some(Entry { trials: shelved.trials().len(), ..made.ok()? })
     }
 
     fn of_record(name: &str, record: &Record, glance: Glance) -> Entry {
@@ -121,9 +116,4 @@ impl Entry {
         let forms = self.forms.iter().map(|form| &form.form);
         own.into_iter().chain(forms).map(|text| text.to_lowercase()).collect::<Vec<_>>().join("\n")
     }
-}
-
-/// What a file of a record says, if that can be read.
-fn json<T: DeserializeOwned>(shelved: &Shelved, name: &str) -> Option<T> {
-    serde_json::from_reader(BufReader::new(shelved.file(name)?.take(JSON_MOST))).ok()
 }

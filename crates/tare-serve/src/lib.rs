@@ -30,11 +30,13 @@ mod query;
 mod reports;
 mod routes;
 mod runs;
+mod seconds;
 mod server;
 mod shelf;
 mod stopping;
 mod surroundings;
 mod tail;
+mod timeline;
 mod wanted;
 
 pub use server::{Server, Settings, Stopper};

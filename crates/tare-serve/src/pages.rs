@@ -9,7 +9,7 @@ use minijinja::{AutoEscape, Environment, Value, context};
 use tare_core::fault::{Doing, Fault};
 
 /// The templates. Pages extend the first.
-const TEMPLATES: [(&str, &str); 12] = [
+const TEMPLATES: [(&str, &str); 14] = [
     ("frame", include_str!("../assets/frame.html")),
     ("runs", include_str!("../assets/runs.html")),
     ("list", include_str!("../assets/list.html")),
@@ -18,6 +18,8 @@ const TEMPLATES: [(&str, &str); 12] = [
     ("compare", include_str!("../assets/compare.html")),
     ("history", include_str!("../assets/history.html")),
     ("several", include_str!("../assets/several.html")),
+    ("timeline", include_str!("../assets/timeline.html")),
+    ("trial", include_str!("../assets/trial.html")),
     ("notes", include_str!("../assets/notes.html")),
     ("delete", include_str!("../assets/delete.html")),
     ("of-run", include_str!("../assets/of_run.html")),

@@ -6,10 +6,11 @@ use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, fsync, openat, openat2, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
+use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::os::unix::fs::fchown;
 use std::path::{Path, PathBuf};
 use tare_core::fault::{Doing, Fault};
@@ -18,6 +19,9 @@ use tare_core::record::{Record, SuiteRecord};
 /// The file that makes a folder a record, and the one that makes it a record of several parts.
 const HEADER: &str = "record.json";
 const SUITE: &str = "suite.json";
+
+/// The largest JSON file that is read by itself, bytes: that of a record.
+const JSON_MOST: u64 = 64 << 20;
 
 /// The longest name of a folder, bytes.
 const NAME_MOST: usize = 255;
@@ -253,11 +257,19 @@ impl Shelved {
         stamp_of(&self.fd)
     }
 
-    /// How many trials are on disk, by the names of their folders.
-    pub(crate) fn trials(&self) -> usize {
+    /// The names of the folders of its trials, by their numbers.
+    pub(crate) fn trials(&self) -> Vec<String> {
         let folder = beneath(&self.fd, "trials", OFlags::RDONLY | OFlags::DIRECTORY);
-        let names = folder.and_then(|folder| names_in(&folder, ".")).unwrap_or_default().0;
-        names.iter().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).count()
+        let (mut names, _) = folder.and_then(|folder| names_in(&folder, ".")).unwrap_or_default();
+        names.retain(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
+        // From 10000 on they have more digits.
+        names.sort_by_key(String::len);
+        names
+    }
+
+    /// What a JSON file in it says; none if it cannot be read as that.
+    pub(crate) fn json<T: DeserializeOwned>(&self, path: &str) -> Option<T> {
+        serde_json::from_reader(BufReader::new(self.file(path)?.take(JSON_MOST))).ok()
     }
 
     /// The open folder as a path, which leads to this very folder whatever its name leads to meanwhile.

@@ -176,6 +176,8 @@ fn scripts_in_a_record_are_text() {
         "/".to_owned(),
         "/?q=%22%3E%3Cscript%3Ealert(4)%3C/script%3E&study=%22%3E%3Cscript%3E".to_owned(),
         format!("/run/{path}"),
+        format!("/timeline?run={path}&from=%22%3E%3Cscript%3E"),
+        format!("/trial?run={path}&trial=0"),
         format!("/now?run={path}"),
         format!("/compare?run={path}&run=other"),
         format!("/compare?run={path}&run=other&run=third&first={path}"),
