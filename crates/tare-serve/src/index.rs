@@ -18,6 +18,8 @@ pub(crate) use crate::wanted::{RUNNING, UNFINISHED, Wanted};
 pub(crate) const PAGE: usize = 50;
 /// Of more new records than these, headers are read first: all are listed soon, and their figures come later.
 const READ_AT_ONCE: usize = 16;
+/// Records that are read before the folder is looked through again, if somebody has asked for that meanwhile.
+const AT_A_TIME: usize = 20;
 /// The stamp of a record of which only the header was read.
 const BEGUN: &str = "";
 
@@ -110,14 +112,23 @@ impl Index {
 
     /// Reads what is new or newer, the latest records first, and forgets what is gone. The progress says what failed.
     pub(crate) fn refresh(&self, shelf: &Shelf) {
-        let asked = self.progress_now().asked;
-        let looked = self.look_through(shelf);
-        let mut progress = self.progress_now();
-        (progress.done, progress.of, progress.looked) = (0, 0, asked);
-        progress.trouble = looked.err().map(|fault| fault.to_string()).unwrap_or_default();
+        let mut read = 0;
+        loop {
+            let asked = self.progress_now().asked;
+            let looked = self.look_through(shelf, asked, &mut read);
+            if matches!(looked, Ok(false)) {
+                continue;
+            }
+            let mut progress = self.progress_now();
+            (progress.done, progress.of, progress.looked) = (0, 0, asked);
+            progress.trouble = looked.err().map(|fault| fault.to_string()).unwrap_or_default();
+            return;
+        }
     }
 
-    fn look_through(&self, shelf: &Shelf) -> Result<(), Fault> {
+    /// Looks through the folder, which had been asked for `asked` times. `read` counts the records that were read; returns
+    /// whether none are left: who asks meanwhile wants what is new, not to wait for the rest of ten thousand.
+    fn look_through(&self, shelf: &Shelf, asked: u64, read: &mut usize) -> Result<bool, Fault> {
         let found = shelf.found()?;
         let known = self.stamps().doing("read the index")?;
         for gone in known.keys().filter(|name| !found.records.contains_key(*name)) {
@@ -126,12 +137,14 @@ impl Index {
         // Names of records begin with their date.
         let newer: Vec<(&String, &String)> =
             found.records.iter().rev().filter(|(name, stamp)| known.get(*name) != Some(*stamp)).collect();
-        let tell = |done| {
+        let of = *read + newer.len();
+        let tell = |done: usize| {
             let mut progress = self.progress_now();
-            (progress.done, progress.of) = (done, newer.len());
+            (progress.done, progress.of) = (done, of);
             (progress.unnamed, progress.closed) = (found.unnamed, found.closed);
+            progress.asked
         };
-        tell(0);
+        tell(*read);
         let unlisted: Vec<&String> =
             newer.iter().map(|(name, _)| *name).filter(|name| !known.contains_key(*name)).collect();
         if unlisted.len() > READ_AT_ONCE {
@@ -139,11 +152,15 @@ impl Index {
                 self.take_in(shelf, name, BEGUN, |shelved| Entry::begun(name, shelved))?;
             }
         }
-        for (done, (name, stamp)) in newer.iter().enumerate() {
+        for (at, (name, stamp)) in newer.iter().enumerate() {
             self.take_in(shelf, name, stamp, |shelved| Some(Entry::of(name, shelved)))?;
-            tell(done + 1);
+            *read += 1;
+            let (done, left) = (at + 1, newer.len() - at - 1);
+            if tell(*read) != asked && done >= AT_A_TIME && left > 0 {
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Puts what `read` makes of a record into the index. The record may be gone since.
@@ -344,6 +361,26 @@ mod tests {
         index.db().execute_batch("DROP TABLE records").unwrap();
         index.refresh(&shelf);
         assert!(!index.progress().is_busy() && index.progress().trouble.contains("index"));
+    }
+
+    #[test]
+    fn who_asks_while_many_are_read_waits_for_some_of_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let (shelf, index) = (Shelf::open(folder.path()).unwrap(), Index::open(folder.path()).unwrap());
+        for number in 0..AT_A_TIME + 5 {
+            let record = folder.path().join(format!("{number:03}"));
+            std::fs::create_dir(&record).unwrap();
+            std::fs::write(record.join("record.json"), "{}").unwrap();
+        }
+        let mut read = 0;
+        let mut look = |asked| index.look_through(&shelf, asked, &mut read).unwrap();
+        // It was asked for again since.
+        assert!(!look(0));
+        let known = index.stamps().unwrap();
+        assert!(known.len() == AT_A_TIME && !known.contains_key("000"), "the latest are read first: {known:?}");
+        assert!(look(0) && index.stamps().unwrap().len() == AT_A_TIME + 5 && read == AT_A_TIME + 5);
+        index.refresh(&shelf);
+        assert!(!index.progress().is_busy());
     }
 
     #[test]
