@@ -233,7 +233,8 @@ impl Index {
             let mut entries = Vec::new();
             for row in rows.iter().skip(wanted.page.saturating_mul(PAGE)).take(PAGE) {
                 let text: Option<String> = entry.query_row([row], |row| row.get(0)).optional()?;
-                entries.extend(text.and_then(|text| serde_json::from_str(&text).ok()));
+                let shown: Option<Entry> = text.and_then(|text| serde_json::from_str(&text).ok());
+                entries.extend(shown);
             }
             Ok(Listed { entries, count: rows.len() })
         })
