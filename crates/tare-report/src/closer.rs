@@ -7,8 +7,8 @@ use tare_core::record::TrialData;
 pub use crate::svg::{CloseTrial, Stretch};
 
 impl LiveLooks {
-    /// Throughput and p99 of an arm's trials within a stretch of time, as SVG, on scales that hold `all` trials of these
-    /// arms: those of real forms share theirs, an emulated one has its own.
+    /// Throughput and p99 of an arm's trials within a stretch of time, as SVG, on scales that hold `all` trials of
+    /// these arms: those of real forms share theirs, an emulated one has its own.
     pub fn closer<'a>(
         &self,
         arm: &str,

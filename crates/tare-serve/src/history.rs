@@ -165,7 +165,8 @@ pub(crate) fn page(
         asked => plain(query.one("study").or(query.one("workload"))),
         forms => plain(forms), form => plain(form), metrics => plain(metrics),
         metric => plain(chosen.line.as_ref().map(|line| line.metric.as_str())), from => plain(query.one("from")),
-        to => plain(query.one("to")), unknown => plain(&chosen.unknown), busy => progress.is_busy() && progress.of > 0, done => plain(progress.done),
+        to => plain(query.one("to")), unknown => plain(&chosen.unknown),
+        busy => progress.is_busy() && progress.of > 0, done => plain(progress.done),
         of => plain(progress.of), history => history, note => plain(series_note()),
     };
     pages.fill("history", content)

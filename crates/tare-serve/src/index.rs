@@ -126,8 +126,8 @@ impl Index {
         }
     }
 
-    /// Looks through the folder, which had been asked for `asked` times. `read` counts the records that were read; returns
-    /// whether none are left: who asks meanwhile wants what is new, not to wait for the rest of ten thousand.
+    /// Looks through the folder, which had been asked for `asked` times. `read` counts the records that were read;
+    /// returns whether none are left: who asks meanwhile wants what is new, not to wait for the rest of ten thousand.
     fn look_through(&self, shelf: &Shelf, asked: u64, read: &mut usize) -> Result<bool, Fault> {
         let found = shelf.found()?;
         let known = self.stamps().doing("read the index")?;

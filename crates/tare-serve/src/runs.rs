@@ -75,7 +75,8 @@ pub(crate) fn page(
         title => "Runs", bar => bar("/"), script => "runs.js", choices => plain(index.choices()?),
         q => plain(query.one("q")), study => plain(query.one("study")), form => plain(query.one("form")),
         machine => plain(query.one("machine")), state => plain(query.one("state")), from => plain(query.one("from")),
-        to => plain(query.one("to")), tag => plain(query.one("tag")), tags => plain(tags_of(noted, &index.listed(noted.keys())?)),
+        to => plain(query.one("to")), tag => plain(query.one("tag")),
+        tags => plain(tags_of(noted, &index.listed(noted.keys())?)),
         ..list
     };
     pages.fill("runs", content)

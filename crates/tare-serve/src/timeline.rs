@@ -66,7 +66,11 @@ pub(crate) fn page(pages: &Pages, shelf: &Shelf, base: &str, query: &Query) -> R
         let note = if trials.len() == 1 { "1 trial".to_owned() } else { format!("{} trials", trials.len()) };
         let note = if looks.is_emulated(arm) { format!("{note}; EMULATED, own scale") } else { note };
         let drawing = safe(looks.closer(arm, trials, stretch, real));
-        context! { arm => plain(arm), class => plain(looks.key_class(arm)), note => plain(note), svg => drawing }
+        let numbers: Vec<u32> = trials.iter().map(|trial| trial.index).collect();
+        context! {
+            arm => plain(arm), class => plain(looks.key_class(arm)), note => plain(note), svg => drawing,
+            trials => plain(numbers),
+        }
     });
     let panels: Vec<Value> = panels.collect();
     let content = context! {
