@@ -7,6 +7,7 @@ mod best;
 mod brief;
 mod ceiling;
 mod change_points;
+mod closer;
 mod compare;
 mod comparison;
 mod components;
@@ -55,6 +56,7 @@ pub use best::why_undecided;
 pub use change_points::{
     SeriesChangeWords, occasion_note, series_figure, series_json, series_note, series_summary, series_text,
 };
+pub use closer::{CloseTrial, Stretch, trial_heat};
 pub use compare::{compare, compare_json};
 pub use comparison::{ChangeWords, RunWords};
 pub use gate::Gate;

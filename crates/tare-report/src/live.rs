@@ -7,7 +7,7 @@ use tare_core::study::Study;
 use tare_stats::SoFar;
 
 /// The unit of rates by second.
-const RATE: &str = "op/s";
+pub(crate) const RATE: &str = "op/s";
 
 /// The digest by which a report's own script, of flame graphs, may run.
 pub fn script_digest() -> &'static str {
@@ -50,7 +50,8 @@ impl LiveLooks {
         self.look(arm).is_some_and(|look| look.hatched)
     }
 
-    fn look(&self, arm: &str) -> Option<&Look> {
+    /// How an arm is drawn.
+    pub(crate) fn look(&self, arm: &str) -> Option<&Look> {
         self.0.iter().find(|look| look.name == arm)
     }
 

@@ -12,6 +12,11 @@ const PAUSE = 150;
 /** Milliseconds until the list is asked for again while records are read. */
 const AGAIN = 500;
 
+/** Milliseconds for which a look at the folder is new enough for a search. */
+const FRESH = 10000;
+
+/** When the folder was looked through for this page. */
+let looked = Date.now();
 /** @type {AbortController | undefined} */
 let asking;
 /** @type {number | undefined} */
@@ -99,14 +104,15 @@ function tick() {
   counted();
 }
 
-/** Shows the list for these filters; `again` only waits for the look that goes on.
+/** Shows the list for these filters; `again` only waits for the look that goes on. A search soon after a look does, too.
  *  @param {URLSearchParams} query @param {boolean} again */
 async function show(query, again = false) {
   asking?.abort();
   asking = new AbortController();
   const address = new URLSearchParams(query);
   address.set("part", "list");
-  if (again) address.set("again", "yes");
+  if (again || Date.now() - looked < FRESH) address.set("again", "yes");
+  else looked = Date.now();
   try {
     const answer = await fetch(`?${address}`, { signal: asking.signal });
     if (!answer.ok) return;

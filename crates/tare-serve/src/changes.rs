@@ -2,7 +2,7 @@
 //! They come from pages made here, and nowhere else: they must name the origin that all requests are held to.
 
 use crate::answer::{self, Answer};
-use crate::deleting::{self, Doomed, RECORDS_MOST, doomed, seen};
+use crate::deleting::{self, Doomed, RECORDS_MOST, doomed, seen, unknown};
 use crate::guard::Guard;
 use crate::notes::Note;
 use crate::now;
@@ -102,8 +102,8 @@ impl Site {
 
     /// Deletes what a form names, if it is what its page has said.
     fn delete(&self, form: &Query) -> Answer {
-        let live = self.surroundings.live_runs();
-        let all = doomed(&self.shelf, &live, form);
+        let (live, noted) = (self.surroundings.live_runs(), self.noted());
+        let all = doomed(&self.shelf, &live, &noted, form);
         if let Some(Doomed { name, why, .. }) = all.iter().find(|one| !one.why.is_empty()) {
             let fault = Fault::new(format!("nothing was deleted: of '{name}' {why}")).remedy("choose other runs");
             return self.pages.problem(StatusCode::CONFLICT, "Not deleted", &fault);
@@ -111,11 +111,13 @@ impl Site {
         if all.is_empty() || all.len() > RECORDS_MOST {
             return missing(self);
         }
-        if form.one("seen") == Some(seen(&all).as_str()) {
-            return self.remove(&all);
-        }
-        let changed = "Nothing was deleted: something has changed since this was said.";
-        match deleting::page(&self.pages, &self.shelf, &live, form, changed) {
+        let is_as_seen = form.one("seen") == Some(seen(&all).as_str());
+        let changed = match unknown(&self.shelf, form).len() {
+            0 if is_as_seen => return self.remove(&all),
+            0 => "Nothing was deleted: something has changed since this was said.",
+            _ => "Nothing was deleted: not all of these are here.",
+        };
+        match deleting::page(&self.pages, &self.shelf, &live, &noted, form, changed) {
             Ok(Some(html)) => answer::page(StatusCode::CONFLICT, html),
             Ok(None) => missing(self),
             Err(fault) => self.pages.problem(StatusCode::UNPROCESSABLE_ENTITY, "Not deleted", &fault),
@@ -123,15 +125,15 @@ impl Site {
     }
 
     fn remove(&self, all: &[Doomed]) -> Answer {
-        for (gone, Doomed { name, .. }) in all.iter().enumerate() {
+        for (gone, Doomed { name, said, .. }) in all.iter().enumerate() {
             if let Err(fault) = self.shelf.remove(name).doing(format!("delete '{name}'")) {
                 self.look();
                 let fault = fault.context(format!("{gone} of {} are gone, and part of this one may be", all.len()));
                 let fault = fault.remedy("serve as who may delete it, or delete it by hand");
                 return self.pages.problem(StatusCode::UNPROCESSABLE_ENTITY, "Not all deleted", &fault);
             }
-            // Notes that cannot be changed do no harm.
-            let _ = self.notes.put(&self.shelf, name, Note::default());
+            // Notes that cannot be changed do no harm, and what was said since stays.
+            let _ = self.notes.forget(&self.shelf, said);
         }
         self.look();
         answer::elsewhere(&format!("{}/?chosen=none", self.guard.base()))

@@ -5,7 +5,7 @@ use crate::shelf::Shelved;
 use serde::{Deserialize, Serialize};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tare_core::fault::Fault;
-use tare_core::record::Record;
+use tare_core::record::{Header, Record, SCHEMA};
 use tare_report::{FormGlance, Glance, glance};
 
 /// The state of a record that cannot be read.
@@ -52,6 +52,16 @@ impl Entry {
         }));
         let odd = || Err(Fault::new("its figures contradict each other, so that nothing can be made of them"));
         made.unwrap_or_else(|_| odd()).unwrap_or_else(|fault: Fault| Entry::unreadable(name, &fault))
+    }
+
+    /// By its header alone, until all of it is read: without figures. None if its header cannot be read.
+    pub(crate) fn begun(name: &str, shelved: &Shelved) -> Option<Entry> {
+        let header: Header = shelved.json("record.json").filter(|header: &Header| header.schema == SCHEMA)?;
+        let record = Record { header, trials: Vec::new(), profiles: Vec::new(), end: shelved.json("end.json") };
+        let made = catch_unwind(AssertUnwindSafe(|| {
+            Entry::of_record(name, &record, glance(&record, &tare_stats::analyse(&record)))
+        }));
+        Some(Entry { trials: shelved.trials().len(), ..made.ok()? })
     }
 
     fn of_record(name: &str, record: &Record, glance: Glance) -> Entry {

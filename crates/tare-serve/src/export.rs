@@ -17,7 +17,7 @@ pub(crate) const EXPORTS_MOST: usize = 4;
 /// Bytes that are sent at once, and how many of these wait for a browser.
 const PIECE: usize = 64 << 10;
 const PIECES_WAITING: usize = 16;
-/// The file that says what is not in the archive.
+/// The file that says what is not in the archive, unless a record has its name.
 const LEFT_OUT: &str = "LEFT-OUT.txt";
 
 /// The records that are named, each once; none if there is none, or one of them is not there.
@@ -82,14 +82,32 @@ fn write(shelf: &Shelf, names: &[String], to: impl Write) -> io::Result<()> {
     if !left_out.is_empty() {
         let text = format!("Not in this archive, or not whole:\n\n{left_out}");
         let mut header = head(EntryType::Regular, text.len() as u64, 0);
-        archive.append_data(&mut header, LEFT_OUT, text.as_bytes())?;
+        archive.append_data(&mut header, list_of(names), text.as_bytes())?;
     }
     archive.into_inner()?.flush()
 }
 
+/// What the list of what is left out is called: as no record in the archive is. Some file systems do not tell capital
+/// letters from others.
+fn list_of(names: &[String]) -> String {
+    let is_free = |name: &String| {
+        let mut tops = names.iter().filter_map(|one| one.split('/').next());
+        !tops.any(|top| top.eq_ignore_ascii_case(name))
+    };
+    let others = (2..).map(|number| format!("LEFT-OUT-{number}.txt"));
+    let mut all = std::iter::once(LEFT_OUT.to_owned()).chain(others);
+    all.find(is_free).expect("there are more numbers than records")
+}
+
+/// A path as one line, whatever is in its names.
+fn on_one_line(path: &Path) -> String {
+    let shown = path.display().to_string();
+    shown.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
+}
+
 /// Puts a file or a folder into the archive.
 fn put(archive: &mut Builder<impl Write>, item: &Item<'_>, path: &Path, left_out: &mut String) -> io::Result<()> {
-    let mut leave_out = |why: &str| left_out.push_str(&format!("{}: {why}\n", path.display()));
+    let mut leave_out = |why: &str| left_out.push_str(&format!("{}: {why}\n", on_one_line(path)));
     match item.kind {
         FileType::RegularFile => {}
         FileType::Directory => {
@@ -190,6 +208,26 @@ mod tests {
         assert_eq!((found["one/record.json"].as_str(), found[&trial].as_str()), ("{}", "trial"));
         let left_out = &found[LEFT_OUT];
         assert!(left_out.contains("gone: it is gone") && left_out.contains("one/secret: a link"), "{left_out}");
+    }
+
+    #[test]
+    fn the_list_of_what_is_left_out_takes_no_record_s_name_and_is_one_line_for_each() {
+        let records = tempfile::tempdir().unwrap();
+        for name in ["LEFT-OUT.txt", "left-out-2.TXT"] {
+            std::fs::create_dir(records.path().join(name)).unwrap();
+            std::fs::write(records.path().join(name).join("record.json"), "{}").unwrap();
+        }
+        symlink("/", records.path().join("LEFT-OUT.txt/a\nb: a link\nc")).unwrap();
+        let shelf = Shelf::open(records.path()).unwrap();
+        let mut bytes = Vec::new();
+        write(&shelf, &["LEFT-OUT.txt".to_owned(), "left-out-2.TXT".to_owned()], &mut bytes).unwrap();
+        let mut archive = tar::Archive::new(bytes.as_slice());
+        let mut list = archive.entries().unwrap().last().unwrap().unwrap();
+        let mut text = String::new();
+        list.read_to_string(&mut text).unwrap();
+        assert_eq!(list.path().unwrap().display().to_string(), "LEFT-OUT-3.txt");
+        assert_eq!(text.lines().last(), Some("LEFT-OUT.txt/a\\nb: a link\\nc: a link"));
+        assert_eq!(text.lines().count(), 3);
     }
 
     #[test]

@@ -62,6 +62,8 @@ struct Chosen {
     subject: Option<Subject>,
     lines: Vec<Line>,
     line: Option<Line>,
+    /// What the address names and this history does not have: what it is, and its name.
+    unknown: Vec<(&'static str, String)>,
 }
 
 impl Chosen {
@@ -83,7 +85,13 @@ impl Chosen {
         let of_form = || lines.iter().filter(move |line| form.is_some_and(|form| form.form == line.form));
         let metric = query.one("metric").and_then(|metric| of_form().find(|line| line.metric == metric));
         let line = metric.or_else(|| of_form().next()).cloned();
-        Ok(Chosen { subjects, subject, lines, line })
+        let shown = line.iter().flat_map(|line| [("form", &line.form), ("metric", &line.metric)]);
+        let unknown = shown.filter_map(|(what, shown)| {
+            let asked = query.one(what).filter(|asked| asked != shown)?;
+            Some((what, asked.to_owned()))
+        });
+        let unknown = unknown.collect();
+        Ok(Chosen { subjects, subject, lines, line, unknown })
     }
 }
 
@@ -157,7 +165,8 @@ pub(crate) fn page(
         asked => plain(query.one("study").or(query.one("workload"))),
         forms => plain(forms), form => plain(form), metrics => plain(metrics),
         metric => plain(chosen.line.as_ref().map(|line| line.metric.as_str())), from => plain(query.one("from")),
-        to => plain(query.one("to")), busy => progress.is_busy() && progress.of > 0, done => plain(progress.done),
+        to => plain(query.one("to")), unknown => plain(&chosen.unknown),
+        busy => progress.is_busy() && progress.of > 0, done => plain(progress.done),
         of => plain(progress.of), history => history, note => plain(series_note()),
     };
     pages.fill("history", content)
@@ -208,7 +217,8 @@ fn history(
         metric => plain(&line.title), form => plain(&line.form), baseline => plain(&subject.baseline),
         count => plain(view.range.len()), drawn => plain(drawn.len()),
         svg => (!drawn.is_empty()).then(|| safe(series_chart(&view.chart(drawn.clone(), base)))),
-        now => plain(view.segments.last().map(|segment| series_figure(segment.ratio, segment.interval))),
+        now => plain((!view.range.is_empty()).then(|| view.segment(view.range.end - 1))),
+        is_latest => view.range.end == view.series.points.len(),
         needed => plain((view.series.points.len() < CHANGE_VALUES_MIN).then_some(CHANGE_VALUES_MIN)),
         regressions => plain(regressions), improvements => plain(improvements), changes => changes,
         rows => plain(view.rows(listed)), occasion => plain(occasion.as_ref().map(occasion_note)),

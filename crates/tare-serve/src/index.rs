@@ -1,13 +1,12 @@
 //! The index: what the list shows of each record, so that ten thousand of them are listed at once. Made from records,
 //! made anew where they are newer, and never the truth.
 
+use crate::database;
 use crate::entry::{Entry, UNREADABLE};
 use crate::points;
-use crate::shelf::Shelf;
+use crate::shelf::{Shelf, Shelved};
 use crate::wanted::{TO_COME, conditions};
-use rusqlite::{Connection, OpenFlags, params, params_from_iter};
-use rustix::fd::OwnedFd;
-use rustix::fs::{CWD, FileType, Mode, OFlags, fchmod, fstat, openat};
+use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,23 +14,14 @@ use tare_core::fault::{Doing, Fault};
 
 pub(crate) use crate::wanted::{RUNNING, UNFINISHED, Wanted};
 
-/// The file, in the folder of records.
-const FILE: &str = ".tare-serve.sqlite";
-/// Marks the file as Tare's own: "TARE".
-const MARK: i64 = 0x5441_5245;
-/// The version of the tables. Another one is made anew.
-const VERSION: i64 = 3;
-
-/// The list's; [`points::TABLES`] are those of histories.
-const TABLES: &str = "
-    CREATE TABLE records (
-        name TEXT PRIMARY KEY, stamp TEXT NOT NULL, started TEXT NOT NULL, run TEXT NOT NULL, study TEXT NOT NULL,
-        machine TEXT NOT NULL, ended TEXT NOT NULL, forms TEXT NOT NULL, words TEXT NOT NULL,
-        entry TEXT NOT NULL) STRICT;
-    CREATE INDEX by_start ON records (started DESC, name);";
-
 /// How many records a page lists.
 pub(crate) const PAGE: usize = 50;
+/// Of more new records than these, headers are read first: all are listed soon, and their figures come later.
+const READ_AT_ONCE: usize = 16;
+/// Records that are read before the folder is looked through again, if somebody has asked for that meanwhile.
+const AT_A_TIME: usize = 20;
+/// The stamp of a record of which only the header was read.
+const BEGUN: &str = "";
 
 /// How far the index is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -87,9 +77,9 @@ impl Index {
     /// # Errors
     /// When there is no memory for one.
     pub(crate) fn open(folder: &Path) -> Result<Index, Fault> {
-        let db = match in_file(&folder.join(FILE)) {
+        let db = match database::in_file(folder) {
             Ok(db) => db,
-            Err(_) => in_memory().doing("make an index of the records")?,
+            Err(_) => database::in_memory().doing("make an index of the records")?,
         };
         // The first look is taken unasked.
         let progress = Progress { asked: 1, ..Progress::default() };
@@ -106,6 +96,12 @@ impl Index {
         self.progress_now().asked += 1;
     }
 
+    /// Waits for what is being written, and lets nothing be written from then on: a process that ends in the middle
+    /// would leave a file that is damaged.
+    pub(crate) fn close(&self) {
+        std::mem::forget(self.db());
+    }
+
     fn progress_now(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -116,40 +112,69 @@ impl Index {
 
     /// Reads what is new or newer, the latest records first, and forgets what is gone. The progress says what failed.
     pub(crate) fn refresh(&self, shelf: &Shelf) {
-        let asked = self.progress_now().asked;
-        let looked = self.look_through(shelf);
-        let mut progress = self.progress_now();
-        (progress.done, progress.of, progress.looked) = (0, 0, asked);
-        progress.trouble = looked.err().map(|fault| fault.to_string()).unwrap_or_default();
+        let mut read = 0;
+        loop {
+            let asked = self.progress_now().asked;
+            let looked = self.look_through(shelf, asked, &mut read);
+            if matches!(looked, Ok(false)) {
+                continue;
+            }
+            let mut progress = self.progress_now();
+            (progress.done, progress.of, progress.looked) = (0, 0, asked);
+            progress.trouble = looked.err().map(|fault| fault.to_string()).unwrap_or_default();
+            return;
+        }
     }
 
-    fn look_through(&self, shelf: &Shelf) -> Result<(), Fault> {
+    /// Looks through the folder, which had been asked for `asked` times. `read` counts the records that were read;
+    /// returns whether none are left: who asks meanwhile wants what is new, not to wait for the rest of ten thousand.
+    fn look_through(&self, shelf: &Shelf, asked: u64, read: &mut usize) -> Result<bool, Fault> {
         let found = shelf.found()?;
         let known = self.stamps().doing("read the index")?;
-        let names: BTreeSet<&String> = found.names.iter().collect();
-        for gone in known.keys().filter(|name| !names.contains(name)) {
+        for gone in known.keys().filter(|name| !found.records.contains_key(*name)) {
             self.db().execute("DELETE FROM records WHERE name = ?1", [gone]).doing("write the index")?;
         }
         // Names of records begin with their date.
-        let newer = found.names.iter().rev().filter_map(|name| {
-            let stamp = shelf.record(name)?.stamp();
-            (known.get(name) != Some(&stamp)).then_some((name, stamp))
-        });
-        let newer: Vec<(&String, String)> = newer.collect();
-        let tell = |done| {
+        let newer: Vec<(&String, &String)> =
+            found.records.iter().rev().filter(|(name, stamp)| known.get(*name) != Some(*stamp)).collect();
+        let of = *read + newer.len();
+        let tell = |done: usize| {
             let mut progress = self.progress_now();
-            (progress.done, progress.of) = (done, newer.len());
+            (progress.done, progress.of) = (done, of);
             (progress.unnamed, progress.closed) = (found.unnamed, found.closed);
+            progress.asked
         };
-        tell(0);
-        for (done, (name, stamp)) in newer.iter().enumerate() {
-            // It may be gone since.
-            if let Some(shelved) = shelf.record(name) {
-                self.put(&Entry::of(name, &shelved), stamp).doing("write the index")?;
+        tell(*read);
+        let unlisted: Vec<&String> =
+            newer.iter().map(|(name, _)| *name).filter(|name| !known.contains_key(*name)).collect();
+        if unlisted.len() > READ_AT_ONCE {
+            for name in unlisted {
+                self.take_in(shelf, name, BEGUN, |shelved| Entry::begun(name, shelved))?;
             }
-            tell(done + 1);
         }
-        Ok(())
+        for (at, (name, stamp)) in newer.iter().enumerate() {
+            self.take_in(shelf, name, stamp, |shelved| Some(Entry::of(name, shelved)))?;
+            *read += 1;
+            let (done, left) = (at + 1, newer.len() - at - 1);
+            if tell(*read) != asked && done >= AT_A_TIME && left > 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Puts what `read` makes of a record into the index. The record may be gone since.
+    fn take_in(
+        &self,
+        shelf: &Shelf,
+        name: &str,
+        stamp: &str,
+        read: impl FnOnce(&Shelved) -> Option<Entry>,
+    ) -> Result<(), Fault> {
+        match shelf.record(name).as_ref().and_then(read) {
+            Some(entry) => self.put(&entry, stamp).doing("write the index"),
+            None => Ok(()),
+        }
     }
 
     fn stamps(&self) -> rusqlite::Result<BTreeMap<String, String>> {
@@ -158,22 +183,29 @@ impl Index {
         query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
     }
 
-    /// The names of all records.
+    /// Which of these names are of records that are listed.
     ///
     /// # Errors
     /// When the index cannot be read.
-    pub(crate) fn names(&self) -> Result<BTreeSet<String>, Fault> {
-        Ok(self.stamps().doing("read the index")?.into_keys().collect())
+    pub(crate) fn listed<'a>(&self, names: impl Iterator<Item = &'a String>) -> Result<BTreeSet<String>, Fault> {
+        let names: Vec<&String> = names.collect();
+        if names.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let names = serde_json::to_string(&names).expect("names are plain data");
+        let text = "SELECT name FROM records WHERE name IN (SELECT value FROM json_each(?1))";
+        self.read(|db| db.prepare(text)?.query_map([names], |row| row.get(0))?.collect())
     }
 
     fn put(&self, entry: &Entry, stamp: &str) -> rusqlite::Result<()> {
         let forms: String = entry.forms.iter().map(|form| format!("\n{}\n", form.form)).collect();
         let text = serde_json::to_string(entry).expect("an entry is plain data");
         let Entry { name, started, run, study, machine, ended, .. } = entry;
-        let row = params![name, stamp, started, run, study, machine, ended, forms, entry.words(), text];
+        let row = params![name, stamp, started, run, study, machine, ended, forms, entry.words()];
         let mut db = self.db();
         let all = db.transaction()?;
-        all.execute("INSERT OR REPLACE INTO records VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)", row)?;
+        all.execute("INSERT OR REPLACE INTO records VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)", row)?;
+        all.execute("INSERT OR REPLACE INTO entries VALUES (?1, ?2)", params![name, text])?;
         points::put(&all, name, started, entry.followed.as_ref())?;
         all.commit()
     }
@@ -190,21 +222,22 @@ impl Index {
     /// When the index cannot be read.
     pub(crate) fn list(&self, wanted: &Wanted, live: &[String]) -> Result<Listed, Fault> {
         let (conditions, values) = conditions(wanted, live);
-        let count = format!("SELECT count(*) FROM records WHERE {conditions}");
-        let page = format!(
-            "SELECT entry FROM records WHERE {conditions} ORDER BY started DESC, name LIMIT {PAGE} OFFSET {}",
-            wanted.page.saturating_mul(PAGE)
-        );
-        let read = || -> rusqlite::Result<Listed> {
-            let db = self.db();
-            let count: i64 = db.query_row(&count, params_from_iter(&values), |row| row.get(0))?;
-            let mut query = db.prepare(&page)?;
-            let rows = query.query_map(params_from_iter(&values), |row| row.get::<_, String>(0))?;
-            let entries = rows.collect::<rusqlite::Result<Vec<String>>>()?;
-            let entries = entries.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
-            Ok(Listed { entries, count: usize::try_from(count).unwrap_or_default() })
-        };
-        read().doing("read the index")
+        // What is searched is apart from what is shown, which is larger and read for one page alone.
+        let all = format!("SELECT rowid FROM records WHERE {conditions} ORDER BY started DESC, name");
+        self.read(|db| {
+            let mut query = db.prepare(&all)?;
+            let rows = query.query_map(params_from_iter(&values), |row| row.get::<_, i64>(0))?;
+            let rows: Vec<i64> = rows.collect::<rusqlite::Result<_>>()?;
+            let mut entry =
+                db.prepare("SELECT entry FROM records JOIN entries USING (name) WHERE records.rowid = ?1")?;
+            let mut entries = Vec::new();
+            for row in rows.iter().skip(wanted.page.saturating_mul(PAGE)).take(PAGE) {
+                let text: Option<String> = entry.query_row([row], |row| row.get(0)).optional()?;
+                let shown: Option<Entry> = text.and_then(|text| serde_json::from_str(&text).ok());
+                entries.extend(shown);
+            }
+            Ok(Listed { entries, count: rows.len() })
+        })
     }
 
     /// What there is to choose from.
@@ -246,86 +279,11 @@ impl Index {
     }
 }
 
-fn in_memory() -> rusqlite::Result<Connection> {
-    let db = Connection::open_in_memory()?;
-    db.execute_batch(&format!("PRAGMA foreign_keys = ON; {TABLES} {}", points::TABLES))?;
-    Ok(db)
-}
-
-/// The index in a file, which is only changed if it is new or ours. Its file is its owner's alone, as records are.
-fn in_file(path: &Path) -> rusqlite::Result<Connection> {
-    let file = private(path)?;
-    let db = connect(path)?;
-    let number = |text: &str| db.query_row(text, [], |row| row.get::<_, i64>(0));
-    let (mark, version) = (number("PRAGMA application_id")?, number("PRAGMA user_version")?);
-    let found = schema(&db)?;
-    if mark != MARK && !found.is_empty() {
-        return Err(rusqlite::Error::InvalidQuery);
-    }
-    // One of an earlier version may be open to all; that of another user stays as it is.
-    let _ = fchmod(&file, OWNERS);
-    // A view of this name may have no end, and a trigger may do anything: whoever made the folder has made the file.
-    if (mark, version) == (MARK, VERSION) && found == schema(&in_memory()?)? {
-        // Whether a record can be read depends on more than its files: on the user and the free memory, for two.
-        db.execute("DELETE FROM records WHERE ended = ?1", [UNREADABLE])?;
-        return Ok(db);
-    }
-    if found.is_empty() {
-        return made_anew(db);
-    }
-    drop(db);
-    std::fs::remove_file(path).map_err(|_| rusqlite::Error::InvalidPath(path.to_owned()))?;
-    drop(private(path)?);
-    made_anew(connect(path)?)
-}
-
-/// Read and written by its owner.
-const OWNERS: Mode = Mode::RUSR.union(Mode::WUSR);
-
-/// Opens the file, or makes it: `SQLite` would make one that all can read.
-fn private(path: &Path) -> rusqlite::Result<OwnedFd> {
-    // A pipe is not waited for.
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let none = || rusqlite::Error::InvalidPath(path.to_owned());
-    let file = openat(CWD, path, flags, OWNERS).map_err(|_| none())?;
-    let kind = fstat(&file).map(|stat| FileType::from_raw_mode(stat.st_mode));
-    if kind == Ok(FileType::RegularFile) { Ok(file) } else { Err(none()) }
-}
-
-fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NOFOLLOW | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    usable(Connection::open_with_flags(path, flags)?)
-}
-
-/// This database, if it can be written: `SQLite` opens one that cannot be, too.
-fn usable(db: Connection) -> rusqlite::Result<Connection> {
-    if db.is_readonly("main")? {
-        return Err(rusqlite::Error::InvalidQuery);
-    }
-    db.busy_timeout(std::time::Duration::from_secs(2))?;
-    // Whoever else can write to the folder has made a schema that this process would run.
-    db.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA foreign_keys = ON;")?;
-    db.execute_batch("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;")?;
-    Ok(db)
-}
-
-/// The texts of everything that is declared in it; nothing of it is run.
-fn schema(db: &Connection) -> rusqlite::Result<Vec<String>> {
-    let text = "SELECT concat_ws(' ', type, name, tbl_name, sql) FROM sqlite_schema ORDER BY 1";
-    db.prepare(text)?.query_map([], |row| row.get(0))?.collect()
-}
-
-fn made_anew(db: Connection) -> rusqlite::Result<Connection> {
-    db.execute_batch(&format!(
-        "BEGIN; {TABLES} {} PRAGMA application_id = {MARK}; PRAGMA user_version = {VERSION}; COMMIT;",
-        points::TABLES
-    ))?;
-    Ok(db)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::database::{FILE, MARK, TABLES, VERSION, usable};
+    use rusqlite::OpenFlags;
 
     fn entry(name: &str, study: &str, ended: &str) -> Entry {
         let text = serde_json::json!({
@@ -404,6 +362,35 @@ mod tests {
         index.db().execute_batch("DROP TABLE records").unwrap();
         index.refresh(&shelf);
         assert!(!index.progress().is_busy() && index.progress().trouble.contains("index"));
+    }
+
+    #[test]
+    fn who_asks_while_many_are_read_waits_for_some_of_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let (shelf, index) = (Shelf::open(folder.path()).unwrap(), Index::open(folder.path()).unwrap());
+        for number in 0..AT_A_TIME + 5 {
+            let record = folder.path().join(format!("{number:03}"));
+            std::fs::create_dir(&record).unwrap();
+            std::fs::write(record.join("record.json"), "{}").unwrap();
+        }
+        let mut read = 0;
+        let mut look = |asked| index.look_through(&shelf, asked, &mut read).unwrap();
+        // It was asked for again since.
+        assert!(!look(0));
+        let known = index.stamps().unwrap();
+        assert!(known.len() == AT_A_TIME && !known.contains_key("000"), "the latest are read first: {known:?}");
+        assert!(look(0) && index.stamps().unwrap().len() == AT_A_TIME + 5 && read == AT_A_TIME + 5);
+        index.refresh(&shelf);
+        assert!(!index.progress().is_busy());
+    }
+
+    #[test]
+    fn nothing_is_written_once_it_is_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        let index = Index::open(folder.path()).unwrap();
+        assert!(index.db.try_lock().is_ok());
+        index.close();
+        assert!(index.db.try_lock().is_err());
     }
 
     #[test]

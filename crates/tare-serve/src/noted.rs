@@ -26,6 +26,6 @@ pub(crate) fn page(pages: &Pages, shelf: &Shelf, notes: &Notes, query: &Query) -
 ///
 /// # Errors
 /// When it cannot be filled in.
-pub(crate) fn of_run(pages: &Pages, name: &str, note: &Note) -> Result<String, Fault> {
-    pages.fill("of-run", context! { name => plain(name), note => plain(note) })
+pub(crate) fn of_run(pages: &Pages, name: &str, note: &Note, has_timeline: bool) -> Result<String, Fault> {
+    pages.fill("of-run", context! { name => plain(name), note => plain(note), has_timeline => has_timeline })
 }

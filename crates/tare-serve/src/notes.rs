@@ -25,7 +25,7 @@ pub(crate) const TAG_MOST: usize = 40;
 pub(crate) const TEXT_MOST: usize = 4000;
 
 /// What the user says of a record.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Note {
     #[serde(default)]
     pub(crate) tags: Vec<String>,
@@ -63,14 +63,16 @@ impl Note {
             () if is_longer(&text, TEXT_MOST) => format!("a note has at most {TEXT_MOST} characters"),
             () => return Ok(Note { tags: all, text }),
         };
-        Err(Fault::new(too_long).remedy("go back in the browser and shorten it"))
+        Err(Fault::new(too_long).remedy("go back in the browser and shorten it; until then it stays as it was"))
     }
 
-    /// Within the same limits, whoever wrote the file.
-    fn bounded(self) -> Note {
-        let cut = |text: &str, most: usize| text.chars().take(most).collect::<String>();
-        let tags = self.tags.iter().take(TAGS_MOST).map(|tag| cut(tag, TAG_MOST)).collect();
-        Note { tags, text: cut(&self.text, TEXT_MOST) }
+    /// What is shown of it beside others: within the same limits, whoever wrote the file. What is kept stays whole.
+    pub(crate) fn bounded(&self) -> Note {
+        Note { tags: self.bounded_tags().collect(), text: cut(&self.text, TEXT_MOST) }
+    }
+
+    fn bounded_tags(&self) -> impl Iterator<Item = String> {
+        self.tags.iter().take(TAGS_MOST).map(|tag| cut(tag, TAG_MOST))
     }
 
     fn holds(&self, word: &str) -> bool {
@@ -83,6 +85,10 @@ fn plain(text: &str, kept: &[char]) -> String {
     text.chars().filter(|c| !c.is_control() || kept.contains(c)).collect()
 }
 
+fn cut(text: &str, most: usize) -> String {
+    text.chars().take(most).collect()
+}
+
 fn is_longer(text: &str, most: usize) -> bool {
     text.chars().nth(most).is_some()
 }
@@ -91,6 +97,12 @@ fn is_longer(text: &str, most: usize) -> bool {
 pub(crate) fn holding(noted: &Noted, word: &str) -> Vec<String> {
     let word = word.to_lowercase();
     noted.iter().filter(|(_, note)| note.holds(&word)).map(|(name, _)| name.clone()).collect()
+}
+
+/// What is said of a record and of the parts in it.
+pub(crate) fn of_record(noted: &Noted, name: &str) -> Noted {
+    let is_of = |of: &str| of == name || of.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'));
+    noted.iter().filter(|(of, _)| is_of(of)).map(|(of, note)| (of.clone(), note.clone())).collect()
 }
 
 /// The records that have a tag.
@@ -102,7 +114,7 @@ pub(crate) fn tagged(noted: &Noted, tag: &str) -> Vec<String> {
 /// All tags of these records.
 pub(crate) fn tags_of(noted: &Noted, names: &BTreeSet<String>) -> BTreeSet<String> {
     let there = noted.iter().filter(|(name, _)| names.contains(*name));
-    there.flat_map(|(_, note)| note.tags.iter().cloned()).collect()
+    there.flat_map(|(_, note)| note.bounded_tags()).collect()
 }
 
 /// The file as it was read last.
@@ -130,12 +142,31 @@ impl Notes {
     /// # Errors
     /// When the file cannot be read or written; it is as it was then.
     pub(crate) fn put(&self, shelf: &Shelf, name: &str, note: Note) -> Result<(), Fault> {
+        self.change(shelf, |noted| {
+            if note == Note::default() {
+                noted.remove(name);
+            } else {
+                noted.insert(name.to_owned(), note);
+            }
+        })
+    }
+
+    /// Forgets what was said of records, unless something else is said of them by now.
+    ///
+    /// # Errors
+    /// As for [`Notes::put`].
+    pub(crate) fn forget(&self, shelf: &Shelf, said: &Noted) -> Result<(), Fault> {
+        self.change(shelf, |noted| noted.retain(|name, note| said.get(name) != Some(&*note)))
+    }
+
+    /// Writes what `change` makes of all that is said, if that is something else.
+    fn change(&self, shelf: &Shelf, change: impl FnOnce(&mut Noted)) -> Result<(), Fault> {
         let mut kept = self.kept();
-        let mut noted = Noted::clone(&*read(&mut kept, shelf)?);
-        if note == Note::default() {
-            noted.remove(name);
-        } else {
-            noted.insert(name.to_owned(), note);
+        let before = read(&mut kept, shelf)?;
+        let mut noted = Noted::clone(&before);
+        change(&mut noted);
+        if noted == *before {
+            return Ok(());
         }
         let written = Written { schema: SCHEMA, runs: noted };
         let text = serde_json::to_vec_pretty(&written).expect("notes are plain data");
@@ -179,8 +210,7 @@ fn read_anew(kept: &mut Kept, shelf: &Shelf) -> Result<(), Fault> {
     if written.schema > SCHEMA {
         return Err(Fault::new(format!("could not {reading}: a newer version of Tare has written it")));
     }
-    let noted = written.runs.into_iter().map(|(name, note)| (name, note.bounded())).collect();
-    *kept = Kept { stamp, noted: Arc::new(noted) };
+    *kept = Kept { stamp, noted: Arc::new(written.runs) };
     Ok(())
 }
 
@@ -225,7 +255,11 @@ mod tests {
         assert_eq!((holding(&all, "move"), tagged(&all, "nightly")), (vec!["one".into()], vec!["two/part".into()]));
         let there = BTreeSet::from(["one".to_owned()]);
         assert_eq!(tags_of(&all, &there), BTreeSet::from(["Nightly".to_owned()]), "the other record is gone");
-        notes.put(&shelf, "one", Note::default()).unwrap();
+        // What was said since it was shown stays.
+        let shown = [of_record(&all, "one"), of_record(&all, "two")];
+        assert_eq!(shown.iter().map(Noted::len).collect::<Vec<_>>(), [1, 1]);
+        notes.put(&shelf, "two/part", Note::typed("nightly, y", "").unwrap()).unwrap();
+        shown.iter().for_each(|said| notes.forget(&shelf, said).unwrap());
         assert_eq!(notes.all(&shelf).unwrap().keys().collect::<Vec<_>>(), ["two/part"]);
         let mode = std::fs::metadata(folder.path().join(FILE)).unwrap().permissions().mode();
         assert_eq!((mode & 0o777, std::fs::read_dir(folder.path()).unwrap().count()), (0o600, 1));
@@ -256,9 +290,19 @@ mod tests {
         Notes::default().put(&shelf, "one", Note::typed("a", "").unwrap()).unwrap();
         let theirs = std::fs::read_to_string(elsewhere.path().join("theirs")).unwrap();
         assert_eq!(theirs, "{\"schema\": 1, \"runs\": {}}");
-        // Longer than anybody could type it.
-        let long = serde_json::json!({"schema": 1, "runs": {"one": {"text": "x".repeat(TEXT_MOST + 9)}}});
-        std::fs::write(&path, long.to_string()).unwrap();
-        assert_eq!(Notes::default().all(&shelf).unwrap()["one"].text.len(), TEXT_MOST);
+    }
+
+    #[test]
+    fn what_is_longer_than_can_be_typed_is_kept_whole_and_shown_in_part() {
+        let (folder, shelf) = shelf();
+        let (text, tags) = ("x".repeat(TEXT_MOST + 9), vec!["y".repeat(TAG_MOST + 9); TAGS_MOST + 9]);
+        let long = serde_json::json!({"schema": 1, "runs": {"one": {"text": text, "tags": tags}}});
+        std::fs::write(folder.path().join(FILE), long.to_string()).unwrap();
+        Notes::default().put(&shelf, "two", Note::typed("a", "").unwrap()).unwrap();
+        let all = Notes::default().all(&shelf).unwrap();
+        let shown = all["one"].bounded();
+        assert_eq!((&all["one"].text, &all["one"].tags), (&text, &tags));
+        assert_eq!((shown.text.len(), shown.tags.len(), shown.tags[0].len()), (TEXT_MOST, TAGS_MOST, TAG_MOST));
+        assert!(Note::typed(&tags.join(","), &text).unwrap_err().remedy.contains("stays as it was"));
     }
 }

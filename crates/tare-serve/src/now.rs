@@ -45,6 +45,9 @@ pub(crate) fn followed(index: &Index, query: &Query, live: &[String]) -> Result<
     if let Some(name) = query.one("run") {
         return Ok(Some(name.to_owned()));
     }
+    if live.is_empty() {
+        return Ok(None);
+    }
     let running = index.list(&Wanted { state: Some(RUNNING), ..Wanted::default() }, live)?;
     Ok(running.entries.into_iter().next().map(|entry| entry.name))
 }

@@ -9,7 +9,7 @@ use minijinja::{AutoEscape, Environment, Value, context};
 use tare_core::fault::{Doing, Fault};
 
 /// The templates. Pages extend the first.
-const TEMPLATES: [(&str, &str); 11] = [
+const TEMPLATES: [(&str, &str); 13] = [
     ("frame", include_str!("../assets/frame.html")),
     ("runs", include_str!("../assets/runs.html")),
     ("list", include_str!("../assets/list.html")),
@@ -17,6 +17,8 @@ const TEMPLATES: [(&str, &str); 11] = [
     ("so-far", include_str!("../assets/so_far.html")),
     ("compare", include_str!("../assets/compare.html")),
     ("history", include_str!("../assets/history.html")),
+    ("timeline", include_str!("../assets/timeline.html")),
+    ("trial", include_str!("../assets/trial.html")),
     ("notes", include_str!("../assets/notes.html")),
     ("delete", include_str!("../assets/delete.html")),
     ("of-run", include_str!("../assets/of_run.html")),
@@ -82,12 +84,15 @@ impl Pages {
     }
 }
 
-/// What a Fault says, as a sentence.
+/// What a Fault says, as a sentence. It begins with a capital letter, unless it begins with a name or a path: those
+/// stay as they are.
 pub(crate) fn sentence(text: &str) -> String {
-    let mut letters = text.chars();
-    let Some(first) = letters.next() else { return String::new() };
+    let Some(first) = text.chars().next() else { return String::new() };
+    let word = text.split_whitespace().next().unwrap_or_default().trim_end_matches([',', ';']);
+    let is_word = word.chars().all(|letter| letter.is_ascii_lowercase());
+    let begin = if is_word { first.to_ascii_uppercase() } else { first };
     let end = if text.ends_with(['.', '?', '!']) { "" } else { "." };
-    first.to_uppercase().chain(letters).collect::<String>() + end
+    format!("{begin}{}{end}", &text[first.len_utf8()..])
 }
 
 /// The bar's links: address, name, and whether this is the page.
@@ -127,5 +132,8 @@ mod tests {
         assert!(html.contains("href=\"/key/assets/serve.css\""), "{html}");
         assert!(bar_markup("/key").contains("href=\"/key/now\""));
         assert_eq!(sentence("restore it"), "Restore it.");
+        for name in ["good/record.json is gone.", "'good' is gone.", "good.2: it is gone.", "\u{e4}b is gone."] {
+            assert_eq!(sentence(name), name);
+        }
     }
 }

@@ -16,7 +16,9 @@ impl Query {
     /// Reads what is behind the question mark.
     pub(crate) fn of(text: Option<&str>) -> Query {
         let pairs = form_urlencoded::parse(text.unwrap_or_default().as_bytes());
-        Query(pairs.map(|(name, value)| (name.into_owned(), value.trim().to_owned())).collect())
+        // What is typed may have blanks around it; so may the name of a record, whose own they are.
+        let value = |name: &str, value: &str| if name == "run" { value.to_owned() } else { value.trim().to_owned() };
+        Query(pairs.map(|(name, of)| (name.to_string(), value(&name, &of))).collect())
     }
 
     /// The first parameter of this name, unless it is empty.
@@ -77,6 +79,10 @@ mod tests {
         let query = Query::of(Some("q=a+b%26&page=2&study=&run=x&run=y"));
         assert_eq!(query.one("q"), Some("a b&"));
         assert_eq!(query.one("study"), None);
+        assert_eq!(
+            Query::of(Some("q=+a+&run=+b+")),
+            Query(vec![("q".into(), "a".into()), ("run".into(), " b ".into())])
+        );
         assert_eq!(query.all("run").collect::<Vec<_>>(), ["x", "y"]);
         assert_eq!(query.with("page", "3"), "q=a+b%26&run=x&run=y&page=3");
         assert_eq!(query.whole(), "q=a+b%26&page=2&run=x&run=y");

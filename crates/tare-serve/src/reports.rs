@@ -10,7 +10,7 @@ use tare_report::{AnalysedPart, FORMATS, Style};
 
 /// How many reports are kept, and how many bytes of them.
 const KEPT: usize = 16;
-const KEPT_BYTES: usize = 64 << 20;
+const KEPT_BYTES: usize = 32 << 20;
 
 /// A report, and the state of the record that it is of.
 #[derive(Debug)]

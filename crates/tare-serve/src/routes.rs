@@ -4,14 +4,14 @@ use crate::answer::{self, Answer};
 use crate::guard::Guard;
 use crate::history::{self, FoundChanges};
 use crate::index::Index;
-use crate::notes::Notes;
+use crate::notes::{Note, Noted, Notes};
 use crate::pages::{ASSETS, Pages};
 use crate::query::{Query, decoded};
 use crate::reports::Reports;
 use crate::shelf::Shelf;
 use crate::stopping::Stopping;
 use crate::surroundings::Surroundings;
-use crate::{compared, deleting, export, noted, now, runs};
+use crate::{compared, deleting, export, noted, now, runs, timeline};
 use hyper::header::HeaderMap;
 use hyper::{Method, StatusCode, Uri};
 use std::sync::Arc;
@@ -73,7 +73,7 @@ pub(crate) async fn answer(
         return asset.map_or_else(|| missing(&site), |&(_, kind, text)| answer::asset(kind, text));
     }
     let (path, query) = (path.to_owned(), Query::of(uri.query()));
-    let reads = path.starts_with("/run/") || path == "/compare";
+    let reads = path.starts_with("/run/") || ["/compare", "/timeline", "/trial"].contains(&path.as_str());
     let turn = if reads { site.reading.clone().acquire_owned().await.ok() } else { None };
     let made_by = site.clone();
     let made = tokio::task::spawn_blocking(move || {
@@ -108,8 +108,10 @@ impl Site {
             "/notes" => return self.maybe(noted::page(&self.pages, &self.shelf, &self.notes, query)),
             "/delete" => {
                 let live = self.surroundings.live_runs();
-                return self.maybe(deleting::page(&self.pages, &self.shelf, &live, query, ""));
+                return self.maybe(deleting::page(&self.pages, &self.shelf, &live, &self.noted(), query, ""));
             }
+            "/timeline" => return self.maybe(timeline::page(&self.pages, &self.shelf, &self.guard.base(), query)),
+            "/trial" => return self.maybe(timeline::trial_page(&self.pages, &self.shelf, query)),
             "/export" => return self.export(query),
             "/compare" => compared::page(&self.pages, &self.index, &self.shelf, self.surroundings.as_ref(), query),
             "/history" => {
@@ -125,6 +127,11 @@ impl Site {
             path => return self.report(path),
         };
         self.maybe(html.map(Some))
+    }
+
+    /// What is said of records; nothing where that cannot be read.
+    pub(crate) fn noted(&self) -> Arc<Noted> {
+        self.notes.all(&self.shelf).unwrap_or_default()
     }
 
     /// A page, unless what it is about is not there.
@@ -150,8 +157,9 @@ impl Site {
     fn report(&self, path: &str) -> Answer {
         let Some(name) = path.strip_prefix("/run/").and_then(decoded) else { return missing(self) };
         // A report is shown even if nothing can be said of its record.
-        let note = self.notes.all(&self.shelf).ok().and_then(|all| all.get(&name).cloned()).unwrap_or_default();
-        let above = noted::of_run(&self.pages, &name, &note);
+        let note = self.noted().get(&name).map(Note::bounded).unwrap_or_default();
+        let has_timeline = self.shelf.record(&name).is_some_and(|record| !record.is_suite());
+        let above = noted::of_run(&self.pages, &name, &note, has_timeline);
         match above.and_then(|above| self.reports.of(&self.shelf, &name, &self.guard.base(), &above)) {
             Ok(Some(html)) => answer::report(html),
             Ok(None) => missing(self),

@@ -46,7 +46,7 @@ impl Row {
             _ => "whole",
         };
         let part = |from: usize, to: usize| entry.started.get(from..to).unwrap_or_default().to_owned();
-        let note = noted.get(&entry.name).cloned().unwrap_or_default();
+        let note = noted.get(&entry.name).map(Note::bounded).unwrap_or_default();
         Row { day: part(0, 10), time: part(11, 16), state: state.to_owned(), mood, note, entry }
     }
 }
@@ -75,7 +75,8 @@ pub(crate) fn page(
         title => "Runs", bar => bar("/"), script => "runs.js", choices => plain(index.choices()?),
         q => plain(query.one("q")), study => plain(query.one("study")), form => plain(query.one("form")),
         machine => plain(query.one("machine")), state => plain(query.one("state")), from => plain(query.one("from")),
-        to => plain(query.one("to")), tag => plain(query.one("tag")), tags => plain(tags_of(noted, &index.names()?)),
+        to => plain(query.one("to")), tag => plain(query.one("tag")),
+        tags => plain(tags_of(noted, &index.listed(noted.keys())?)),
         ..list
     };
     pages.fill("runs", content)
@@ -117,6 +118,9 @@ fn list(index: &Index, query: &Query, live: &[String], noted: &Noted) -> Result<
 
 /// The folders of several parts of which one goes on.
 fn live_folders(index: &Index, live: &[String]) -> Result<BTreeSet<String>, Fault> {
+    if live.is_empty() {
+        return Ok(BTreeSet::new());
+    }
     let running = index.list(&Wanted { state: Some(RUNNING), ..Wanted::default() }, live)?.entries;
     Ok(running.iter().filter_map(|entry| entry.name.split_once('/')).map(|(folder, _)| folder.to_owned()).collect())
 }

@@ -7,6 +7,7 @@ use crate::history::FoundChanges;
 use crate::index::Index;
 use crate::notes::Notes;
 use crate::pages::Pages;
+use crate::places::Places;
 use crate::reports::Reports;
 use crate::routes::{Site, answer};
 use crate::shelf::Shelf;
@@ -21,7 +22,7 @@ use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 use tare_core::fault::{Doing, Fault};
@@ -35,8 +36,6 @@ const CONNECTIONS_MOST: usize = 128;
 const HEAD_MOST: usize = 32 << 10;
 /// How long a browser may take to send one.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
-/// How long a connection stays in all while nothing on it has brought the key.
-const STRANGER_WITHIN: Duration = Duration::from_secs(5);
 /// The least time between two looks at the whole folder.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -143,6 +142,7 @@ impl Server {
         })?;
         // Who still reads a record or follows a run is not waited for.
         runtime.shutdown_background();
+        site.index.close();
         Ok(())
     }
 }
@@ -159,18 +159,17 @@ fn keep_index(site: &Site, asked: &Receiver<()>) {
 }
 
 async fn accept(listener: &tokio::net::TcpListener, site: &Arc<Site>) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MOST));
+    let places = Places::of(CONNECTIONS_MOST);
     loop {
-        let Ok(place) = room.clone().acquire_owned().await else { return };
         let Ok((stream, _)) = listener.accept().await else {
             // Too many open files, for one: that passes.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
+        let Some(place) = places.take().await else { return };
         let site = site.clone();
         tokio::spawn(async move {
-            let is_known = Arc::new(AtomicBool::new(false));
-            let known = is_known.clone();
+            let known = place.is_known();
             let service = service_fn(move |request: Request<Incoming>| {
                 let (site, known) = (site.clone(), known.clone());
                 async move {
@@ -186,18 +185,10 @@ async fn accept(listener: &tokio::net::TcpListener, site: &Arc<Site>) {
             tokio::select! {
                 // A browser that goes away in the middle is no error.
                 _ = builder.serve_connection(TokioIo::new(stream), service) => {}
-                () = stays_strange(&is_known) => {}
+                () = place.is_to_end() => {}
             }
-            drop(place);
         });
-    }
-}
-
-/// Is over when a connection has had its time without the key, whether it sends nothing or takes no answer: others of
-/// this machine cannot hold the places of who has it.
-async fn stays_strange(is_known: &AtomicBool) {
-    tokio::time::sleep(STRANGER_WITHIN).await;
-    if is_known.load(Ordering::Relaxed) {
-        std::future::pending::<()>().await;
+        // What has come with this connection is read before it could have to leave.
+        tokio::task::yield_now().await;
     }
 }

@@ -6,8 +6,11 @@ use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, fsync, openat, openat2, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Write};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, BufReader, Read, Write};
 use std::os::unix::fs::fchown;
 use std::path::{Path, PathBuf};
 use tare_core::fault::{Doing, Fault};
@@ -16,6 +19,9 @@ use tare_core::record::{Record, SuiteRecord};
 /// The file that makes a folder a record, and the one that makes it a record of several parts.
 const HEADER: &str = "record.json";
 const SUITE: &str = "suite.json";
+
+/// The largest JSON file that is read by itself, bytes: that of a record.
+const JSON_MOST: u64 = 64 << 20;
 
 /// The longest name of a folder, bytes.
 const NAME_MOST: usize = 255;
@@ -30,9 +36,10 @@ pub(crate) struct Shelf {
 /// The records in the folder.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// Their names: that of a folder, or of a folder and a part in it: `2026-cost/memory`.
-    pub(crate) names: Vec<String>,
-    /// How many entries were left out because their names are not UTF-8.
+    /// By their names, what changes when they do. A name is that of a folder, or of a folder and a part in it:
+    /// `2026-cost/memory`.
+    pub(crate) records: BTreeMap<String, String>,
+    /// How many entries were left out because their names are not UTF-8, or not of one line.
     pub(crate) unnamed: usize,
     /// How many folders this user may not open.
     pub(crate) closed: usize,
@@ -78,10 +85,14 @@ impl Shelf {
         found.unnamed = unnamed;
         for name in names {
             if let Some(record) = self.entered(&name, &mut found) {
-                if has(&record, HEADER) {
-                    found.names.push(name);
-                } else if has(&record, SUITE) {
+                if is_there(&record, HEADER) {
+                    found.records.insert(name, stamp_of(&record));
+                } else if is_there(&record, SUITE) {
                     self.parts(&name, &record, &mut found);
+                    // One that cannot be read is named itself.
+                    if !has(&record, SUITE) {
+                        found.records.insert(name, stamp_of(&record));
+                    }
                 }
             }
         }
@@ -90,10 +101,11 @@ impl Shelf {
 
     /// The parts of a record of several.
     fn parts(&self, name: &str, record: &OwnedFd, found: &mut Found) {
-        let (parts, _) = names_in(record, ".").unwrap_or_default();
+        let (parts, unnamed) = names_in(record, ".").unwrap_or_default();
+        found.unnamed += unnamed;
         for part in parts.into_iter().map(|part| format!("{name}/{part}")) {
-            if self.entered(&part, found).is_some_and(|folder| has(&folder, HEADER)) {
-                found.names.push(part);
+            if let Some(folder) = self.entered(&part, found).filter(|folder| is_there(folder, HEADER)) {
+                found.records.insert(part, stamp_of(&folder));
             }
         }
     }
@@ -108,10 +120,11 @@ impl Shelf {
         entered.ok()
     }
 
-    /// The record of this name; none if there is none, or the name leads elsewhere.
+    /// The record of this name; none if there is none, or the name leads elsewhere. It may be one that cannot be read,
+    /// such as one whose header is a link.
     pub(crate) fn record(&self, name: &str) -> Option<Shelved> {
         let fd = self.folder(name).ok()?;
-        (has(&fd, HEADER) || has(&fd, SUITE)).then(|| Shelved { fd, name: name.to_owned() })
+        (is_there(&fd, HEADER) || is_there(&fd, SUITE)).then(|| Shelved { fd, name: name.to_owned() })
     }
 
     /// A record of several and all parts in it, as far as that is what this name is or is in; else itself alone.
@@ -119,10 +132,12 @@ impl Shelf {
         let top = name.split('/').next().unwrap_or(name);
         let mut found = Found::default();
         match self.folder(top) {
-            Ok(folder) if has(&folder, SUITE) && !has(&folder, HEADER) => self.parts(top, &folder, &mut found),
-            _ => found.names.push(name.to_owned()),
+            Ok(folder) if is_there(&folder, SUITE) && !is_there(&folder, HEADER) => {
+                self.parts(top, &folder, &mut found);
+            }
+            _ => return vec![name.to_owned()],
         }
-        found.names
+        found.records.into_keys().collect()
     }
 
     /// Removes a record with all that is in it: nothing outside of its folder, and nothing that a link leads to.
@@ -186,7 +201,7 @@ impl Shelf {
     fn folder(&self, name: &str) -> rustix::io::Result<OwnedFd> {
         let parts: Vec<&str> = name.split('/').collect();
         let is_plain = |part: &&str| !part.is_empty() && !part.starts_with('.') && part.len() <= NAME_MOST;
-        if parts.len() > 2 || !parts.iter().all(is_plain) || name.contains('\0') {
+        if parts.len() > 2 || !parts.iter().all(is_plain) || !is_of_one_line(name) {
             return Err(Errno::NOENT);
         }
         beneath(&self.root, name, OFlags::RDONLY | OFlags::DIRECTORY)
@@ -201,7 +216,7 @@ impl Shelved {
 
     /// Whether it is a record of several parts.
     pub(crate) fn is_suite(&self) -> bool {
-        has(&self.fd, SUITE)
+        is_there(&self.fd, SUITE) && !is_there(&self.fd, HEADER)
     }
 
     /// Whether its run has ended.
@@ -214,6 +229,10 @@ impl Shelved {
     /// # Errors
     /// As for [`tare_runner::read_record`], with the record's name in the place of its path.
     pub(crate) fn read(&self) -> Result<Record, Fault> {
+        if self.is_suite() {
+            // Its header may be what cannot be read.
+            tare_runner::read_suite_header(&self.path()).map_err(|fault| self.named(fault))?;
+        }
         tare_runner::read_record(&self.path()).map_err(|fault| self.named(fault))
     }
 
@@ -235,15 +254,22 @@ impl Shelved {
 
     /// What changes when the record does, or who may read it, or the version of Tare that reads it.
     pub(crate) fn stamp(&self) -> String {
-        let of = |name: &str| match statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => {
-                let changed = format!("{}.{}", stat.st_ctime, stat.st_ctime_nsec);
-                format!("{}.{}.{changed}.{}.{}", stat.st_mtime, stat.st_mtime_nsec, stat.st_size, stat.st_ino)
-            }
-            Err(_) => "-".to_owned(),
-        };
-        let files = [HEADER, SUITE, "end.json", "trials", "profiles"].map(of).join(" ");
-        format!("{} {files}", env!("CARGO_PKG_VERSION"))
+        stamp_of(&self.fd)
+    }
+
+    /// The names of the folders of its trials, by their numbers.
+    pub(crate) fn trials(&self) -> Vec<String> {
+        let folder = beneath(&self.fd, "trials", OFlags::RDONLY | OFlags::DIRECTORY);
+        let (mut names, _) = folder.and_then(|folder| names_in(&folder, ".")).unwrap_or_default();
+        names.retain(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
+        // From 10000 on they have more digits.
+        names.sort_by_key(String::len);
+        names
+    }
+
+    /// What a JSON file in it says; none if it cannot be read as that.
+    pub(crate) fn json<T: DeserializeOwned>(&self, path: &str) -> Option<T> {
+        serde_json::from_reader(BufReader::new(self.file(path)?.take(JSON_MOST))).ok()
     }
 
     /// The open folder as a path, which leads to this very folder whatever its name leads to meanwhile.
@@ -253,9 +279,24 @@ impl Shelved {
 
     fn named(&self, fault: Fault) -> Fault {
         let path = self.path().display().to_string();
+        // A name keeps its letters, so no sentence begins with it.
+        let begin = if fault.message.starts_with(&path) { "record " } else { "" };
         let [message, remedy] = [&fault.message, &fault.remedy].map(|text| text.replace(&path, &self.name));
-        Fault { message, remedy, ..fault }
+        Fault { message: format!("{begin}{message}"), remedy, ..fault }
     }
+}
+
+/// What changes when a record does. Ten thousand of these are made at each look at the folder, so it is a digest; a
+/// compiler that hashes otherwise has all records read again.
+fn stamp_of(record: &OwnedFd) -> String {
+    let mut state = DefaultHasher::new();
+    for name in [HEADER, SUITE, "end.json", "trials", "profiles"] {
+        let stat = statat(record, name, AtFlags::SYMLINK_NOFOLLOW).ok();
+        let file = stat.as_ref().map(|stat| (stat.st_size, stat.st_ino));
+        let times = stat.map(|stat| (stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec));
+        (file, times).hash(&mut state);
+    }
+    format!("{} {:016x}", env!("CARGO_PKG_VERSION"), state.finish())
 }
 
 /// An open folder as a path.
@@ -294,20 +335,30 @@ fn kind(folder: &OwnedFd, name: &str) -> rustix::io::Result<FileType> {
     Ok(FileType::from_raw_mode(stat.st_mode))
 }
 
+/// Whether there is something of this name in `folder`, be it a link or a pipe.
+fn is_there(folder: &OwnedFd, name: &str) -> bool {
+    kind(folder, name).is_ok()
+}
+
+/// Whether a name is shown as it is and comes back from a form as it was: browsers send other line feeds.
+fn is_of_one_line(name: &str) -> bool {
+    !name.contains(char::is_control)
+}
+
 /// Whether there is a regular file of this name in `folder`.
 fn has(folder: &OwnedFd, name: &str) -> bool {
     kind(folder, name) == Ok(FileType::RegularFile)
 }
 
-/// The names in a folder that do not begin with a dot, sorted, and how many others are not UTF-8.
+/// The names in a folder that do not begin with a dot, sorted, and how many others are not UTF-8 or not of one line.
 fn names_in(folder: &OwnedFd, path: &str) -> rustix::io::Result<(Vec<String>, usize)> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let (mut names, mut unnamed) = (Vec::new(), 0);
     for entry in Dir::new(openat(folder, path, flags, Mode::empty())?)? {
         match entry?.file_name().to_str() {
             Ok(name) if name.starts_with('.') => {}
-            Ok(name) => names.push(name.to_owned()),
-            Err(_) => unnamed += 1,
+            Ok(name) if is_of_one_line(name) => names.push(name.to_owned()),
+            _ => unnamed += 1,
         }
     }
     names.sort_unstable();
@@ -319,6 +370,10 @@ mod tests {
     use super::*;
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn names(found: &Found) -> Vec<&str> {
+        found.records.keys().map(String::as_str).collect()
+    }
 
     #[test]
     fn no_name_leads_out_of_the_folder() {
@@ -333,13 +388,18 @@ mod tests {
         std::fs::write(above.path().join("records/suite/suite.json"), "{}").unwrap();
         symlink(above.path().join("outside"), above.path().join("records/link")).unwrap();
         symlink("/etc/hosts", above.path().join("records/good/events.jsonl")).unwrap();
-        std::fs::create_dir(above.path().join("records").join(std::ffi::OsStr::from_bytes(b"\xff"))).unwrap();
+        for name in [&b"\xff"[..], b"two\nlines"] {
+            let folder = above.path().join("records").join(std::ffi::OsStr::from_bytes(name));
+            std::fs::create_dir(&folder).unwrap();
+            std::fs::write(folder.join(HEADER), "{}").unwrap();
+        }
         let shelf = Shelf::open(&above.path().join("records")).unwrap();
         let found = shelf.found().unwrap();
-        assert_eq!((found.names, found.unnamed), (vec!["good".to_owned(), "suite/part".to_owned()], 1));
+        assert_eq!((names(&found), found.unnamed), (vec!["good", "suite/part"], 2));
         for name in ["..", "../outside", "/etc", "link", ".hidden", "", "good/../good", "good/", "a/b/c", "good\0"] {
             assert!(shelf.record(name).is_none(), "{name:?}");
         }
+        assert!(shelf.record("two\nlines").is_none());
         let good = shelf.record("good").unwrap();
         assert!(good.file("events.jsonl").is_none() && good.file("../../outside/record.json").is_none());
         // Without `openat2`, too.
@@ -350,7 +410,10 @@ mod tests {
         assert!(walk(root, "link/record.json", OFlags::RDONLY).is_err());
         assert!(good.file(HEADER).is_some() && !good.has_ended() && shelf.record("suite").unwrap().is_suite());
         let fault = good.read().unwrap_err();
-        assert!(fault.message.contains("good/record.json") && !fault.message.contains("/proc/"), "{fault}");
+        assert!(
+            fault.message.starts_with("record good/record.json is not") && !fault.message.contains("/proc/"),
+            "{fault}"
+        );
         assert!(Shelf::open(&above.path().join("outside")).unwrap_err().mistake);
     }
 
@@ -376,9 +439,9 @@ mod tests {
         shelf.remove("one").unwrap();
         shelf.remove("suite/a").unwrap();
         assert!(above.path().join("outside/record.json").is_file() && !records.join("one").exists());
-        assert_eq!(shelf.found().unwrap().names, ["kept", "suite/b"]);
+        assert_eq!(names(&shelf.found().unwrap()), ["kept", "suite/b"]);
         shelf.remove("suite").unwrap();
-        assert_eq!(shelf.found().unwrap().names, ["kept"]);
+        assert_eq!(names(&shelf.found().unwrap()), ["kept"]);
     }
 
     #[test]
@@ -409,6 +472,6 @@ mod tests {
         let found = std::thread::scope(|scope| scope.spawn(look).join().unwrap());
         // So that they can be removed.
         folders.iter().for_each(|(name, _)| allow(&records.path().join(name), 0o755));
-        assert_eq!((found.names, found.closed), (vec!["open".to_owned()], 2));
+        assert_eq!((names(&found), found.closed), (vec!["open"], 2));
     }
 }

@@ -4,6 +4,7 @@ mod browser;
 mod events;
 mod hostile;
 mod pages;
+mod timeline;
 #[allow(dead_code, reason = "these tests need one of the samples")]
 #[path = "../../tare-report/tests/sample/mod.rs"]
 mod sample;

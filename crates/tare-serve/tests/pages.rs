@@ -50,6 +50,50 @@ fn the_list_has_every_record_and_is_narrowed_down_by_its_address() {
 }
 
 #[test]
+fn many_new_records_are_listed_before_they_are_read() {
+    let site = Site::of(|folder| {
+        let one = sample(folder, "one", |_| {});
+        let text = std::fs::read_to_string(one.join("record.json")).unwrap();
+        for number in 0..39 {
+            // Copies, which wait for no disk.
+            let (run, path) = (format!("copy{number:02}"), folder.join(format!("20260305-copy{number:02}")));
+            copy(&one, &path);
+            std::fs::write(path.join("record.json"), text.replace("\"one\"", &format!("\"{run}\""))).unwrap();
+        }
+    });
+    let began = std::time::Instant::now();
+    let first = loop {
+        let list = site.get("/?part=list&again=yes").body;
+        if list.contains("40 runs") {
+            break list;
+        }
+        assert!(began.elapsed() < std::time::Duration::from_secs(60), "{list}");
+    };
+    let last = site.listed("40 runs");
+    let without_figure = |list: &str| list.matches("<span class=\"quiet\">").count();
+    assert!(without_figure(&first) > without_figure(&last), "all had been read when they were listed");
+    let trials = |list: &str| {
+        let cells = list.split("<small>").filter_map(|cell| cell.split_once(" trials</small>"));
+        cells.map(|(trials, _)| trials.to_owned()).collect::<Vec<_>>()
+    };
+    assert!(trials(&first).len() == 40 && trials(&first) == trials(&last), "{first}");
+    assert!(site.get("/?part=list&q=copy38").body.contains("1 run found"));
+}
+
+/// Copies a record.
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), &target).unwrap();
+        }
+    }
+}
+
+#[test]
 fn a_run_is_the_report_of_its_record_with_the_bar_above() {
     let site = Site::of(two);
     for _ in 0..2 {
@@ -129,6 +173,20 @@ fn a_planted_step_is_found_in_the_history_with_what_changed_there() {
         let wanted = if query.contains("from") { 3 } else { 14 };
         assert_eq!(page.matches("<circle").count(), wanted, "{query}");
     }
+    // Before the step, it is the ratio before it that counts; and of days without a run there is none.
+    let of = |query: &str| site.get(&format!("/history?form=container&{query}")).body;
+    let [before, after] = ["to=2026-03-09", "to=2026-03-14"].map(of);
+    assert!(before.contains("The ratio at the end of these days") && after.contains("The ratio since the last change"));
+    let figure = |page: &str| page.split(": <b>").nth(1).unwrap().split("</b>").next().unwrap().to_owned();
+    assert_ne!(figure(&before), figure(&after));
+    let empty = of("from=2026-04-01&to=2026-04-02");
+    assert!(!empty.contains(": <b>") && !empty.contains("No change"), "{empty}");
+    assert!(empty.contains("No run of this history started on these days."), "{empty}");
+    let other = site.get("/history?form=nobody&metric=nothing").body;
+    for wanted in ["form “nobody”", "metric “nothing”"] {
+        assert!(other.contains(&format!("There is no {wanted} in this history")), "{wanted}: {other}");
+    }
+    assert!(!before.contains("There is no"), "{before}");
     let none = site.get("/history?study=nothing");
     assert!(none.status == 200 && none.body.contains("can be followed"), "{none:?}");
 }
@@ -383,7 +441,15 @@ fn what_goes_is_said_before_it_goes_and_a_run_in_progress_stays() {
     std::fs::rename(records.join("20260305-first/more"), records.join("20260305-first/else")).unwrap();
     let said = site.post("/delete", &asked(&said.body, &two));
     assert!(said.status == 409 && there() == [true; 3], "{said:?}");
+    // What is said of a record goes with it, so it is shown before it goes.
+    let confirmed = asked(&said.body, &two);
     site.post("/notes", "run=20260305-first&tags=nightly");
+    let said = site.post("/delete", &confirmed);
+    assert!(said.status == 409 && said.body.contains("nightly</span>") && there() == [true; 3], "{said:?}");
+    // A name that is of no record is told, and nothing goes.
+    let unknown = site.post("/delete", &format!("{}&run=20260309-nobody", asked(&said.body, &two)));
+    assert!(unknown.status == 409 && unknown.body.contains("<li>20260309-nobody</li>"), "{unknown:?}");
+    assert_eq!(there(), [true; 3]);
     let said = site.post("/delete", &asked(&said.body, &two));
     assert!(said.status == 303 && there() == [false, false, true], "{said:?}");
     let list = site.listed("1 run");

@@ -1,4 +1,4 @@
-//! Tare's load generator beside bare clients and the load tools that others wrote.
+//! Tare's load generator beside bare clients and the load tools that others wrote, and how fast Tare itself is.
 //!
 //! Every comparison has a fresh server on one CPU and one client at a time on another; in each round all tools have
 //! their turn in an order of its own, and ratios are taken inside rounds, so that what else the machine does is in
@@ -17,8 +17,10 @@ mod precision;
 mod process;
 mod quotas;
 mod ratio;
+mod records;
 mod redis;
 mod report;
+mod serve;
 mod servers;
 mod sql;
 mod tool;
@@ -45,6 +47,8 @@ enum Comparison {
     Known(known::Options),
     /// Check whether a CPU quota is named as the first cause of its cost. Needs root, two CPUs and a container engine.
     Quotas(quotas::Options),
+    /// Time the pages of `tare serve` with ten thousand records. Needs neither root nor a second CPU.
+    Serve(serve::Options),
 }
 
 /// How to compare.
@@ -91,6 +95,7 @@ fn main() -> ExitCode {
         Comparison::Precision(options) => precision::run(&root(), &options).map(|()| true),
         Comparison::Known(options) => known::run(&root(), &options).map(|()| true),
         Comparison::Quotas(options) => quotas::run(&root(), &options).map(|()| true),
+        Comparison::Serve(options) => serve::run(&root(), &options).map(|()| true),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

@@ -117,7 +117,7 @@ pub(crate) fn signal(pid: u32, number: i32) {
 }
 
 /// The most memory this process had resident so far, KiB; 0 when it has ended.
-fn resident_peak_kib(pid: u32) -> u64 {
+pub(crate) fn resident_peak_kib(pid: u32) -> u64 {
     let status = read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|line| line.split_whitespace().next()).and_then(|number| number.parse().ok()).unwrap_or(0)

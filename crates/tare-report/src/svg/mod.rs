@@ -3,6 +3,7 @@
 
 mod bars;
 mod beside;
+mod closer;
 mod curve;
 mod flame;
 mod forest;
@@ -21,6 +22,8 @@ mod waterfall;
 
 pub(crate) use bars::bars;
 pub(crate) use beside::{Beside, beside};
+pub(crate) use closer::closer;
+pub use closer::{CloseTrial, Stretch};
 pub(crate) use curve::curve;
 pub(crate) use flame::{Paint, flame};
 pub(crate) use forest::{Row, Subject, forest, forest_of};

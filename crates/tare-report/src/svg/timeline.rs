@@ -35,12 +35,13 @@ impl Limits {
     }
 }
 
-fn rate(row: &SecondRow) -> f64 {
+/// Operations a second.
+pub(super) fn rate(row: &SecondRow) -> f64 {
     if row.seconds > 0.0 { row.operations as f64 / row.seconds } else { 0.0 }
 }
 
-/// Rows with their time since measuring began. The last second may be so short that its rate says nothing.
-fn timed(trial: &[SecondRow]) -> impl Iterator<Item = (f64, &SecondRow)> {
+/// Rows with their time since measuring began, s. The last second may be so short that its rate says nothing.
+pub(super) fn timed(trial: &[SecondRow]) -> impl Iterator<Item = (f64, &SecondRow)> {
     let first = trial.iter().find(|row| row.measured).or(trial.first());
     let start_ns = first.map_or(0.0, |row| row.at_ns as f64 - row.seconds * 1e9);
     trial.iter().filter(|row| row.seconds >= 0.5).map(move |row| ((row.at_ns as f64 - start_ns) / 1e9, row))
