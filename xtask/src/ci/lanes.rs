@@ -67,6 +67,8 @@ const CLASSES: &[(&str, Class)] = &[
     ("tare::end_to_end::planted::", Class::Alone),
     ("tare::end_to_end::whole::a_feature_is_weighed", Class::Alone),
     ("tare::end_to_end::whole::a_published_port_is_explained", Class::Alone),
+    // It has a run of its own for the network of its ssh server, and cleans the machine from in there.
+    ("tare::end_to_end::machines::", Class::Runs),
     ("tare::end_to_end::", Class::Runs),
     // A server that sleeps, and says so where sleepers wake too late.
     ("tare::peak::", Class::Times),
