@@ -35,6 +35,9 @@ pub trait WayThere: fmt::Debug + Send + Sync {
 
     /// What it means that this machine does not have the way's own program.
     fn absent(&self) -> Fault;
+
+    /// What to do where this way leads to a user there who is not root.
+    fn to_become_root(&self) -> String;
 }
 
 /// A kind of machine, by how it is reached.
@@ -191,6 +194,9 @@ mod tests {
         }
         fn absent(&self) -> Fault {
             Fault::new("no wire")
+        }
+        fn to_become_root(&self) -> String {
+            String::new()
         }
     }
 

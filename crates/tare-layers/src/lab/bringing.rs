@@ -68,7 +68,7 @@ pub(super) fn bring(machine: &Machine, program: &Program, seen: &mut Seen, deadl
     let user = there.tool(&["id", "-u"], None)?;
     seen.root = Some(user.trim() == "0");
     if seen.root == Some(false) {
-        return Err(not_root(&machine.name));
+        return Err(not_root(machine));
     }
     let path = program_path(machine, program);
     let folder = path.strip_suffix("/tare").unwrap_or(&path);
@@ -82,11 +82,9 @@ pub(super) fn bring(machine: &Machine, program: &Program, seen: &mut Seen, deadl
 }
 
 /// That a machine lets Tare in as somebody else.
-pub(super) fn not_root(name: &str) -> Fault {
-    Fault::new(format!("Tare is not root on {name}, and so can start and limit no service there")).remedy(
-        "log in as root, as in `ssh: root@10.0.0.5`, or state a command that becomes root without a question, such as \
-         one with `sudo -n`",
-    )
+pub(super) fn not_root(machine: &Machine) -> Fault {
+    Fault::new(format!("Tare is not root on {}, and so can start and limit no service there", machine.name))
+        .remedy(machine.way.to_become_root())
 }
 
 /// Whether this program can run on a machine of which `uname -sm` says this.
@@ -181,6 +179,9 @@ mod tests {
         fn absent(&self) -> Fault {
             Fault::new("no env")
         }
+        fn to_become_root(&self) -> String {
+            "be root".to_owned()
+        }
     }
 
     fn machine(home: &str) -> Machine {
@@ -237,7 +238,7 @@ mod tests {
         assert!(failed(1, "dd: failed to open 'x': Read-only file system").message.contains("nothing can be written"));
         assert!(failed(127, "sh: 1: dd: not found").message.contains("no `dd` on sut"));
         assert!(failed(2, "").message.contains("exit code 2"));
-        assert!(not_root("sut").remedy.contains("root@"));
+        assert_eq!(not_root(&machine("/srv/tare")).remedy, "be root");
     }
 
     #[test]

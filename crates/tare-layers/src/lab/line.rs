@@ -16,7 +16,7 @@ use tare_core::units::exact_duration;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The most that is kept of what a command says on either output, bytes.
 const SAID_MAX: u64 = 64 << 10;
-/// How long a command may take to end by itself once what it ran has ended: ssh says so to the server first.
+/// How long a command may take to end by itself once what it ran has ended: it may have to say so there first.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// How a command that ran something on another machine ended.

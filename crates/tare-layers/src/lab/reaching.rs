@@ -83,7 +83,7 @@ fn start_or_bring(machine: &Machine, program: &Program, within: Duration, seen: 
     (seen.is_reached, seen.root) = (true, Some(facts.root));
     seen.architecture = Some(facts.architecture.clone());
     if !facts.root {
-        return Err(not_root(&machine.name));
+        return Err(not_root(machine));
     }
     check_build(machine, program, facts)?;
     Ok(reached)
@@ -172,6 +172,9 @@ mod tests {
         }
         fn absent(&self) -> Fault {
             Fault::new("no shell")
+        }
+        fn to_become_root(&self) -> String {
+            "be root".to_owned()
         }
     }
 

@@ -84,6 +84,10 @@ impl WayThere for Words {
         Fault::new(format!("the machine is reached by `{program}`, and there is none on this machine"))
             .remedy("install it, or correct the lab file")
     }
+
+    fn to_become_root(&self) -> String {
+        "let the command become root there without a question, such as by `sudo -n` before \"{tare}\"".to_owned()
+    }
 }
 
 #[cfg(test)]

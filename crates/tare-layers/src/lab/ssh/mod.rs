@@ -85,6 +85,11 @@ impl WayThere for Destination {
         Fault::new(format!("{} is reached over ssh, and there is no ssh on this machine", self.0))
             .remedy("install OpenSSH's client, such as by apt-get install openssh-client")
     }
+
+    fn to_become_root(&self) -> String {
+        let host = self.0.rsplit_once('@').map_or(self.0.as_str(), |(_, host)| host);
+        format!("log in as root: root@{host}, or `User root` in your ssh configuration")
+    }
 }
 
 /// What ssh says where it fails, each with what it means and what to do; `TO` stands for the destination. The first
@@ -181,6 +186,7 @@ mod tests {
         }
         assert_eq!(way().broken(Some(127), "sh: 1: x: not found\n"), None, "that is how the program there ended");
         assert!(way().broken(None, "").unwrap().message.contains("ssh was killed"));
+        assert!(Destination("me@sut".to_owned()).to_become_root().contains("root@sut,"));
     }
 
     #[test]
