@@ -6,6 +6,7 @@ mod end_to_end;
 mod finding;
 mod import;
 mod itself;
+mod labs;
 mod load;
 mod malformed;
 mod peak;

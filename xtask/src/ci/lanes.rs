@@ -73,6 +73,8 @@ const CLASSES: &[(&str, Class)] = &[
     // A server that sleeps, and says so where sleepers wake too late.
     ("tare::peak::", Class::Times),
     ("tare::load::", Class::Times),
+    // It locks the machine for a moment, as `clean` does.
+    ("tare::labs::a_machine_behind_a_command", Class::Runs),
     // Their output differs while a run is in progress.
     ("tare::cli::an_out_directory_that_cannot_be_written", Class::Runs),
     ("tare::cli::a_dry_run_of_clean_lists_what_is_kept", Class::Runs),
