@@ -5,7 +5,7 @@ mod clean;
 mod show;
 
 use crate::cli::duration;
-use crate::terminal::{columns, print};
+use crate::terminal::{columns, note, print};
 use crate::{EXIT_FAILED, EXIT_OK, lab};
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use tare_core::lab::Machine;
+use tare_core::units::exact_duration;
 use tare_layers::lab::Program;
 
 /// See `Verb::Lab`.
@@ -119,6 +120,9 @@ fn each<T: Send>(args: &ReachArgs, act: impl Fn(&Machine, &Program, Duration) ->
     let lab = lab::find(args.lab.as_deref())?;
     let machines = lab::chosen(&lab, &args.machines)?;
     let program = Program::own()?;
+    let names: Vec<&str> = machines.iter().map(|machine| machine.name.as_str()).collect();
+    // On standard error, to keep results on standard output clean.
+    note(&format!("reaching {}, within {}", names.join(", "), exact_duration(args.within)));
     let (act, program) = (&act, &program);
     Ok(std::thread::scope(|scope| {
         let asked: Vec<_> =
