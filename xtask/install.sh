@@ -67,12 +67,13 @@ install_packages() {
         die "apt could not install: ${missing[*]}" "see the lines above; 'apt-get update' and a working mirror are needed"
     fi
     local server
-    for server in redis-server nginx postgresql mariadb-server lxc podman; do
+    for server in redis-server nginx postgresql mariadb-server lxc podman openssh-server; do
         if has_systemd && [[ " ${missing[*]} " == *" $server "* ]]; then
             local units=("${server/mariadb-server/mariadb}")
             case $server in
             lxc) units+=(lxc-net) ;;
             podman) units+=(podman.socket podman-restart podman-auto-update.timer) ;;
+            openssh-server) units=(ssh.service ssh.socket) ;;
             esac
             as_root systemctl disable --quiet "${units[@]}" </dev/null || true
         fi
@@ -106,6 +107,8 @@ test_needs() {
     # Runtimes and networks beside Docker's and QEMU's own: Podman by root and by a user, LXC, systemd-nspawn, passt.
     say podman=podman netavark=/usr/lib/podman/netavark aardvark-dns=/usr/lib/podman/aardvark-dns uidmap=newuidmap
     say slirp4netns=slirp4netns lxc=lxc-start systemd-container=systemd-nspawn passt=passt
+    # Machines of a lab are reached over ssh.
+    say openssh-server=sshd openssh-client=ssh
     # A browser for what 'tare serve' shows. Ubuntu has it as a snap only.
     grep -qx 'ID=ubuntu' /etc/os-release || say chromium-driver=chromedriver
     # The program of the workload auction, and what its own tests run with.

@@ -22,6 +22,7 @@ pub mod held;
 pub mod host;
 pub mod image;
 pub mod instances;
+pub mod lab;
 pub mod ladder;
 pub mod layer;
 pub mod load;

@@ -1,5 +1,6 @@
 //! The only place in this crate that reads the environment.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// The container engine that the user chose, if any.
@@ -11,6 +12,18 @@ pub(crate) fn docker_host() -> Option<String> {
 pub(crate) fn path() -> Vec<PathBuf> {
     let folders = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&folders).filter(|folder| !folder.as_os_str().is_empty()).collect()
+}
+
+/// Where programs of the system are, which a login without a session may leave out of PATH.
+const SYSTEM: [&str; 2] = ["/usr/sbin", "/sbin"];
+
+/// PATH as it is, and behind it the folders of the system's programs that it lacks.
+pub(crate) fn path_with_system() -> OsString {
+    let stated = path();
+    let lacking = SYSTEM.iter().map(PathBuf::from).filter(|folder| !stated.contains(folder));
+    let all: Vec<PathBuf> = stated.iter().cloned().chain(lacking).collect();
+    // What came out of PATH fits into it again.
+    std::env::join_paths(all).unwrap_or_default()
 }
 
 /// Where things are kept unless the user says otherwise.

@@ -3,9 +3,11 @@
 //! long as one likes.
 
 use crate::LAYERS;
+use crate::lab::KINDS;
 use crate::{agent, container, local, vm};
 use tare_core::config::{Node, Problems, parse};
 use tare_core::host::layer_named;
+use tare_core::lab::Lab;
 use tare_core::layer::{LayerOptions, LayerUse};
 use tare_core::load::LoadOrigin;
 
@@ -72,6 +74,15 @@ hostile::targets! {
             b"TYPE=\n",
         ],
     }
+    lab {
+        words: &["machines:", "{", "}", "[", "]", ", ", ": ", "\n", "  ", "ssh", "command", "network", "home", "{tare}", "agent", "-o"],
+        samples: &[
+            b"machines:\n  sut: {ssh: root@10.0.0.5, network: 192.168.50.5, home: /srv/tare}\n",
+            b"machines:\n  any:\n    command: [teleport, exec, any, --, \"{tare}\", agent]\n    network: \"2001:db8::1\"\n",
+            b"machines: {a: {slurm: {partition: lab}}}\n",
+        ],
+        cases: 300,
+    }
     layer_options {
         files: &["../../studies/*.yaml"],
         samples: &[
@@ -133,6 +144,25 @@ pub fn console(bytes: &[u8]) {
 /// What is found on a disk that the user named.
 pub fn disk_content(bytes: &[u8]) {
     vm::chew_content(&String::from_utf8_lossy(bytes));
+}
+
+/// A lab file: each machine that is accepted is reached by a command with a program of its own, which runs the words
+/// behind it, and each failure of it has a message.
+pub fn lab(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let machines = match Lab::read("lab.yaml", &text, &KINDS) {
+        Ok(lab) => lab.machines,
+        Err(found) => {
+            assert!(!found.is_empty());
+            return;
+        }
+    };
+    for machine in machines {
+        let command = machine.way.command(&["uname", "-sm"], false);
+        assert!(command.len() > 2 && command.ends_with(&["uname".to_owned(), "-sm".to_owned()]), "{command:?}");
+        let failed = machine.way.broken(Some(255), &text).into_iter().chain(machine.way.broken(None, &text));
+        assert!(failed.chain([machine.way.absent()]).all(|fault| !fault.message.is_empty()));
+    }
 }
 
 /// Options of layers, wherever in a file a layer's name is. What is refused is explained; what is accepted is broken

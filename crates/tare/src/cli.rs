@@ -387,7 +387,7 @@ pub(crate) struct DoctorArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// Studies or workloads to check, as files or names
+    /// Studies or workloads to check, as files or names, or lab files
     #[arg(required_unless_present = "schema")]
     pub(crate) files: Vec<String>,
     /// Print the JSON Schema of such files, for editors, instead of checking
@@ -402,6 +402,7 @@ pub(crate) struct CheckArgs {
 pub(crate) enum FileKind {
     Study,
     Workload,
+    Lab,
 }
 
 #[derive(Debug, Args)]

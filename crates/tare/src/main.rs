@@ -15,6 +15,7 @@ mod files;
 mod history;
 mod images;
 mod kept;
+mod lab;
 mod layers;
 mod machine;
 mod mistake;
@@ -63,8 +64,9 @@ fn keep_others_from_writing() {
 }
 
 fn main() -> ExitCode {
-    // In a guest the kernel appends arguments of its own, and nobody would read usage errors.
-    if std::env::args_os().nth(1).is_some_and(|verb| verb == "agent") {
+    // In a guest the kernel appends arguments of its own, and nobody would read usage errors. On a machine of a lab
+    // somebody speaks to the agent over pipes.
+    if std::env::args_os().nth(1).is_some_and(|verb| verb == "agent") && !tare_layers::agent::is_piped() {
         tare_layers::agent::run_guest(tare_telemetry::guest_prober, layers::LAYERS);
     }
     paths::keep_current_directory_off_path();
@@ -92,6 +94,7 @@ fn main() -> ExitCode {
         Verb::Load(args) => cmd::load::load(&args),
         Verb::Scaling(args) => cmd::scaling::scaling(&args),
         Verb::Doctor(args) => cmd::doctor::doctor(&args),
+        Verb::Lab(args) => cmd::lab::lab(&args),
         Verb::Bundle(args) => cmd::bundle::bundle(&args),
         Verb::Import(args) => cmd::import::import(&args),
         Verb::Check(args) => cmd::check::check(&args),
@@ -102,7 +105,7 @@ fn main() -> ExitCode {
         Verb::Probe => return cmd::probe(),
         Verb::Resources => cmd::resources(),
         Verb::Peer(args) => cmd::peer(&args),
-        Verb::Agent => tare_layers::agent::run_guest(tare_telemetry::guest_prober, layers::LAYERS),
+        Verb::Agent => return cmd::lab::agent(),
     };
     match done {
         Ok(EXIT_OK) if !terminal::all_was_printed() => ExitCode::from(EXIT_FAILED),

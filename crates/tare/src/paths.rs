@@ -135,6 +135,13 @@ pub(crate) fn shown(path: &Path) -> String {
     relative(path).components().collect::<PathBuf>().display().to_string()
 }
 
+/// The lab file that is used by default: `tare/lab.yaml` below `$XDG_CONFIG_HOME`, else below `~/.config`.
+pub(crate) fn lab() -> Option<PathBuf> {
+    let whole = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let folder = whole("XDG_CONFIG_HOME").or_else(|| Some(whole("HOME")?.join(".config")))?;
+    Some(folder.join("tare/lab.yaml"))
+}
+
 /// The folder of the user's session, which nobody else can open, if there is one.
 pub(crate) fn runtime_folder() -> Option<PathBuf> {
     std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute())

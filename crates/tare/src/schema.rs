@@ -5,6 +5,7 @@ use crate::catalog::Tables;
 use serde_json::{Map, Value, json};
 use tare_core::catalog::Catalog;
 use tare_core::config::{Node, NodeKind, Place, Problems};
+use tare_layers::lab::KINDS;
 
 /// A name that no option of any layer or protocol has.
 const NO_SUCH: &str = "no such name";
@@ -30,6 +31,15 @@ pub(crate) fn workload() -> Value {
         (protocol.name().to_owned(), options)
     });
     schema["$defs"]["protocol"]["properties"] = Value::Object(described.collect());
+    schema
+}
+
+/// The schema of lab files, with every kind of machine.
+pub(crate) fn lab() -> Value {
+    let mut schema = parsed(tare_core::lab::FILE_SCHEMA);
+    let fields = &mut schema["$defs"]["machine"]["properties"];
+    let own = fields.as_object().cloned().unwrap_or_default();
+    *fields = KINDS.known.iter().map(|kind| (kind.name().to_owned(), kind.schema())).chain(own).collect();
     schema
 }
 

@@ -54,7 +54,7 @@ pub(crate) fn missing(text: &str, folder: &Path, read: Option<&Workload>, proble
 }
 
 /// The kind of a file, by its content: a study if it has `study:`, or forms or parts but no services; a workload if it
-/// has services but no forms or parts. None if neither or both apply.
+/// has services but no forms or parts; a lab if it has machines and nothing of these. None if nothing or both apply.
 pub(crate) fn kind(file: &Path) -> Option<FileKind> {
     let text = std::fs::read_to_string(file).ok()?;
     let root = parse(&text, &mut Problems::default())?;
@@ -62,6 +62,7 @@ pub(crate) fn kind(file: &Path) -> Option<FileKind> {
     match (has("study"), has("forms") || has("parts"), has("services")) {
         (true, ..) | (_, true, false) => Some(FileKind::Study),
         (_, false, true) => Some(FileKind::Workload),
+        (false, false, false) if has("machines") => Some(FileKind::Lab),
         _ => None,
     }
 }

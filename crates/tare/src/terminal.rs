@@ -60,7 +60,7 @@ pub(crate) fn columns(stream: impl AsFd) -> usize {
 }
 
 /// An error for people, wrapped to `width` columns: what is wrong, what to do, and the log that shows why.
-fn show_error(error: &anyhow::Error, width: usize) -> String {
+pub(crate) fn show_error(error: &anyhow::Error, width: usize) -> String {
     match error.downcast_ref::<Mistake>() {
         Some(Mistake::InFiles(problems)) => return show_problems(problems, width),
         Some(Mistake::Typed(message)) => return flow(&format!("error: {message}"), width),

@@ -8,6 +8,7 @@ use crate::cmd::advise::AdviseArgs;
 use crate::cmd::bundle::BundleArgs;
 use crate::cmd::explain::ExplainArgs;
 use crate::cmd::import::ImportArgs;
+use crate::cmd::lab::LabArgs;
 use crate::cmd::load::LoadArgs;
 use crate::cmd::place::PlaceArgs;
 use crate::cmd::power::PowerArgs;
@@ -67,11 +68,13 @@ pub(crate) enum Verb {
     Scaling(ScalingArgs),
     /// Report what this machine can measure, and why not the rest
     Doctor(DoctorArgs),
+    /// List, check and clean the machines of a lab
+    Lab(LabArgs),
     /// Build, list, show and remove bundles
     Bundle(BundleArgs),
     /// Make a workload and a study from a Compose file
     Import(ImportArgs),
-    /// Check studies and workloads without starting anything
+    /// Check studies, workloads and labs without starting anything
     Check(CheckArgs),
     /// Print a shell completion script
     Completions(CompletionsArgs),
@@ -92,7 +95,7 @@ pub(crate) enum Verb {
     /// Serve network tests: receive, send and answer bytes
     #[command(hide = true)]
     Peer(PeerArgs),
-    /// Serve a guest
+    /// Serve a guest, or a machine of a lab
     #[command(hide = true)]
     Agent,
 }

@@ -126,10 +126,11 @@ fn all_output_fits_into_eighty_columns() {
 #[test]
 fn help_fits_into_eighty_columns() {
     let verbs = "weigh init import run power peak place resume clean report compare \
-                 gate history serve load scaling doctor check completions man";
+                 gate history serve load scaling doctor lab check completions man";
     fits_into_eighty_columns(&["--help"]);
     verbs.split_whitespace().for_each(|verb| fits_into_eighty_columns(&[verb, "--help"]));
     ["build", "list", "show", "rm"].iter().for_each(|verb| fits_into_eighty_columns(&["bundle", verb, "--help"]));
+    ["list", "check", "clean"].iter().for_each(|verb| fits_into_eighty_columns(&["lab", verb, "--help"]));
 }
 
 #[test]

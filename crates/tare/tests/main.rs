@@ -7,6 +7,7 @@ mod end_to_end;
 mod finding;
 mod import;
 mod itself;
+mod labs;
 mod load;
 mod malformed;
 mod papers;

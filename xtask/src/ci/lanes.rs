@@ -67,10 +67,14 @@ const CLASSES: &[(&str, Class)] = &[
     ("tare::end_to_end::planted::", Class::Alone),
     ("tare::end_to_end::whole::a_feature_is_weighed", Class::Alone),
     ("tare::end_to_end::whole::a_published_port_is_explained", Class::Alone),
+    // It has a run of its own for the network of its ssh server, and cleans the machine from in there.
+    ("tare::end_to_end::machines::", Class::Runs),
     ("tare::end_to_end::", Class::Runs),
     // A server that sleeps, and says so where sleepers wake too late.
     ("tare::peak::", Class::Times),
     ("tare::load::", Class::Times),
+    // It locks the machine for a moment, as `clean` does.
+    ("tare::labs::a_machine_behind_a_command", Class::Runs),
     // Their output differs while a run is in progress.
     ("tare::cli::an_out_directory_that_cannot_be_written", Class::Runs),
     ("tare::cli::a_dry_run_of_clean_lists_what_is_kept", Class::Runs),

@@ -1,6 +1,7 @@
 //! The near end: a host whose calls are answered at the other end of a stream.
 
 use super::wire::{ANSWER_MAX, Call, Outcome, Piece, Reply, Request, receive_piece, send};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{BufReader, ErrorKind};
 use std::os::unix::net::UnixStream;
@@ -165,17 +166,39 @@ impl AgentHost {
         within: Duration,
         wait: Wait,
     ) -> Result<Outcome<T>, Fault> {
+        let most = call.answer_max();
+        self.exchange_of(call, most, doing, within, wait)
+    }
+
+    /// The same for a call of any kind, whose answer has at most `most` bytes.
+    fn exchange_of<C: Serialize, T: DeserializeOwned>(
+        &mut self,
+        call: C,
+        most: usize,
+        doing: &str,
+        within: Duration,
+        wait: Wait,
+    ) -> Result<Outcome<T>, Fault> {
         if let Some(fault) = &self.broken {
             return Err(fault.clone());
         }
         let id = self.next_id;
         self.next_id += 1;
-        let most = call.answer_max();
         if let Err(error) = send(self.stream.get_mut(), &Request { id, call }) {
             let fault = self.dying(Fault::from_error(format!("ask it to {doing}"), &error));
             return Err(self.give_up(fault));
         }
         self.receive(doing, id, most, within, wait)
+    }
+
+    /// Asks the other end something that is no call of a host.
+    pub(super) fn ask<T: DeserializeOwned>(
+        &mut self,
+        question: impl Serialize,
+        doing: &str,
+        within: Duration,
+    ) -> Result<T, Fault> {
+        self.exchange_of(question, ANSWER_MAX, doing, within, Wait::always()).and_then(value)
     }
 
     /// Waits for the answer `id`, of at most `most` bytes. The time, the total, and whether anybody still waits are

@@ -15,11 +15,11 @@ pub(super) const MESSAGE_MAX: usize = 64 << 20;
 
 /// A call, numbered by the caller.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Request {
+pub(super) struct Request<C = Call> {
     /// The number that the reply repeats.
     pub(super) id: u64,
     /// What is asked.
-    pub(super) call: Call,
+    pub(super) call: C,
 }
 
 /// The calls of a host, and one for the clock.

@@ -1,9 +1,9 @@
-//! `tare check`: checks studies and workloads without starting anything, and prints their schemas.
+//! `tare check`: checks studies, workloads and labs without starting anything, and prints their schemas.
 
 use crate::cli::{CheckArgs, FileKind};
 use crate::mistake::Mistake;
 use crate::terminal::{complain, note, print, tell};
-use crate::{EXIT_MISTAKE, EXIT_OK, files, images, schema, sources};
+use crate::{EXIT_MISTAKE, EXIT_OK, files, images, lab, schema, sources};
 use anyhow::Result;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<u8> {
         let schema = match kind {
             FileKind::Study => schema::study(),
             FileKind::Workload => schema::workload(),
+            FileKind::Lab => schema::lab(),
         };
         print(&serde_json::to_string_pretty(&schema)?);
         return Ok(EXIT_OK);
@@ -55,6 +56,13 @@ impl Told {
 
 fn check_one(name: &str, workloads: Option<&Path>) -> Result<String> {
     let path = Path::new(name);
+    if path.is_file() && sources::kind(path) == Some(FileKind::Lab) {
+        let machines = match lab::read(path)?.machines.len() {
+            1 => "one machine".to_owned(),
+            many => format!("{many} machines"),
+        };
+        return Ok(format!("lab of {machines}, no mistakes"));
+    }
     // A folder with a study is that study, which reads the workload too.
     if is_workload(path) && !(name.contains('/') && path.join(files::STUDY_FILE).is_file()) {
         // A folder here may have the name of a workload that is looked for elsewhere.

@@ -11,6 +11,7 @@ pub(crate) mod freezing;
 pub(crate) mod gate;
 pub(crate) mod history;
 pub(crate) mod import;
+pub(crate) mod lab;
 pub(crate) mod load;
 pub(crate) mod look;
 pub(crate) mod manual;

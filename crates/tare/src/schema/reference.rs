@@ -1,7 +1,7 @@
 //! The reference of all keys, a page for each kind of file, generated from the schemas, so that it says what editors
 //! show. The pages are golden files; if one is out of date, the test writes the new one beside it.
 
-use super::{study, workload};
+use super::{lab, study, workload};
 use serde_json::Value;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -152,8 +152,11 @@ fn folder() -> PathBuf {
 
 #[test]
 fn the_reference_of_keys_matches_the_schemas() {
-    let pages =
-        [("study.md", page("Keys of a study", &study())), ("workload.md", page("Keys of a workload", &workload()))];
+    let pages = [
+        ("study.md", page("Keys of a study", &study())),
+        ("workload.md", page("Keys of a workload", &workload())),
+        ("lab.md", page("Keys of a lab", &lab())),
+    ];
     let mut old = Vec::new();
     for (name, made) in pages {
         let kept = folder().join(name);

@@ -257,6 +257,14 @@ fn the_schema_of_workloads_describes_what_the_reader_reads() {
 }
 
 #[test]
+fn the_schema_of_labs_describes_what_the_reader_reads() {
+    let sample = "{machines: {a: {ssh: root@a, network: 10.0.0.1, home: /srv/tare}, \
+                  b: {command: [x, \"{tare}\", agent]}}}";
+    let read = |text: &str| tare_core::lab::Lab::read("lab.yaml", text, &KINDS).err().unwrap_or_default();
+    agree(&lab(), &[sample], read);
+}
+
+#[test]
 fn shipped_files_match_the_schemas() {
     let folder = |name: &str| std::fs::read_dir(root().join(name)).unwrap().map(|entry| entry.unwrap().path());
     let fits = |schema: &Value, path: PathBuf| {

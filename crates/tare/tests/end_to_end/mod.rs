@@ -13,6 +13,7 @@ mod foreseeing;
 mod images;
 mod kill;
 mod lab;
+mod machines;
 mod makes;
 mod naming;
 mod own;

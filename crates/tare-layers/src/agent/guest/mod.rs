@@ -42,7 +42,10 @@ pub fn run_guest(prober: fn() -> Result<Box<dyn Prober>, Fault>, layers: Layers)
         (true, true) => first::keep(),
         (false, true) => plan::follow(prober, layers),
         (false, false) => {
-            eprintln!("error: 'agent' is what Tare starts inside its guests; here it has nothing to do");
+            eprintln!(
+                "error: 'agent' is what Tare starts inside its guests, and with pipes on machines of a lab; here it has \
+                 nothing to do"
+            );
             std::process::exit(2);
         }
     };
