@@ -226,7 +226,7 @@ mod tests {
         let mut text = String::new();
         list.read_to_string(&mut text).unwrap();
         assert_eq!(list.path().unwrap().display().to_string(), "LEFT-OUT-3.txt");
-        assert_eq!(text.lines().last(), Some("LEFT-OUT.txt/a\\nb: a link\\nc: a link"));
+        assert_eq!(text.lines().next_back(), Some("LEFT-OUT.txt/a\\nb: a link\\nc: a link"));
         assert_eq!(text.lines().count(), 3);
     }
 

@@ -88,7 +88,7 @@ impl Point {
             last_s,
             rate: if seconds > 0.0 { sum(&|row| row.operations as f64) / seconds } else { 0.0 },
             p99_us: rows.iter().map(|(_, row)| row.p99_us).fold(0.0, f64::max),
-            errors: rows.iter().fold(0, |errors, (_, row)| errors.saturating_add(row.errors)),
+            errors: rows.iter().fold(0_u64, |errors, (_, row)| errors.saturating_add(row.errors)),
             measured: first.measured,
         })
     }
