@@ -3,6 +3,7 @@
 use super::engine::{Engine, is_guest};
 use super::options::{ContainerOptions, EngineKind};
 use super::podman::{self, Service};
+use super::podman_files;
 use super::rootless;
 use super::{programs, runtimes, socket};
 use std::path::{Path, PathBuf};
@@ -65,12 +66,15 @@ pub(super) fn all_with_ours() -> Result<Vec<Engine>, Fault> {
     Ok(found)
 }
 
-/// The first engine of which `look` finds what it looks for: of those that answer, and then of Podman, if it is
-/// installed. With what was found.
+/// The first engine of which `look` finds the image of this name: of those that answer, and then of Podman, if it is
+/// installed and may have it. With what was found.
 ///
 /// # Errors
 /// When the engine that is used where no form names another does not answer, or what `look` returns.
-pub(super) fn first_with<T>(look: impl Fn(&Engine) -> Result<Option<T>, Fault>) -> Result<Option<(Engine, T)>, Fault> {
+pub(super) fn first_with<T>(
+    name: &str,
+    look: impl Fn(&Engine) -> Result<Option<T>, Fault>,
+) -> Result<Option<(Engine, T)>, Fault> {
     let engines = answering()?;
     let is_awake = engines.iter().any(Engine::is_podman);
     for engine in engines {
@@ -78,7 +82,8 @@ pub(super) fn first_with<T>(look: impl Fn(&Engine) -> Result<Option<T>, Fault>) 
             return Ok(Some((engine, found)));
         }
     }
-    if let Some(engine) = podman_unless(is_awake).ok().flatten()
+    if podman_files::may_have_image(name)
+        && let Some(engine) = podman_unless(is_awake).ok().flatten()
         && let Some(found) = look(&engine)?
     {
         return Ok(Some((engine, found)));
@@ -86,13 +91,15 @@ pub(super) fn first_with<T>(look: impl Fn(&Engine) -> Result<Option<T>, Fault>) 
     Ok(None)
 }
 
-/// Every engine that this machine has, each once; in the same order.
+/// Every engine that may have images, each once; in the same order.
 ///
 /// # Errors
 /// When the engine that is used where no form names another does not answer.
-pub(super) fn all_installed() -> Result<Vec<Engine>, Fault> {
+pub(super) fn all_with_images() -> Result<Vec<Engine>, Fault> {
     let mut found = answering()?;
-    found.extend(podman_that_sleeps(&found).ok().flatten());
+    if found.is_empty() || podman_files::may_have_images() {
+        found.extend(podman_that_sleeps(&found).ok().flatten());
+    }
     Ok(found)
 }
 

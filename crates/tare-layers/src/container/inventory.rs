@@ -65,10 +65,10 @@ pub fn engine_image(name: &str) -> Result<EngineImage, Fault> {
             .remedy(format!("write {ENGINE_IMAGE}NAME:TAG, with a name that the engine lists"))
             .as_mistake());
     }
-    if let Some((_, found)) = find::first_with(|engine| named(engine, name))? {
+    if let Some((_, found)) = find::first_with(name, |engine| named(engine, name))? {
         return of(name, found);
     }
-    let engines = find::all_installed()?;
+    let engines = find::all_with_images()?;
     Err(missing(engines.first().ok_or_else(super::no_engine)?, &engines, name)?)
 }
 
@@ -77,7 +77,7 @@ pub fn engine_image(name: &str) -> Result<EngineImage, Fault> {
 /// # Errors
 /// When an engine does not answer.
 pub(super) fn holder_of(id: &str) -> Result<Option<Engine>, Fault> {
-    Ok(find::first_with(|engine| inspect(engine, id))?.map(|(engine, _)| engine))
+    Ok(find::first_with(id, |engine| inspect(engine, id))?.map(|(engine, _)| engine))
 }
 
 /// Looks up an image that this engine has.

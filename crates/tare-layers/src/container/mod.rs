@@ -24,6 +24,7 @@ mod netavark;
 mod observe;
 mod options;
 mod podman;
+mod podman_files;
 mod programs;
 mod pull;
 mod rootless;

@@ -7,6 +7,7 @@
 //! is; the service itself writes it before it becomes Podman, so that there is no moment at which a service runs
 //! without one.
 
+use super::podman_files;
 use super::programs;
 use super::rootless::{self, Seat, User};
 use crate::cgroup::Group;
@@ -42,13 +43,6 @@ const NOTE: &str = "service";
 const STAT_MAX: usize = 2048;
 /// The file in Tare's home that says that Podman was started here once, and so may hold something of Tare's.
 const USED: &str = "podman";
-/// Where Podman keeps containers, each driver in a folder of its own, and networks, unless one of the files that come
-/// next says something else.
-const STORAGE: &str = "/var/lib/containers/storage";
-const NETWORKS: &str = "/etc/containers/networks";
-const KEPT_ELSEWHERE: [&str; 2] = ["/etc/containers/storage.conf", "/etc/containers/containers.conf"];
-/// What names of Tare's begin with.
-const OURS: &[u8] = b"tare-";
 /// How long a service of no run goes on without a call, in seconds: it ends by itself if this process is killed.
 const IDLE_S: &str = "60";
 /// How long it may take to end.
@@ -65,26 +59,9 @@ pub(super) fn was_used() -> bool {
     !noted().is_empty() || home::look().is_ok_and(|home| home.join(USED).exists())
 }
 
-/// Whether Podman may have containers or networks of Tare's. To ask its service takes a second, so its files are looked
-/// at first, where they have their usual places.
+/// Whether Podman may have containers or networks of Tare's.
 pub(super) fn may_have_ours() -> bool {
-    was_used()
-        && (!noted().is_empty() || KEPT_ELSEWHERE.iter().any(|file| Path::new(file).exists()) || files_name_ours())
-}
-
-/// Whether a file in which Podman keeps containers or networks has a name of Tare's.
-fn files_name_ours() -> bool {
-    let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
-    let storage = entries(Path::new(STORAGE)).map(|entry| entry.path());
-    let containers = storage.filter(|path| path.to_str().is_some_and(|path| path.ends_with("-containers")));
-    let folders = containers.chain([PathBuf::from(NETWORKS)]);
-    let names_ours = |path: &Path| match fs::read(path) {
-        Ok(text) => text.windows(OURS.len()).any(|part| part == OURS),
-        // It has just gone, or cannot be read: Podman itself knows.
-        Err(error) => error.kind() != ErrorKind::NotFound,
-    };
-    let files = folders.flat_map(|folder| entries(&folder).map(|entry| entry.path()).collect::<Vec<_>>());
-    files.filter(|path| path.extension().is_some_and(|end| end == "json")).any(|path| names_ours(&path))
+    was_used() && (!noted().is_empty() || podman_files::may_name_ours())
 }
 
 /// A service that was started here. It ends when it is dropped.
