@@ -95,20 +95,19 @@ impl Finding {
 
     fn ask(&mut self, agent: &mut AgentHost, within: Duration) -> Result<(), Fault> {
         self.clock = Some(agent.wall_clock(CLOCK_TRIES)?);
-        let address = self.network.map(|address| Ok((address, agent.has_address(address)?))).transpose()?;
+        if let Some(address) = self.network
+            && !agent.has_address(address)?
+        {
+            let message = format!("{} does not have the address {address}, at which load is to reach it", self.machine);
+            let remedy = "give it to one of its interfaces, or correct `network:` in the lab file";
+            return Err(Fault::new(message).remedy(remedy));
+        }
         let end = agent.carry_out(&["doctor", "--no-noise", "--json"], within)?;
         let report: Report = serde_json::from_str(&end.stdout)
             .doing("understand what `tare doctor` says there")
             .map_err(|fault| fault.with_log(end.stderr.trim_end()))?;
         self.forms = Some(report.forms);
-        match address {
-            Some((address, false)) => Err(Fault::new(format!(
-                "{} does not have the address {address}, at which load is to reach it",
-                self.machine
-            ))
-            .remedy("give it to one of its interfaces, or correct `network:` in the lab file")),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// What it can measure, in words; none if that is unknown. Plain processes need nothing but root.
