@@ -214,8 +214,9 @@ mod tests {
         assert!(facts.cpus > 0 && !facts.kernel.is_empty() && !facts.architecture.is_empty(), "{facts:?}");
         let clock = agent.wall_clock(3).unwrap();
         assert!(clock.offset_ns.unsigned_abs() <= clock.uncertainty_ns + 1_000_000, "one clock: {clock:?}");
-        let has = [[127, 0, 0, 1], [192, 0, 2, 1]].map(|address| agent.has_address(address.into()).unwrap());
-        assert_eq!(has, [true, false], "the second is for documents (RFC 5737)");
+        let mut has = |address: [u8; 4]| agent.has_address(address.into()).unwrap();
+        assert!(has([127, 0, 0, 1]));
+        assert!(!has([192, 0, 2, 1]), "it is for documents (RFC 5737)");
         let end = agent.carry_out(&["-c", "printf out; printf err >&2; exit 3"], Duration::from_secs(60)).unwrap();
         assert_eq!((end.code, end.stdout.as_str(), end.stderr.as_str()), (Some(3), "out", "err"));
         let late = agent.carry_out(&["-c", "printf slow >&2; exec sleep 100"], Duration::from_millis(200)).unwrap_err();
