@@ -56,7 +56,7 @@ fn run(program: &str, arguments: &[&str]) {
     assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// What the server is told: none of the machine's own settings, keys and ways in.
+/// The server's settings: nothing of the machine's own settings, keys and ways in.
 fn settings(lab: &Lab, address: IpAddr) -> String {
     // Without PAM a server lets nobody into an account that is locked.
     let shadow = fs::read_to_string("/etc/shadow").unwrap_or_default();
