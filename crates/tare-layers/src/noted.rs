@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::process::Stdio;
 
-/// A file in memory that cannot grow beyond its limit: who writes more is told that it may not.
+/// A file in memory that cannot grow beyond its limit: a write beyond it fails.
 pub(crate) struct Noted {
     file: File,
     most: u64,

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_cannot_run_the_program_is_told_from_one_that_says_nothing() {
+    fn a_machine_that_cannot_run_the_program_differs_from_one_that_says_nothing() {
         let says = |said: &str| check_system("sut", said).err().map(|fault| fault.message).unwrap_or_default();
         assert_eq!(says(&format!("Linux {}\n", std::env::consts::ARCH)), "");
         assert!(says("Linux pdp11\n").contains("architecture pdp11"), "{}", says("Linux pdp11\n"));
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn why_a_command_failed_there_is_told_by_what_it_said() {
+    fn why_a_command_failed_there_follows_from_what_it_said() {
         let failed = |code, said: &str| {
             let ran = Ran { code, printed: String::new(), said: said.to_owned() };
             failure(&machine("/srv/tare"), &["dd", "of=x"], &ran)

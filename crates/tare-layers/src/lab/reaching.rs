@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_told_from_one_that_failed() {
+    fn a_program_that_is_not_there_differs_from_one_that_failed() {
         assert!(is_missing(127, "") && is_missing(126, "") && is_missing(1, "x: Command not found.\n"));
         assert!(!is_missing(1, "it broke") && !is_missing(0, "not found"));
     }

@@ -56,7 +56,7 @@ fn run(program: &str, arguments: &[&str]) {
     assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// What the server is told: none of the machine's own settings, keys and ways in.
+/// The server's settings: nothing of the machine's own settings, keys and ways in.
 fn settings(lab: &Lab, address: IpAddr) -> String {
     // Without PAM a server lets nobody into an account that is locked.
     let shadow = fs::read_to_string("/etc/shadow").unwrap_or_default();
@@ -121,7 +121,7 @@ impl Server {
             "lab.yaml",
             format!(
                 "machines:\n  sut: {{ssh: sut, network: {address}, home: {home}}}\n  off: {{ssh: off}}\n  \
-                 small: {{ssh: sut, home: {small}/tare}}\n"
+                 small: {{ssh: sut, home: {small}/tare}}\n  astray: {{ssh: sut, network: 192.0.2.1, home: {home}}}\n"
             ),
         );
     }
@@ -189,9 +189,11 @@ fn a_machine_is_reached_checked_and_left_clean_over_ssh() {
     let brought = fs::metadata(&program).unwrap();
     assert_eq!(brought.mode() & 0o777, 0o755);
 
-    // The program is there now, and is not sent again.
-    let again = server.tare(&lab, "check", &["--within", "5m", "sut"]);
-    assert_eq!(again.status.code(), Some(0), "{}", told(&again));
+    // The program is there now, and is not sent again. The other machine is the same, with an address that it lacks.
+    let again = server.tare(&lab, "check", &["--within", "5m", "sut", "astray"]);
+    assert_eq!(again.status.code(), Some(1), "{}", told(&again));
+    assert!(told(&again).contains("astray does not have the address 192.0.2.1"), "{}", told(&again));
+    assert!(!told(&again).contains("sut does not"), "{}", told(&again));
     assert!(told(&again).contains("clock ahead by") && told(&again).contains("native"), "{}", told(&again));
     let shown = String::from_utf8_lossy(&again.stdout);
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");

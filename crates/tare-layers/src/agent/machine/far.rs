@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::time::Timespec;
 use std::fs::{self, File};
 use std::io::{self, BufReader, ErrorKind, Read};
+use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -97,6 +98,8 @@ impl Far {
             let outcome = match call {
                 Question::Greet => Outcome::of(facts()),
                 Question::WallClock => Outcome::of(Ok(Stamps { received_ns, sent_ns: realtime_ns() })),
+                // Only an address of its own can be bound.
+                Question::HasAddress(address) => Outcome::of(Ok(UdpSocket::bind((address, 0)).is_ok())),
                 Question::Verb(arguments, within) => Outcome::of(self.carry_out(&arguments, within)),
                 Question::Leave => Outcome::of(Ok(())),
             };
@@ -211,6 +214,9 @@ mod tests {
         assert!(facts.cpus > 0 && !facts.kernel.is_empty() && !facts.architecture.is_empty(), "{facts:?}");
         let clock = agent.wall_clock(3).unwrap();
         assert!(clock.offset_ns.unsigned_abs() <= clock.uncertainty_ns + 1_000_000, "one clock: {clock:?}");
+        let mut has = |address: [u8; 4]| agent.has_address(address.into()).unwrap();
+        assert!(has([127, 0, 0, 1]));
+        assert!(!has([192, 0, 2, 1]), "it is for documents (RFC 5737)");
         let end = agent.carry_out(&["-c", "printf out; printf err >&2; exit 3"], Duration::from_secs(60)).unwrap();
         assert_eq!((end.code, end.stdout.as_str(), end.stderr.as_str()), (Some(3), "out", "err"));
         let late = agent.carry_out(&["-c", "printf slow >&2; exec sleep 100"], Duration::from_millis(200)).unwrap_err();

@@ -3,6 +3,7 @@
 use super::super::client::AgentHost;
 use super::question::{MachineFacts, Question, Stamps, VerbEnd};
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 use std::time::Duration;
 use tare_clock::realtime_ns;
 use tare_core::fault::Fault;
@@ -60,6 +61,14 @@ impl AgentHost {
             }
         }
         Ok(best.expect("at least one try"))
+    }
+
+    /// Whether another machine has this address.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn has_address(&mut self, address: IpAddr) -> Result<bool, Fault> {
+        self.ask(Question::HasAddress(address), "look for an address", SHORT)
     }
 
     /// Has another machine carry out a verb of this program. The agent ends it after `within`.

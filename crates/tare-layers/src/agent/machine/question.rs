@@ -1,6 +1,7 @@
 //! What is asked of an agent on another machine, and what it answers.
 
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// A question.
@@ -11,6 +12,8 @@ pub(super) enum Question {
     Greet,
     /// What its CLOCK_REALTIME says: [`Stamps`].
     WallClock,
+    /// Whether the machine has this address: yes or no.
+    HasAddress(IpAddr),
     /// Carries out a verb of this program with these arguments, for at most this long: [`VerbEnd`].
     Verb(Vec<String>, Duration),
     /// Ends the agent.

@@ -95,6 +95,13 @@ impl Finding {
 
     fn ask(&mut self, agent: &mut AgentHost, within: Duration) -> Result<(), Fault> {
         self.clock = Some(agent.wall_clock(CLOCK_TRIES)?);
+        if let Some(address) = self.network
+            && !agent.has_address(address)?
+        {
+            let message = format!("{} does not have the address {address}, at which load is to reach it", self.machine);
+            let remedy = "give it to one of its interfaces, or correct `network:` in the lab file";
+            return Err(Fault::new(message).remedy(remedy));
+        }
         let end = agent.carry_out(&["doctor", "--no-noise", "--json"], within)?;
         let report: Report = serde_json::from_str(&end.stdout)
             .doing("understand what `tare doctor` says there")

@@ -189,7 +189,7 @@ any      -             command teleport exec any --
     }
 
     #[test]
-    fn what_was_cleaned_is_told_by_machine() {
+    fn what_was_cleaned_is_shown_by_machine() {
         let one = |machine: &str, said: &str, fault| {
             let (machine, said) = (machine.to_owned(), said.to_owned());
             Cleaned { machine, code: Some(0), found: None, said, fault }
