@@ -1,9 +1,11 @@
-//! Requests that change something: what the user says of records, what records there are, and how long a run goes on.
+//! Requests that change something: what the user says of records, what records there are, how long a run goes on, and
+//! that one begins.
 //! They come from pages made here, and nowhere else: they must name the origin that all requests are held to.
 
 use crate::answer::{self, Answer};
 use crate::deleting::{self, Doomed, RECORDS_MOST, doomed, seen, unknown};
 use crate::guard::Guard;
+use crate::new_runs::{NEW_RUN, Posted};
 use crate::notes::Note;
 use crate::now;
 use crate::query::{Query, encoded};
@@ -20,7 +22,7 @@ use std::time::Duration;
 use tare_core::fault::{Doing, Fault};
 
 /// The pages that are sent to.
-const PAGES: [&str; 3] = ["/notes", "/delete", END];
+const PAGES: [&str; 4] = ["/notes", "/delete", END, NEW_RUN];
 /// What ends a run. It has its options in its address.
 const END: &str = "/now/end";
 /// The largest form, bytes.
@@ -51,8 +53,17 @@ pub(crate) async fn change(
     };
     let page = site.guard.behind_key(uri.path()).unwrap_or_default().to_owned();
     let form = if page == END { Query::of(uri.query()) } else { form };
+    let turn = match &site.new_runs {
+        Some(new_runs) if page == NEW_RUN => new_runs.turn().acquire_owned().await.ok(),
+        _ => None,
+    };
     let made_by = site.clone();
-    let made = tokio::task::spawn_blocking(move || made_by.change(&page, &form)).await;
+    let made = tokio::task::spawn_blocking(move || {
+        // Kept until it is made, even if the browser has gone.
+        let _turn = turn;
+        made_by.change(&page, &form)
+    });
+    let made = made.await;
     made.unwrap_or_else(|_| {
         let fault = Fault::new("Tare stumbled over this; the terminal of `tare serve` says where");
         site.pages.problem(StatusCode::INTERNAL_SERVER_ERROR, "Cannot be done", &fault)
@@ -77,6 +88,7 @@ impl Site {
         match page {
             END => self.end(form),
             "/delete" => self.delete(form),
+            NEW_RUN => self.new_run(form),
             _ => self.note(form),
         }
     }
@@ -86,6 +98,16 @@ impl Site {
         match now::end(&self.stopping, &self.shelf, self.surroundings.as_ref(), form) {
             Ok(said) => answer::words(StatusCode::OK, said.to_owned()),
             Err(fault) => answer::words(StatusCode::CONFLICT, in_sentences(&fault)),
+        }
+    }
+
+    /// Makes, checks or starts a new run, where that is allowed.
+    fn new_run(&self, form: &Query) -> Answer {
+        let Some(new_runs) = &self.new_runs else { return missing(self) };
+        match new_runs.post(&self.pages, &self.shelf, &self.surroundings.live_runs(), form) {
+            Ok(Posted::Page(status, html)) => answer::page(status, html),
+            Ok(Posted::Elsewhere(page)) => answer::elsewhere(&format!("{}{page}", self.guard.base())),
+            Err(fault) => self.pages.problem(StatusCode::UNPROCESSABLE_ENTITY, "Cannot be shown", &fault),
         }
     }
 

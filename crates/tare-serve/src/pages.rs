@@ -9,7 +9,7 @@ use minijinja::{AutoEscape, Environment, Value, context};
 use tare_core::fault::{Doing, Fault};
 
 /// The templates. Pages extend the first.
-const TEMPLATES: [(&str, &str); 13] = [
+const TEMPLATES: [(&str, &str); 14] = [
     ("frame", include_str!("../assets/frame.html")),
     ("runs", include_str!("../assets/runs.html")),
     ("list", include_str!("../assets/list.html")),
@@ -22,6 +22,7 @@ const TEMPLATES: [(&str, &str); 13] = [
     ("notes", include_str!("../assets/notes.html")),
     ("delete", include_str!("../assets/delete.html")),
     ("of-run", include_str!("../assets/of_run.html")),
+    ("new", include_str!("../assets/new.html")),
     ("problem", include_str!("../assets/problem.html")),
 ];
 
@@ -40,6 +41,9 @@ pub(crate) const BAR_STYLE: &str = include_str!("../assets/bar.css");
 
 /// The pages' places in the bar: address and name.
 const PLACES: [(&str, &str); 4] = [("/", "Runs"), ("/now", "Now"), ("/compare", "Compare"), ("/history", "History")];
+
+/// The page that starts runs, which the frame adds where it is there.
+const STARTS_RUNS: (&str, &str) = ("/new", "New run");
 
 /// The engine with all templates.
 #[derive(Debug)]
@@ -62,6 +66,11 @@ impl Pages {
             engine.add_template(name, template).doing("read a page's template")?;
         }
         Ok(Pages(engine))
+    }
+
+    /// From now on, the bar has the page that starts runs, too.
+    pub(crate) fn allow_runs(&mut self) {
+        self.0.add_global("starts_runs", true);
     }
 
     /// A filled-in template.
@@ -101,10 +110,11 @@ pub(crate) fn bar(here: &str) -> Value {
     plain(links)
 }
 
-/// The bar as markup, for pages that others render.
-pub(crate) fn bar_markup(base: &str) -> String {
+/// The bar as markup, for pages that others render; with the page that starts runs, if that is there.
+pub(crate) fn bar_markup(base: &str, starts_runs: bool) -> String {
     let link = |(address, name): (&str, &str)| format!("<a href=\"{base}{address}\">{name}</a>");
-    let links: Vec<String> = PLACES.map(link).into();
+    let mut links: Vec<String> = PLACES.map(link).into();
+    links.extend(starts_runs.then(|| link(STARTS_RUNS)));
     format!("<nav class=\"bar\" aria-label=\"Tare\"><b>Tare</b> {}</nav>", links.join(" "))
 }
 
@@ -130,7 +140,15 @@ mod tests {
         let html = pages.fill("problem", content).unwrap();
         assert!(html.contains("&lt;script&gt;alert(1)") && !html.contains("<script>alert"), "{html}");
         assert!(html.contains("href=\"/key/assets/serve.css\""), "{html}");
-        assert!(bar_markup("/key").contains("href=\"/key/now\""));
+        assert!(!html.contains("New run"), "{html}");
+        for starts_runs in [false, true] {
+            let bar = bar_markup("/key", starts_runs);
+            assert!(bar.contains("href=\"/key/now\"") && bar.contains("href=\"/key/new\"") == starts_runs, "{bar}");
+        }
+        let mut pages = pages;
+        pages.allow_runs();
+        let html = pages.fill("problem", context! { title => "t", bar => bar("/") }).unwrap();
+        assert!(html.contains("<a href=\"/key/new\">New run</a>"), "{html}");
         assert_eq!(sentence("restore it"), "Restore it.");
         for name in ["good/record.json is gone.", "'good' is gone.", "good.2: it is gone.", "\u{e4}b is gone."] {
             assert_eq!(sentence(name), name);

@@ -1,6 +1,6 @@
 //! Reports of records, as `tare report --format html` renders them, with the bar above. The last few are kept.
 
-use crate::pages::{BAR_STYLE, bar_markup};
+use crate::pages::BAR_STYLE;
 use crate::shelf::{Shelf, Shelved};
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -25,12 +25,12 @@ struct Kept {
 pub(crate) struct Reports(Mutex<VecDeque<Kept>>);
 
 impl Reports {
-    /// The report of a record, with links that begin with `base` and this markup above; none if there is no such
-    /// record.
+    /// The report of a record, with this bar and this markup above; none if there is no such record. The bar is always
+    /// the same.
     ///
     /// # Errors
     /// When the record cannot be read.
-    pub(crate) fn of(&self, shelf: &Shelf, name: &str, base: &str, above: &str) -> Result<Option<Bytes>, Fault> {
+    pub(crate) fn of(&self, shelf: &Shelf, name: &str, bar: &str, above: &str) -> Result<Option<Bytes>, Fault> {
         let Some(shelved) = shelf.record(name) else { return Ok(None) };
         let stamp = format!("{}\n{above}", shelved.stamp());
         // Of a study of several parts, the stamp knows nothing of what is in the parts.
@@ -38,7 +38,7 @@ impl Reports {
         if !is_suite && let Some(html) = self.kept(name, &stamp) {
             return Ok(Some(html));
         }
-        let html = Bytes::from(with_bar(&render(&shelved)?, base, above));
+        let html = Bytes::from(with_bar(&render(&shelved)?, bar, above));
         if !is_suite {
             self.keep(Kept { name: name.to_owned(), stamp, html: html.clone() });
         }
@@ -77,7 +77,7 @@ fn render(shelved: &Shelved) -> Result<String, Fault> {
 }
 
 /// A report's own tags come before anything of the record, which is escaped besides.
-fn with_bar(report: &str, base: &str, above: &str) -> String {
+fn with_bar(report: &str, bar: &str, above: &str) -> String {
     let styled = report.replacen("</style>", &format!("{BAR_STYLE}</style>"), 1);
-    styled.replacen("<body>", &format!("<body>\n{}{above}", bar_markup(base)), 1)
+    styled.replacen("<body>", &format!("<body>\n{bar}{above}"), 1)
 }

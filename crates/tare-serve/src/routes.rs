@@ -4,8 +4,9 @@ use crate::answer::{self, Answer};
 use crate::guard::Guard;
 use crate::history::{self, FoundChanges};
 use crate::index::Index;
+use crate::new_runs::{NEW_RUN, NewRuns};
 use crate::notes::{Note, Noted, Notes};
-use crate::pages::{ASSETS, Pages};
+use crate::pages::{ASSETS, Pages, bar_markup};
 use crate::query::{Query, decoded};
 use crate::reports::Reports;
 use crate::shelf::Shelf;
@@ -48,6 +49,8 @@ pub(crate) struct Site {
     pub(crate) followers: AtomicUsize,
     /// Archives that may be made at the same time.
     pub(crate) exports: Arc<Semaphore>,
+    /// What starts runs, if this server may.
+    pub(crate) new_runs: Option<NewRuns>,
 }
 
 /// Answers a request. `is_known` becomes true if it brings the key.
@@ -74,7 +77,14 @@ pub(crate) async fn answer(
     }
     let (path, query) = (path.to_owned(), Query::of(uri.query()));
     let reads = path.starts_with("/run/") || ["/compare", "/timeline", "/trial"].contains(&path.as_str());
-    let turn = if reads { site.reading.clone().acquire_owned().await.ok() } else { None };
+    let turn = match &site.new_runs {
+        Some(new_runs) if path == NEW_RUN => Some(new_runs.turn()),
+        _ => reads.then(|| site.reading.clone()),
+    };
+    let turn = match turn {
+        Some(turn) => turn.acquire_owned().await.ok(),
+        None => None,
+    };
     let made_by = site.clone();
     let made = tokio::task::spawn_blocking(move || {
         // Kept until it is made, even if the browser has gone.
@@ -113,6 +123,11 @@ impl Site {
             "/timeline" => return self.maybe(timeline::page(&self.pages, &self.shelf, &self.guard.base(), query)),
             "/trial" => return self.maybe(timeline::trial_page(&self.pages, &self.shelf, query)),
             "/export" => return self.export(query),
+            NEW_RUN => {
+                let Some(new_runs) = &self.new_runs else { return missing(&self) };
+                let live = self.surroundings.live_runs();
+                return self.maybe(new_runs.page(&self.pages, &self.shelf, &live, query));
+            }
             "/compare" => compared::page(&self.pages, &self.index, &self.shelf, self.surroundings.as_ref(), query),
             "/history" => {
                 self.look();
@@ -160,7 +175,8 @@ impl Site {
         let note = self.noted().get(&name).map(Note::bounded).unwrap_or_default();
         let has_timeline = self.shelf.record(&name).is_some_and(|record| !record.is_suite());
         let above = noted::of_run(&self.pages, &name, &note, has_timeline);
-        match above.and_then(|above| self.reports.of(&self.shelf, &name, &self.guard.base(), &above)) {
+        let bar = bar_markup(&self.guard.base(), self.new_runs.is_some());
+        match above.and_then(|above| self.reports.of(&self.shelf, &name, &bar, &above)) {
             Ok(Some(html)) => answer::report(html),
             Ok(None) => missing(self),
             Err(fault) => self.pages.problem(StatusCode::UNPROCESSABLE_ENTITY, "Cannot be read", &fault),
@@ -268,6 +284,7 @@ mod tests {
             reading: Arc::new(Semaphore::new(1)),
             followers: AtomicUsize::new(0),
             exports: Arc::new(Semaphore::new(1)),
+            new_runs: None,
         })
     }
 

@@ -5,6 +5,7 @@ use crate::export::EXPORTS_MOST;
 use crate::guard::Guard;
 use crate::history::FoundChanges;
 use crate::index::Index;
+use crate::new_runs::NewRuns;
 use crate::notes::Notes;
 use crate::pages::Pages;
 use crate::places::Places;
@@ -13,6 +14,7 @@ use crate::routes::{Site, answer};
 use crate::shelf::Shelf;
 use crate::stopping::Stopping;
 use crate::surroundings::Surroundings;
+use crate::weighing::Weighing;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -95,8 +97,21 @@ impl Server {
             reading: Arc::new(Semaphore::new(1)),
             followers: AtomicUsize::new(0),
             exports: Arc::new(Semaphore::new(EXPORTS_MOST)),
+            new_runs: None,
         };
         Ok(Server { listener, site: Arc::new(site), asked, stop: Arc::new(Notify::new()) })
+    }
+
+    /// Has a page start runs, as this user, with the priority that the calling thread has now. To be called before the
+    /// server runs.
+    ///
+    /// # Errors
+    /// When there can be no thread that starts them.
+    pub fn allow_runs(&mut self, weighing: Arc<dyn Weighing>) -> Result<(), Fault> {
+        let site = Arc::get_mut(&mut self.site).expect("only the server has it until it runs");
+        site.new_runs = Some(NewRuns::of(weighing)?);
+        site.pages.allow_runs();
+        Ok(())
     }
 
     /// The link that lets a browser in. Whoever has it may read all records.

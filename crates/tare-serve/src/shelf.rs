@@ -180,15 +180,7 @@ impl Shelf {
     /// When it cannot be written.
     pub(crate) fn replace(&self, name: &str, content: &[u8]) -> io::Result<()> {
         let new = format!("{name}.new");
-        match unlinkat(&self.root, &new, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file = File::from(openat(&self.root, &new, flags, Mode::RUSR | Mode::WUSR)?);
-        // What root writes in the folder of another user is that user's, as records are.
-        let folder = fstat(&self.root)?;
-        let _ = fchown(&file, Some(folder.st_uid), Some(folder.st_gid));
+        let mut file = self.new_file(&new)?;
         let written = file.write_all(content).and_then(|()| file.sync_all());
         let replaced = written.and_then(|()| Ok(renameat(&self.root, &new, &self.root, name)?));
         if replaced.is_err() {
@@ -196,6 +188,23 @@ impl Shelf {
         }
         replaced?;
         Ok(fsync(&self.root)?)
+    }
+
+    /// A new, empty file of Tare's own, which only its owner can read, to be written. What had its name is gone.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(crate) fn new_file(&self, name: &str) -> io::Result<File> {
+        match unlinkat(&self.root, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = File::from(openat(&self.root, name, flags, Mode::RUSR | Mode::WUSR)?);
+        // What root writes in the folder of another user is that user's, as records are.
+        let folder = fstat(&self.root)?;
+        let _ = fchown(&file, Some(folder.st_uid), Some(folder.st_gid));
+        Ok(file)
     }
 
     fn folder(&self, name: &str) -> rustix::io::Result<OwnedFd> {

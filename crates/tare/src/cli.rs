@@ -356,7 +356,7 @@ pub(crate) struct ScalingArgs {
 const SERVE_HELP: &str = "\
 Only this machine can reach the pages, and only a browser that has opened the printed link, which holds a new key each \
 time. Records are read, never changed; `.tare-serve.sqlite` in their folder is an index that may be removed. The page \
-Now can end the run in progress, if you may signal it.";
+Now can end the run in progress, if you may signal it. With --allow-run, whoever has the link can start runs as you.";
 
 #[derive(Debug, Args)]
 #[command(after_help = SERVE_HELP)]
@@ -370,6 +370,9 @@ pub(crate) struct ServeArgs {
     /// Also open the link in a browser
     #[arg(long)]
     pub(crate) open: bool,
+    /// Also have a page that makes studies and starts runs of them; a run needs root
+    #[arg(long)]
+    pub(crate) allow_run: bool,
 }
 
 #[derive(Debug, Args)]

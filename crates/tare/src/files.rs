@@ -233,6 +233,17 @@ pub(crate) fn find_workload(name: &str, workloads: Option<&Path>) -> Result<Work
     read_workload(&file, &Parameters::new())?.map_err(|found| Mistake::in_files(found).into())
 }
 
+/// The studies that can be run by their names, each with its file.
+pub(crate) fn studies() -> BTreeMap<String, PathBuf> {
+    let mut found = BTreeMap::new();
+    // The first folder that has one decides, as in `find_study`.
+    for folder in paths::data_folders("studies").iter().rev() {
+        let names = names_in(folder, "yaml").into_iter();
+        found.extend(names.map(|name| (name.clone(), folder.join(format!("{name}.yaml")))));
+    }
+    found
+}
+
 fn find_study(name: &str) -> Result<PathBuf> {
     let direct = PathBuf::from(name);
     if is_typed_path(name) && direct.is_file() {
@@ -345,7 +356,8 @@ fn no_workload(name: &str, files: &[PathBuf]) -> String {
     format!("there is no workload '{name}': none of these files exists: {}", looked.join(", "))
 }
 
-fn known_workloads(study: Option<&Path>, extra: Option<&Path>) -> Vec<String> {
+/// The names of the workloads that are found beside `study`, in `extra` and by default, variants included.
+pub(crate) fn known_workloads(study: Option<&Path>, extra: Option<&Path>) -> Vec<String> {
     let folders = homes(study, extra);
     let mut names: Vec<String> = Vec::new();
     for folder in folders {
