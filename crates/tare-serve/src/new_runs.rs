@@ -261,6 +261,8 @@ impl NewRuns {
                     return Err(fault.with_log(tail(shelf, &log)));
                 }
                 Some(last) if last.ended.is_some() => break,
+                // From here on there is something to be seen of it.
+                _ if shelf.record(name).is_some() => break,
                 _ => std::thread::sleep(LOOK_EVERY),
             }
         }

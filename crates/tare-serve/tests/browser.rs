@@ -71,15 +71,27 @@ pub(crate) struct Said {
 impl Site {
     /// Serves what `fill` puts into a folder.
     pub(crate) fn of(fill: impl FnOnce(&Path)) -> Site {
+        Site::that(fill, |_| {})
+    }
+
+    /// The same, by a server that was told something before.
+    pub(crate) fn that(fill: impl FnOnce(&Path), tell: impl FnOnce(&mut Server)) -> Site {
         let folder = tempfile::tempdir().unwrap();
         fill(folder.path());
         let machine = Arc::new(Machine::default());
         let settings = Settings { records: folder.path().to_owned(), port: 0 };
-        let server = Server::bind(&settings, machine.clone()).unwrap();
+        let mut server = Server::bind(&settings, machine.clone()).unwrap();
+        tell(&mut server);
         let key = server.link().trim_end_matches('/').rsplit_once('/').unwrap().1.to_owned();
         let (address, stopper) = (server.address().unwrap(), server.stopper());
         let running = Some(std::thread::spawn(move || server.run()));
         Site { folder, address, key, machine, stopper, running }
+    }
+
+    /// Ends the server.
+    pub(crate) fn stop(&mut self) {
+        self.stopper.stop();
+        self.running.take().expect("it was not stopped yet").join().unwrap().unwrap();
     }
 
     /// From now on, this run goes on.
@@ -194,9 +206,10 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         self.stopper.stop();
-        let ended = self.running.take().map(JoinHandle::join);
-        if !std::thread::panicking() {
-            ended.unwrap().unwrap().unwrap();
+        if let Some(ended) = self.running.take().map(JoinHandle::join)
+            && !std::thread::panicking()
+        {
+            ended.unwrap().unwrap();
         }
     }
 }

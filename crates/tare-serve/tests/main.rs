@@ -4,7 +4,8 @@ mod browser;
 mod events;
 mod hostile;
 mod pages;
-mod timeline;
 #[allow(dead_code, reason = "these tests need one of the samples")]
 #[path = "../../tare-report/tests/sample/mod.rs"]
 mod sample;
+mod starting;
+mod timeline;
