@@ -120,6 +120,10 @@ impl NewRuns {
             let Some(text) = self.weighing.study(name)? else { return Ok(None) };
             (shown.name, shown.text) = (name.to_owned(), text);
         }
+        // The doctor starts guests, so it is not asked while anything is measured.
+        if live.is_empty() && !self.starter.goes_on() {
+            self.look_once();
+        }
         self.fill(pages, shelf, live, &shown).map(Some)
     }
 
@@ -224,7 +228,8 @@ impl NewRuns {
 
     fn start(&self, shelf: &Shelf, name: &str, text: &str) -> Result<(), Fault> {
         self.weighing.may_run()?;
-        if self.starter.last().is_none_or(|last| last.ended.is_some()) {
+        // Of one that was started here, the starter says more.
+        if !self.starter.goes_on() {
             self.weighing.is_free()?;
         }
         let name = free_name(shelf.path(), name)?;
@@ -275,8 +280,7 @@ impl NewRuns {
             let said = tail(shelf, &file);
             Last { name: last.name, process: last.process, ended: last.ended, has_failed: last.has_failed, file, said }
         });
-        let is_busy = !live.is_empty() || last.as_ref().is_some_and(|last| last.ended.is_none());
-        let (findings, not_looked) = self.findings(is_busy);
+        let (findings, not_known) = self.findings();
         let workloads = self.weighing.workloads();
         let usual = || {
             let weighable = findings.iter().filter(|form| matches!(form.weighable, Weighable::Yes));
@@ -286,22 +290,26 @@ impl NewRuns {
         let barred = self.weighing.may_run().err().map(|fault| in_sentences(&fault));
         let content = context! {
             title => "New run", bar => bar(NEW_RUN), is_new => true, changes => true, shown => plain(shown),
-            choices => plain(choices), findings => plain(&findings), not_looked => plain(not_looked),
+            choices => plain(choices), findings => plain(&findings), not_known => plain(not_known),
             workloads => plain(&workloads), studies => plain(self.weighing.studies()), rulers => plain(RULERS),
             barred => plain(barred), live => !live.is_empty(), last => plain(last), text_most => plain(TEXT_MOST),
         };
         pages.fill("new", content)
     }
 
-    /// What is known of each form, and why it is not known if nobody has looked. The doctor starts guests, so it is
-    /// not asked while anything is measured.
-    fn findings(&self, is_busy: bool) -> (Vec<Finding>, String) {
+    /// Asks the doctor, unless it was asked already.
+    fn look_once(&self) {
         let mut found = self.found();
-        if found.is_none() && !is_busy {
+        if found.is_none() {
             *found = Some(look(self.weighing.program()));
         }
+    }
+
+    /// What is known of each form, and if nothing is, why.
+    fn findings(&self) -> (Vec<Finding>, String) {
+        let found = self.found();
         let (layers, why) = match found.as_ref() {
-            None => (None, "A run is in progress, which a look would disturb.".to_owned()),
+            None => (None, "This page looks when it is opened while no run is in progress.".to_owned()),
             Some(Err(fault)) => (None, in_sentences(fault)),
             Some(Ok(layers)) => (Some(layers.as_slice()), String::new()),
         };

@@ -16,7 +16,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Whether the standard error of a program is part of what it says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Errors {
+    /// Between the other lines, as on a terminal.
     Told,
+    /// For who reads the output as data.
     Dropped,
 }
 

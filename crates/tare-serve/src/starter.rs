@@ -53,6 +53,11 @@ impl Starter {
         locked(&self.last).clone()
     }
 
+    /// Whether that has not ended.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.last().is_some_and(|last| last.ended.is_none())
+    }
+
     /// Starts a run in a session of its own, whose record has this name. Another one must have ended.
     ///
     /// # Errors

@@ -157,7 +157,10 @@ fn the_page_offers_what_the_doctor_found() {
     let site = machine.site();
     site.lives("abcdef");
     let page = plain(&site.get("/new").body);
-    assert!(page.contains("A run is in progress, which a look would disturb.") && machine.calls().is_empty(), "{page}");
+    assert!(
+        page.contains("looks when it is opened while no run is in progress") && machine.calls().is_empty(),
+        "{page}"
+    );
     let site = machine.site();
     for _ in 0..2 {
         let page = plain(&site.get("/new").body);
@@ -282,7 +285,5 @@ fn nothing_but_names_and_texts_within_bounds_is_started_and_only_by_its_own_page
     let long = "a".repeat((64 << 10) + 1);
     let said = site.post("/new", &format!("do=start&name=mine&text={long}"));
     assert!(said.status == 409 && said.body.contains("longer than 64 KiB"), "{}", said.status);
-    let longer = "a".repeat(300 << 10);
-    assert_eq!(site.post("/new", &format!("do=start&name=mine&text={longer}")).status, 400);
     assert!(!machine.calls().contains("--out"), "{}", machine.calls());
 }

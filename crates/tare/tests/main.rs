@@ -16,5 +16,6 @@ mod power;
 mod records;
 #[path = "../../tare-report/tests/sample/mod.rs"]
 mod sample;
+mod starting;
 mod strange;
 mod toy;
