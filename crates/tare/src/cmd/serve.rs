@@ -187,6 +187,18 @@ mod tests {
     }
 
     #[test]
+    fn root_starts_nothing_from_a_folder_in_other_hands() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings { records: folder.path().to_owned(), port: 0 };
+        let mut server = Server::bind(&settings, Arc::new(ThisMachine)).unwrap();
+        allow_runs(&mut server, folder.path()).unwrap();
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        let refused = allow_runs(&mut server, folder.path());
+        // Whoever is not root can have nothing started as root.
+        assert_eq!(refused.is_err(), rustix::process::geteuid().is_root(), "{refused:?}");
+    }
+
+    #[test]
     fn each_form_that_is_offered_makes_a_study_without_mistakes() {
         let workloads = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads");
         let forms: String = FORMS.iter().map(|form| format!("  {}: {}\n", form.name, form.stack)).collect();
