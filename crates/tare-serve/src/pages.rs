@@ -42,7 +42,7 @@ pub(crate) const BAR_STYLE: &str = include_str!("../assets/bar.css");
 /// The pages' places in the bar: address and name.
 const PLACES: [(&str, &str); 4] = [("/", "Runs"), ("/now", "Now"), ("/compare", "Compare"), ("/history", "History")];
 
-/// The page that starts runs, which the frame adds where it is there.
+/// The page that starts runs. Bars have it only where runs may be started.
 const STARTS_RUNS: (&str, &str) = ("/new", "New run");
 
 /// The engine with all templates.
@@ -110,7 +110,7 @@ pub(crate) fn bar(here: &str) -> Value {
     plain(links)
 }
 
-/// The bar as markup, for pages that others render; with the page that starts runs, if that is there.
+/// The bar as markup, for pages that others render. `starts_runs` is whether runs may be started here.
 pub(crate) fn bar_markup(base: &str, starts_runs: bool) -> String {
     let link = |(address, name): (&str, &str)| format!("<a href=\"{base}{address}\">{name}</a>");
     let mut links: Vec<String> = PLACES.map(link).into();

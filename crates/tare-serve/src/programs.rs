@@ -55,22 +55,17 @@ pub(crate) fn said_by(mut command: Command, errors: Errors, within: Duration) ->
     let mut child = command.spawn().doing(format!("start {name}"))?;
     // It holds the other end of the pipe, too.
     drop(command);
-    let bytes = read.recv_timeout(within);
-    let is_too_long = bytes.as_ref().is_ok_and(|bytes| bytes.len() > OUTPUT_MOST);
-    match (bytes, ended_by(&mut child, if is_too_long { Instant::now() } else { end })) {
-        (Ok(bytes), Some(status)) if !is_too_long => {
-            Ok(Said { text: String::from_utf8_lossy(&bytes).into_owned(), is_well: status.success() })
-        }
-        (_, status) => {
-            // The group has this number for as long as the child has not been waited for.
-            if status.is_none() {
-                let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
-                let _ = child.wait();
-            }
-            let what = if is_too_long { "said more than 1 MiB" } else { "took too long" };
-            Err(Fault::new(format!("{name} {what} and was ended")).remedy("try it in a terminal"))
-        }
-    }
+    let bytes = read.recv_timeout(within).ok();
+    let is_too_long = bytes.as_ref().is_some_and(|bytes| bytes.len() > OUTPUT_MOST);
+    let ended = if bytes.is_none() || is_too_long { None } else { ended_by(&mut child, end) };
+    let (Some(bytes), Some(status)) = (bytes, ended) else {
+        // The group has this number for as long as the child has not been waited for.
+        let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+        let _ = child.wait();
+        let what = if is_too_long { "said more than 1 MiB" } else { "took too long" };
+        return Err(Fault::new(format!("{name} {what} and was ended")).remedy("try it in a terminal"));
+    };
+    Ok(Said { text: String::from_utf8_lossy(&bytes).into_owned(), is_well: status.success() })
 }
 
 /// How a child has ended, if it does so before `end`.
@@ -111,7 +106,8 @@ mod tests {
         let began = Instant::now();
         let fault = shell("sleep 50 & sleep 50", Errors::Told, Duration::from_millis(100)).unwrap_err();
         assert_eq!(fault.message, "sh took too long and was ended");
-        // One that closes its output and stays.
+        // One that ends and leaves something behind that keeps its output open, and one that closes that and stays.
+        shell("sleep 50 & exit 0", Errors::Told, Duration::from_millis(100)).unwrap_err();
         shell("exec >&- 2>&-; sleep 50", Errors::Told, Duration::from_millis(100)).unwrap_err();
         assert!(began.elapsed() < Duration::from_secs(40));
     }

@@ -84,7 +84,7 @@ impl Weighing for NewRuns {
             return Ok(());
         }
         let fault = Fault::new("making network namespaces, mounts and cgroups for a run needs root");
-        Err(fault.remedy("sudo tare serve --allow-run"))
+        Err(fault.remedy("start `sudo tare serve --allow-run` instead"))
     }
 
     fn is_free(&self) -> Result<(), Fault> {
