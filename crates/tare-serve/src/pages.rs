@@ -9,7 +9,7 @@ use minijinja::{AutoEscape, Environment, Value, context};
 use tare_core::fault::{Doing, Fault};
 
 /// The templates. Pages extend the first.
-const TEMPLATES: [(&str, &str); 14] = [
+const TEMPLATES: [(&str, &str); 16] = [
     ("frame", include_str!("../assets/frame.html")),
     ("runs", include_str!("../assets/runs.html")),
     ("list", include_str!("../assets/list.html")),
@@ -23,6 +23,8 @@ const TEMPLATES: [(&str, &str); 14] = [
     ("delete", include_str!("../assets/delete.html")),
     ("of-run", include_str!("../assets/of_run.html")),
     ("new", include_str!("../assets/new.html")),
+    ("new-study", include_str!("../assets/new_study.html")),
+    ("new-choices", include_str!("../assets/new_choices.html")),
     ("problem", include_str!("../assets/problem.html")),
 ];
 
