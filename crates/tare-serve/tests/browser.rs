@@ -74,14 +74,14 @@ impl Site {
         Site::that(fill, |_| {})
     }
 
-    /// The same, by a server that was told something before.
-    pub(crate) fn that(fill: impl FnOnce(&Path), tell: impl FnOnce(&mut Server)) -> Site {
+    /// The same, after `prepare` has had the server.
+    pub(crate) fn that(fill: impl FnOnce(&Path), prepare: impl FnOnce(&mut Server)) -> Site {
         let folder = tempfile::tempdir().unwrap();
         fill(folder.path());
         let machine = Arc::new(Machine::default());
         let settings = Settings { records: folder.path().to_owned(), port: 0 };
         let mut server = Server::bind(&settings, machine.clone()).unwrap();
-        tell(&mut server);
+        prepare(&mut server);
         let key = server.link().trim_end_matches('/').rsplit_once('/').unwrap().1.to_owned();
         let (address, stopper) = (server.address().unwrap(), server.stopper());
         let running = Some(std::thread::spawn(move || server.run()));
