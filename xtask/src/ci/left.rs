@@ -23,6 +23,11 @@ const LEFT: &[(&str, &str)] = &[
         "its nine services are deployed for minutes, and then killed one by one; its programs are tested by themselves",
     ),
     (
+        "tare-load::databases::order_entry::the_load_keeps_the_conditions",
+        "the data of a warehouse are made and asked in two ways, for half a minute; databases::order_entry:: holds its \
+         functions and breaks each of its conditions on a small set",
+    ),
+    (
         "tare-bundle::packages::a_program_is_built_into_the_bundle_and_always_the_same",
         "a compiler is unpacked twice; tare::bundles:: builds the shipped workload that is compiled",
     ),

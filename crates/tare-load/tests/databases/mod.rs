@@ -4,6 +4,7 @@
 use crate::admitted;
 use crate::asked::{self, driven as drive};
 mod mariadb;
+mod order_entry;
 mod peers;
 mod postgres;
 

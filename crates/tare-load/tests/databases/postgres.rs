@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use tare_core::load::LoadTask;
 
 /// The programs of the newest version installed.
-fn programs() -> Option<PathBuf> {
+pub(super) fn programs() -> Option<PathBuf> {
     let versions: Vec<String> = (13..=20).rev().map(|version| format!("/usr/lib/postgresql/{version}/bin")).collect();
     installed(&versions.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// A server with the user `tare`, whose password is `tare` and is proved by SCRAM; the user `old` proves theirs by MD5.
-fn server() -> Option<Server> {
+pub(super) fn server() -> Option<Server> {
     let Some(programs) = programs() else {
         eprintln!("skipped: no PostgreSQL is installed (package postgresql)");
         return None;
