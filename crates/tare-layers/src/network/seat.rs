@@ -87,6 +87,11 @@ impl GeneratorSeat {
         self.host().into()
     }
 
+    /// The generator's own address.
+    pub fn generator_address(&self) -> IpAddr {
+        self.generator().into()
+    }
+
     /// Why other machines can also reach what is in the run's networks, if they can or could for a while.
     pub fn reached_by_others(&self) -> Option<String> {
         reached_by_others(&self.private)
