@@ -157,8 +157,9 @@ mod tests {
     fn a_study_is_what_was_chosen() {
         let text =
             made("name=a.b&workload=redis&form=guest&form=native&connections=8&repeat=6&minutes=10&ruler=1%25&do=make");
-        let wanted = "study: \"a.b\"\nworkload: \"redis\"\nbaseline: native\nrepeat: 6\nat_most: 10m\nruler: 1%\nload:\n  \
-                      closed: {connections: 8}\ntime: {settle: 1s, measure: 5s}\nforms:\n  native: []\n  guest: [guest: {}]\n";
+        let wanted = "study: \"a.b\"\nworkload: \"redis\"\nbaseline: native\nrepeat: 6\nat_most: 10m\nruler: 1%\n\
+                      load:\n  closed: {connections: 8}\ntime: {settle: 1s, measure: 5s}\n\
+                      forms:\n  native: []\n  guest: [guest: {}]\n";
         assert_eq!(text.unwrap(), wanted);
         let text = made("name=a&workload=redis&form=box&connections=8&repeat=6&minutes=&ruler=").unwrap();
         assert!(!text.contains("at_most") && !text.contains("ruler") && text.contains("baseline: box\n"), "{text}");

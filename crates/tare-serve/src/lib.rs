@@ -1,7 +1,7 @@
 //! Records, and the run that goes on, in a browser: a server on 127.0.0.1 that reads a folder of records and its
 //! events, writes an index and the user's notes beside them, and deletes records when its user says so. A run that goes
-//! on may be asked to end, by way of [`Surroundings`], and one that [`Server::allow_runs`] allows may be started. Nothing
-//! else is changed.
+//! on may be asked to end, by way of [`Surroundings`], and one that [`Server::allow_runs`] allows may be started.
+//! Nothing else is changed.
 //!
 //! **Architecture invariant:** a run neither knows nor waits for this. What is shown of records is rendered by
 //! `tare-report`, the drawings of a run that goes on included; nothing is worked out here.

@@ -333,7 +333,7 @@ fn container_in_guest(by: &str, network: &str) {
     println!("  {network}: {} at {:?}", instance.path, instance.endpoints);
     assert!(stage.answers(instance.endpoints["main"]), "{network}: {}", host.log("redis").unwrap());
     assert!(host.mapped_files("redis", Wait::always()).unwrap().len() > 5);
-    // Seven commands by an emulated engine take half a minute; a guest's are tried above, a container's in its contract.
+    // Seven commands by an emulated engine take half a minute; a guest's are tried above, a container's by contract.
     if std::env::var_os("TARE_THOROUGH").is_some() {
         commands(host.as_mut());
     }
