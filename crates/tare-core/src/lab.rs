@@ -251,8 +251,8 @@ mod tests {
             "5:25 '../x' cannot be Tare's folder there",
             "6:16 machine 'd' has no field 'wire2' (did you mean 'wire'?)",
             "7:3 'e f' cannot be the name of a machine",
-            "7:17 a text is wanted here, this is ",
-            "8:6 machine 'g' must be a map, this is '7'",
+            "7:17 expected text, found a list",
+            "8:6 machine 'g' must be a map, found '7'",
         ];
         assert_eq!(found.len(), wanted.len(), "{found:#?}");
         for (found, wanted) in found.iter().zip(wanted) {

@@ -52,7 +52,7 @@ fn headline(analysis: &Analysis, arm: &Arm) -> Headline {
         _ => format!("{name}, {what}: {}.", VerdictWords::of(analysis, of_metric, throughput).whole()),
     };
     let rest: Vec<String> = compared(analysis).skip(1).filter_map(|metric| clause(metric, name)).collect();
-    let rest = if rest.is_empty() { String::new() } else { format!("Also certain: {}.", rest.join(", ")) };
+    let rest = if rest.is_empty() { String::new() } else { format!("Also different: {}.", rest.join(", ")) };
     Headline { sentence, rest }
 }
 

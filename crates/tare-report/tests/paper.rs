@@ -165,7 +165,8 @@ fn whatever_a_record_holds_is_text() {
             assert_balanced(&written.content);
         }
     }
-    let told = outside_of_fences(file(&files, "paper.md")).join("\n");
+    // A bracket with a backslash before it ends no link.
+    let told = outside_of_fences(file(&files, "paper.md")).join("\n").replace("\\]", "");
     for markup in ["<", "](http", "://", "\n# evil", "\n| x | y |"] {
         assert!(!told.contains(markup), "{markup} in the text:\n{told}");
     }

@@ -313,7 +313,7 @@ mod tests {
             ("open: {}", "1:7", "add 'rate:'"),
             ("users: {users: 5}", "1:8", "think: 1s"),
             ("users: {users: 5, think: 1s, cycle: 2s}", "1:37", "keep one"),
-            ("users: {users: 5, cycle: 0s}", "1:26", "no length"),
+            ("users: {users: 5, cycle: 0s}", "1:26", "without end"),
             ("users: {users: 5, think: {gamma: {}}}", "1:27", "no distribution 'gamma'"),
             ("users: {users: 5, think: {uniform: {min: 2s, max: 1s}}}", "1:36", "raise 'max'"),
             ("users: {users: 5, think: 1s, behaviour: {sequence: [gte]}}", "1:53", "did you mean 'get'"),

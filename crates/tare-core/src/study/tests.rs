@@ -244,8 +244,8 @@ fn published_figures_say_what_they_are_relative_to() {
         ("copy: {relative_to: caged, boxed: 0}", "s.yaml:13:66", "cannot be a ratio"),
         ("copy: {unit: users, boxed: 3}", "s.yaml:13:32", "drawn relative to a form"),
         ("copy: {relative_to: caged, unit: users, boxed: 3}", "s.yaml:13:52", "no figure of 'caged'"),
-        ("copy: {relative_to: caged, caged: 2, boxed: 3}", "s.yaml:13:52", "'caged' is 2 of itself"),
-        ("copy: {relative_to: caged, caged: 1}", "s.yaml:13:32", "nothing beside"),
+        ("copy: {relative_to: caged, caged: 2, boxed: 3}", "s.yaml:13:52", "'caged', relative to itself, is 2"),
+        ("copy: {relative_to: caged, caged: 1}", "s.yaml:13:32", "only the form to which"),
     ] {
         let found = read(wrong).unwrap_err().join("\n");
         assert!(found.contains(place) && found.contains(message), "{wrong}: {found}");

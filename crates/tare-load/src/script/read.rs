@@ -365,7 +365,7 @@ mod tests {
             ("l: {text: {from: 3, to: 2}}", "no length from 3 to 2"),
             ("m: {text: {length: 3, letters: é}}", "ASCII"),
             ("n: {sequence: {step: 0}}", "out of range"),
-            ("o: {uniform: {from: x, to: 9}}", "this is 'x'"),
+            ("o: {uniform: {from: x, to: 9}}", "found 'x'"),
             ("p: {uniform: {from: 1, to: 2}, pre: 1}", "a second"),
             ("q: {uniform: {from: 1, to: 2, pre: user}}", "did you mean 'per'"),
             ("r: {csv: {file: users.csv, separator: ab}}", "cannot separate"),

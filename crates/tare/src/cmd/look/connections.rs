@@ -267,7 +267,7 @@ mod tests {
         let found = tried(&told(500, 0, 500.0)).unwrap();
         assert_eq!((found.operations_per_s, found.p50), (500.0, Some(Duration::from_micros(1500))));
         let fault = tried(&told(0, 500, 0.0)).unwrap_err();
-        assert!(fault.message.contains("not one of its operations"), "{fault}");
+        assert!(fault.message.contains("none of its operations succeeded"), "{fault}");
     }
 
     #[test]
