@@ -128,10 +128,16 @@ fn killed_start(by_hand: bool) {
     let namespaces = || std::fs::read_dir("/run/netns").into_iter().flatten().flatten().filter(is_of_network).count();
     let until = Instant::now() + Duration::from_secs(20);
     // What it works at when its Podman is killed it ends.
-    while rules() < 6 && Instant::now() < until {
+    // It writes the names after the rules.
+    let netavark_runs = || {
+        let entries = std::fs::read_dir("/proc").unwrap().flatten();
+        let mut names = entries.filter_map(|entry| std::fs::read_to_string(entry.path().join("comm")).ok());
+        names.any(|name| name.trim() == "netavark")
+    };
+    while (rules() < 6 || !names.exists() || netavark_runs()) && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert!(rules() >= 6 && names.exists(), "{} rules", rules());
+    assert!(rules() >= 6 && names.exists(), "{} rules, names: {}", rules(), names.exists());
     assert_eq!(namespaces(), 1, "the container's");
     if by_hand {
         let podman = |words: &[&str]| {
