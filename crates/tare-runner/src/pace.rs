@@ -2,7 +2,7 @@
 //! else from a guess, and from the trials of the run itself. Only durations decide here, never figures.
 
 use crate::chop::{BLOCKS_ALONE, COMPARED, COMPARED_LEAST, alone_for};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tare_core::design::Arrangement;
 use tare_core::plan::{PlannedTrial, blocks, plan, rounds_after};
@@ -224,14 +224,14 @@ fn compared_for(study: &Study) -> Duration {
     study.settle + study.measure.clamp(COMPARED_LEAST, COMPARED[0].1)
 }
 
-/// How long the trials of each form took in this run.
+/// How long the trials of each form took in this run, each with its block.
 #[derive(Default)]
-pub(crate) struct Timed(BTreeMap<String, Vec<Duration>>);
+pub(crate) struct Timed(BTreeMap<String, Vec<(u32, Duration)>>);
 
 impl Timed {
-    /// Notes the duration of a trial, without what only the first blocks do.
-    pub(crate) fn note(&mut self, form: &str, took: Duration) {
-        self.0.entry(form.to_owned()).or_default().push(took);
+    /// Notes the duration of a form's trial in a block, without what only the first blocks do.
+    pub(crate) fn note(&mut self, form: &str, block: u32, took: Duration) {
+        self.0.entry(form.to_owned()).or_default().push((block, took));
     }
 
     /// Whether nothing was timed yet.
@@ -243,13 +243,27 @@ impl Timed {
     /// also reads its resources and prepares things for later ones, so its duration is an upper bound.
     pub(crate) fn next(&self, study: &Study, pace: &Pace, trial: &PlannedTrial) -> Duration {
         let (known, form) = (pace.of_trial(study, &trial.form), trial.form.as_str());
-        let usual = match self.0.get(form).map(Vec::as_slice) {
-            None | Some([]) => known,
-            Some([first]) if pace.of(form).overhead.is_some() => known.min(*first),
-            Some([first]) => *first,
-            Some([_, later @ ..]) => later.iter().sum::<Duration>() / later.len() as u32,
+        let usual = match self.usual(pace, form).as_slice() {
+            [] => known,
+            [first] if pace.of(form).overhead.is_some() => known.min(*first),
+            [first] => *first,
+            [_, later @ ..] => later.iter().sum::<Duration>() / later.len() as u32,
         };
         usual + pace.once(study, trial)
+    }
+
+    /// The durations of a form's trials. Beside emulated forms, all others are under load for longer: such blocks are
+    /// few, so they do not count where the form was timed in another.
+    fn usual(&self, pace: &Pace, form: &str) -> Vec<Duration> {
+        let all = self.0.get(form).map(Vec::as_slice).unwrap_or_default();
+        let took = |timed: &[(u32, Duration)]| timed.iter().map(|(_, took)| *took).collect::<Vec<Duration>>();
+        if pace.of(form).emulated {
+            return took(all);
+        }
+        let emulated = self.0.iter().filter(|(other, _)| pace.of(other).emulated);
+        let blocks: BTreeSet<u32> = emulated.flat_map(|(_, timed)| timed.iter().map(|(block, _)| *block)).collect();
+        let others: Vec<(u32, Duration)> = all.iter().copied().filter(|(block, _)| !blocks.contains(block)).collect();
+        if others.is_empty() { took(all) } else { took(&others) }
     }
 }
 
@@ -296,9 +310,34 @@ mod tests {
         };
         let mut timed = Timed::default();
         // A block of 3 s and its baseline twice; the first is also alone for 2.3 s and compares for 3.3 s.
-        timed.note("plain", Duration::from_secs(4));
-        timed.note("plain", Duration::from_secs(3));
+        timed.note("plain", 0, Duration::from_secs(4));
+        timed.note("plain", 0, Duration::from_secs(3));
         let next_s = |block| timed.next(&study, &Pace::default(), &planned(block)).as_secs_f64();
         assert!(next_s(1) > 5.0 && (next_s(5) - 3.0).abs() < 1e-9, "{} {}", next_s(1), next_s(5));
+    }
+
+    #[test]
+    fn what_a_block_beside_an_emulated_form_took_is_expected_of_no_other() {
+        let (study, emulated) =
+            (study(2, Some(Duration::from_millis(20))), FormPace { emulated: true, ..FormPace::default() });
+        let pace = Pace::new([("box".to_owned(), emulated)].into());
+        let next_s = |timed: &Timed, form: &str| {
+            let planned = PlannedTrial {
+                index: 0,
+                block: 5,
+                form: form.to_owned(),
+                control: false,
+                again: None,
+                profiled: false,
+            };
+            timed.next(&study, &pace, &planned).as_secs_f64()
+        };
+        let mut timed = Timed::default();
+        timed.note("plain", 1, Duration::from_secs(25));
+        timed.note("box", 1, Duration::from_secs(60));
+        assert_eq!((next_s(&timed, "plain"), next_s(&timed, "box")), (25.0, 60.0), "nothing else was timed");
+        timed.note("plain", 2, Duration::from_secs(3));
+        timed.note("plain", 3, Duration::from_secs(3));
+        assert_eq!(next_s(&timed, "plain"), 3.0);
     }
 }

@@ -96,7 +96,7 @@ impl Progress {
         }
         if !matches!(record.outcome, Outcome::Skipped { .. }) {
             let once = Duration::from_secs_f64(once_s(study, record));
-            self.timed.note(&record.trial.form, took.saturating_sub(once));
+            self.timed.note(&record.trial.form, record.trial.block, took.saturating_sub(once));
         }
         if let Some(peak) = record.peak.as_ref().and_then(|outcome| outcome.peak) {
             self.peaks.insert(record.trial.arm(), peak);
