@@ -32,8 +32,8 @@ fn the_parts_of_cpu_time_are_what_the_machine_was_busy_with() {
     }
 }
 
-/// Runs these forms and holds each of their accounts to the bounds; whether the work of idle CPUs was told from the rest
-/// in all of them: the kernel must count what run queues do for that, and interrupts in the time of tasks.
+/// Runs these forms and holds each of their accounts to the bounds; whether the work of idle CPUs was told from the
+/// rest in all of them: the kernel must count what run queues do for that, and interrupts in the time of tasks.
 fn held_to_their_bounds(lab: &Lab, forms: &str, awake: bool) -> bool {
     lab.run(&format!(
         "study: accounts\nworkload: redis\nbaseline: native\ndesign: blocks\nrepeat: 1\n\
