@@ -42,6 +42,9 @@ const PROBE_PERIOD_OF_PIECES: Duration = Duration::from_millis(250);
 pub(crate) const COMPARED: [(Duration, Duration); 2] =
     [(Duration::from_millis(200), Duration::from_secs(5)), (Duration::from_secs(1), Duration::from_secs(10))];
 
+/// As long as the longest turns with which others are compared.
+pub(crate) const LONGEST: Slice = Slice::AtLeast(COMPARED[1].0);
+
 /// How long at least each load is active while lengths from 10 to 200 ms are compared: six cycles of turns of all of
 /// them.
 pub(crate) const COMPARED_LEAST: Duration = Duration::from_millis(3300);

@@ -1,7 +1,7 @@
 //! A run: carries out the plan block by block.
 
 use crate::alternate::{BlockContext, BlockInputs, run_alternate};
-use crate::chop::{BLOCKS_ALONE, Slice, run_chopped};
+use crate::chop::{BLOCKS_ALONE, LONGEST, Slice, run_chopped};
 use crate::duet::{halves, run_duet};
 use crate::ending::{Ending, Request};
 use crate::keeping::Holding;
@@ -326,7 +326,12 @@ impl Run<'_> {
                 let why = Fault::new(NO_PARTNER);
                 return Some(vec![skipped(alone, &why, block.clock)]);
             }
-            let slice = chop.slice.map_or_else(|| state.slice_of(open, &study.baseline), Slice::Asked);
+            let slice = match chop.slice {
+                Some(slice) => Slice::Asked(slice),
+                // Emulated forms get no verdict, and comparing lengths would take them minutes.
+                None if open.iter().any(|planned| self.pace.of(&planned.form).emulated) => LONGEST,
+                None => state.slice_of(open, &study.baseline),
+            };
             // Measuring in pieces only shows variation, and explains nothing.
             let alone = chop.pieces.is_none() && self.looks_alone(open);
             return run_chopped(&inputs, slice, chop.pieces, alone, &mut block);
