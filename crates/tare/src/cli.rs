@@ -356,7 +356,8 @@ pub(crate) struct ScalingArgs {
 const SERVE_HELP: &str = "\
 Only this machine can reach the pages, and only a browser that has opened the printed link, which holds a new key each \
 time. Records are read, and deleted only by you; `.tare-serve.sqlite` in their folder is an index that may be removed, \
-`.tare-notes.json` holds your notes. The page Now can end the run in progress, if you may signal it. With --allow-run, whoever has the link can start runs as you.";
+`.tare-notes.json` holds your notes. The page Now can end the run in progress, if you may signal it. With --allow-run, \
+whoever has the link can start runs as you.";
 
 #[derive(Debug, Args)]
 #[command(after_help = SERVE_HELP)]
