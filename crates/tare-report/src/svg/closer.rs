@@ -1,7 +1,7 @@
 //! Throughput and p99 within a stretch of time: each point with its figures, and a link to its trial.
 
 use super::scale::{Scale, tick_text};
-use super::timeline::{Limits, rate, timed};
+use super::timeline::{Limits, grid, rate, timed};
 use super::{Anchor, Canvas, Look, escape};
 use tare_core::load::SecondRow;
 use tare_core::units::grouped;
@@ -144,12 +144,7 @@ pub(crate) fn closer(
     ];
     for (number, (title, highest, value)) in plots.iter().enumerate() {
         let top = TOP + number as f64 * (PLOT + GAP);
-        let y = Scale::linear(0.0, highest * 1.08, top + PLOT, top);
-        canvas.text(LEFT, top - 6.0, Anchor::Start, "axis", title);
-        for tick in y.ticks(4) {
-            canvas.line((LEFT, y.place(tick)), (WIDTH - RIGHT, y.place(tick)), "grid");
-            canvas.text(LEFT - 5.0, y.place(tick) + 4.0, Anchor::End, "tick", &tick_text(tick));
-        }
+        let y = grid(&mut canvas, (LEFT, WIDTH - RIGHT), (top, top + PLOT), title, *highest);
         for (trial, points) in &lines {
             let place = |point: &Point| (x.place(point.last_s), y.place(value(point)));
             let line = |measured: bool| points.iter().filter(move |point| point.measured == measured).map(place);

@@ -47,6 +47,24 @@ pub(super) fn timed(trial: &[SecondRow]) -> impl Iterator<Item = (f64, &SecondRo
     trial.iter().filter(|row| row.seconds >= 0.5).map(move |row| ((row.at_ns as f64 - start_ns) / 1e9, row))
 }
 
+/// Draws the title and the grid of a plot between these edges, left and right, and top and bottom. Returns the scale of
+/// its values, from 0 to a little above the highest.
+pub(super) fn grid(
+    canvas: &mut Canvas,
+    (left, right): (f64, f64),
+    (top, bottom): (f64, f64),
+    title: &str,
+    highest: f64,
+) -> Scale {
+    let y = Scale::linear(0.0, highest * 1.08, bottom, top);
+    canvas.text(left, top - 6.0, Anchor::Start, "axis", title);
+    for tick in y.ticks(4) {
+        canvas.line((left, y.place(tick)), (right, y.place(tick)), "grid");
+        canvas.text(left - 5.0, y.place(tick) + 4.0, Anchor::End, "tick", &tick_text(tick));
+    }
+    y
+}
+
 /// Title, highest value, and how the value is read.
 type Plot<'a> = (&'a str, f64, &'a dyn Fn(&SecondRow) -> f64);
 
@@ -65,12 +83,7 @@ pub(crate) fn timeline(look: &Look, trials: &[Vec<SecondRow>], limits: Limits, r
     ];
     for (number, (title, highest, value)) in plots.iter().enumerate() {
         let top = TOP + number as f64 * (PLOT + GAP);
-        let y = Scale::linear(0.0, highest * 1.08, top + PLOT, top);
-        canvas.text(LEFT, top - 6.0, Anchor::Start, "axis", title);
-        for tick in y.ticks(4) {
-            canvas.line((LEFT, y.place(tick)), (PANEL_WIDTH - RIGHT, y.place(tick)), "grid");
-            canvas.text(LEFT - 5.0, y.place(tick) + 4.0, Anchor::End, "tick", &tick_text(tick));
-        }
+        let y = grid(&mut canvas, (LEFT, PANEL_WIDTH - RIGHT), (top, top + PLOT), title, *highest);
         for trial in trials {
             let points = |measured: bool| -> Vec<(f64, f64)> {
                 let rows = timed(trial).filter(|(_, row)| row.measured == measured);

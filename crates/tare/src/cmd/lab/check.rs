@@ -13,7 +13,7 @@ use tare_layers::lab::{Program, program_path, reach};
 const CLOCK_TRIES: u32 = 16;
 
 /// What was found on a machine. What is unknown is absent.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct Finding {
     pub(super) machine: String,
     /// How it is reached.
@@ -76,14 +76,7 @@ impl Finding {
             way: machine.way.words(),
             network: machine.network,
             program: program_path(machine, program),
-            reached: false,
-            root: None,
-            kernel: None,
-            architecture: None,
-            cpus: None,
-            clock: None,
-            forms: None,
-            fault: None,
+            ..Finding::default()
         }
     }
 

@@ -122,16 +122,8 @@ pub(super) mod tests {
         Finding {
             machine: machine.to_owned(),
             way: "wire red".to_owned(),
-            network: None,
             program: "/there/tare".to_owned(),
-            reached: false,
-            root: None,
-            kernel: None,
-            architecture: None,
-            cpus: None,
-            clock: None,
-            forms: None,
-            fault: None,
+            ..Finding::default()
         }
     }
 
